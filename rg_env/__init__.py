@@ -1,0 +1,31 @@
+"""SkyRL trains on Reasoning Gym: endless verifiable puzzles, a reward that can be trusted, a record of every group."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rg_env.config import RGDumpConfig
+    from rg_env.dataset import ReasoningGymDataset
+    from rg_env.env import RGDumpEnv
+    from rg_env.generator import RGDumpGenerator
+    from rg_env.scoring import Scorer
+
+__all__ = ["RGDumpConfig", "RGDumpEnv", "RGDumpGenerator", "ReasoningGymDataset", "Scorer"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "RGDumpConfig": "rg_env.config",
+    "RGDumpEnv": "rg_env.env",
+    "RGDumpGenerator": "rg_env.generator",
+    "ReasoningGymDataset": "rg_env.dataset",
+    "Scorer": "rg_env.scoring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that reading dumps needs neither SkyRL nor torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rg_env' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,97 @@
+"""From the verdicts of a group to its rewards. Pure: no files, no processes, no SkyRL.
+
+The order is fixed: base score → penalty factor → score → reward. A penalty never changes an outcome, because outcomes
+look at base scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.scoring.length import group_penalty
+from rg_env.scoring.types import Verdict
+
+_NO_PENALTY = LengthPenaltyConfig(kind="none")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One rollout of a group as the group's rules see it.
+
+    Attributes:
+        verdict: what its text earned by itself.
+        response_tokens: length of the response, in tokens.
+        stopped: True when the model ended the response itself (SkyRL's stop reason `stop`).
+    """
+
+    verdict: Verdict
+    response_tokens: int
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """What one rollout earned in its group.
+
+    Attributes:
+        score: base score × penalty_factor, in [0, 1].
+        penalty_factor: in [0, 1].
+        reward: what SkyRL trains on.
+        masked: True when the rollout is kept out of the loss, because its scorer failed.
+    """
+
+    score: float
+    penalty_factor: float
+    reward: float
+    masked: bool
+
+
+def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
+    """The reward of one rollout: the score, or 0/1 where `binarize_at` is set, plus bonus and additive penalty."""
+    value = score if config.binarize_at is None else float(score >= config.binarize_at)
+    return value + (config.format_bonus if well_formed else 0.0) + addition
+
+
+def settle_group(
+    group: Sequence[Candidate],
+    config: RGDumpConfig,
+    *,
+    max_length: int,
+    penalise: bool,
+    zero_on_non_stop: bool = False,
+) -> list[Earned]:
+    """Apply the group's rules.
+
+    Args:
+        group: the rollouts of one prompt.
+        config: the settings.
+        max_length: length in tokens at which the length penalty is complete, where the settings leave it open.
+        penalise: False outside the train phase: no length penalty.
+        zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, honoured as SkyRL does: on the reward.
+
+    Returns:
+        one `Earned` per rollout, in order. With `on_scorer_failure=mask`, a rollout whose scorer failed is masked and
+        gets the mean reward of the others: it moves neither the group's mean nor, being masked, any weight.
+    """
+    failed = [config.on_scorer_failure == "mask" and rollout.verdict.status.is_scorer_failure for rollout in group]
+    sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]
+    scores = [rollout.verdict.base_score for rollout in sound]
+    penalty = group_penalty(
+        config.length_penalty if penalise else _NO_PENALTY,
+        scores=scores,
+        lengths=[rollout.response_tokens for rollout in sound],
+        correct=[score >= config.solved_at for score in scores],
+        max_length=max_length,
+    )
+    earned = []
+    for rollout, factor, addition in zip(sound, penalty.factors, penalty.additions, strict=True):
+        score = rollout.verdict.base_score * factor
+        reward = compose_reward(score, rollout.verdict.parsed.violation is None, config, addition)
+        if zero_on_non_stop and not rollout.stopped:
+            reward = 0.0
+        earned.append(Earned(score, factor, reward, masked=False))
+    neutral = Earned(0.0, 1.0, sum(e.reward for e in earned) / len(earned) if earned else 0.0, masked=True)
+    remaining = iter(earned)
+    return [neutral if bad else next(remaining) for bad in failed]

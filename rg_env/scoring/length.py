@@ -1,0 +1,203 @@
+"""Rules that make long responses earn less. Pure functions of one group; lengths are response tokens.
+
+Invariant: a rule touches the score only through a factor in [0, 1], and the reward only through an addition beside it,
+so no rule ever raises a score or turns a solved group into a failed one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rg_env.config import LengthPenaltyConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """What a rule does to one group, in the order of its rollouts.
+
+    Attributes:
+        factors: score = base score × factor, in [0, 1].
+        additions: reward = composed from score, plus this; may be negative, and with Kimi's rule positive.
+    """
+
+    factors: list[float]
+    additions: list[float]
+
+
+def group_penalty(
+    settings: LengthPenaltyConfig,
+    scores: Sequence[float],
+    lengths: Sequence[int],
+    correct: Sequence[bool],
+    max_length: int,
+) -> Penalty:
+    """Apply the rule that the settings name to one group.
+
+    Args:
+        settings: validated settings. Where they leave `max_length` or `buffer` open, `max_length` below and a quarter
+            of the limit stand in.
+        scores: base scores, in [0, 1].
+        lengths: response tokens, at least 0.
+        correct: whether each rollout counts as solved (Kimi's rule asks).
+        max_length: the longest response that the engine generates, in tokens.
+
+    Raises:
+        ValueError: for lists of different lengths, a number outside its range or an unknown rule.
+    """
+    limit = max_length if settings.max_length is None else settings.max_length
+    _check_group(scores, lengths, limit)
+    if len(correct) != len(scores):
+        raise ValueError(f"{len(scores)} scores but {len(correct)} marks of what is correct; a group needs one of each")
+    neutral = [0.0] * len(scores)
+    match settings.kind:
+        case "none":
+            return Penalty([1.0] * len(scores), neutral)
+        case "atropos":
+            factors = atropos_factors(
+                scores, lengths, max_length=limit, threshold=settings.threshold, correct_at=settings.correct_at
+            )
+            return Penalty(factors, neutral)
+        case "dapo":
+            buffer = max(1, limit // 4) if settings.buffer is None else settings.buffer
+            additions = dapo_additions(lengths, max_length=limit, buffer=buffer)
+        case "kimi":
+            additions = kimi_additions(lengths, correct)
+        case _:
+            raise ValueError(f"length_penalty.kind={settings.kind!r}: must be one of atropos, dapo, kimi, none")
+    return Penalty([1.0] * len(scores), [settings.weight * addition for addition in additions])
+
+
+def length_penalty(
+    scores: Sequence[float],
+    lengths: Sequence[int],
+    *,
+    max_length: int,
+    threshold: float = 0.75,
+    correct_at: float = 0.5,
+) -> list[float]:
+    """The Atropos rule, applied: score × `atropos_factors`.
+
+    Raises:
+        ValueError: for lists of different lengths or a number outside its range.
+
+    >>> length_penalty([1.0, 1.0, 1.0], [700, 875, 1000], max_length=1000)
+    [1.0, 0.5, 0.0]
+    >>> length_penalty([1.0, 0.0], [700, 1000], max_length=1000)  # not all correct: left alone
+    [1.0, 0.0]
+    """
+    factors = atropos_factors(scores, lengths, max_length=max_length, threshold=threshold, correct_at=correct_at)
+    return [score * factor for score, factor in zip(scores, factors, strict=True)]
+
+
+def atropos_factors(
+    scores: Sequence[float],
+    lengths: Sequence[int],
+    *,
+    max_length: int,
+    threshold: float = 0.75,
+    correct_at: float = 0.5,
+) -> list[float]:
+    """Among solved responses, the long ones earn less: factor = 1 − clip((L − t·M) / ((1 − t)·M), 0, 1).
+
+    Only in a group whose every score is at least `correct_at`; elsewhere 1. L is the length of a response, M is
+    `max_length`, t is `threshold`. Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
+
+    Args:
+        scores: in [0, 1].
+        lengths: response tokens, at least 0.
+        max_length: where nothing is left, in tokens, at least 1.
+        threshold: share of `max_length` up to which nothing is taken away, in [0, 1).
+        correct_at: in [0, 1].
+
+    Raises:
+        ValueError: for lists of different lengths or a number outside its range.
+
+    >>> atropos_factors([1.0, 0.5], [900, 750], max_length=1000)
+    [0.4, 1.0]
+    """
+    _check_group(scores, lengths, max_length)
+    if not 0 <= threshold < 1:
+        raise ValueError(f"threshold={threshold!r}: must be at least 0 and below 1")
+    if not 0 <= correct_at <= 1:
+        raise ValueError(f"correct_at={correct_at!r}: must be in [0, 1]")
+    if any(score < correct_at for score in scores):
+        return [1.0] * len(scores)
+    free = threshold * max_length
+    return [1.0 - min(1.0, max(0.0, (length - free) / (max_length - free))) for length in lengths]
+
+
+def dapo_additions(lengths: Sequence[int], *, max_length: int, buffer: int) -> list[float]:
+    """Soft overlong punishment: 0 up to M − B, then ((M − B) − L) / B, and −1 beyond M.
+
+    L is the length of a response, M is `max_length`, B is `buffer`. Source: Yu et al., "DAPO: An Open-Source LLM
+    Reinforcement Learning System at Scale", 2025, equation 13.
+
+    Args:
+        lengths: response tokens, at least 0.
+        max_length: in tokens, at least 1.
+        buffer: width of the soft zone in tokens, from 1 to `max_length`.
+
+    Returns:
+        Additions to the reward, in [−1, 0].
+
+    Raises:
+        ValueError: for a number outside its range.
+
+    >>> dapo_additions([750, 900, 1000, 1200], max_length=1000, buffer=200)
+    [0.0, -0.5, -1.0, -1.0]
+    """
+    _check_lengths(lengths, max_length)
+    if not 1 <= buffer <= max_length:
+        raise ValueError(f"length_penalty.buffer={buffer!r}: must be from 1 to max_length={max_length}")
+    overlong = [max(0, length - (max_length - buffer)) for length in lengths]
+    return [0.0 - min(1.0, tokens / buffer) for tokens in overlong]  # 0.0 − x, for −x would give −0.0
+
+
+def kimi_additions(lengths: Sequence[int], correct: Sequence[bool]) -> list[float]:
+    """Short and right is rewarded, long is punished: λ = 0.5 − (L − min) / (max − min); right λ, wrong min(0, λ).
+
+    min and max are over the group; where they are equal, 0 for all. Source: Kimi Team, "Kimi k1.5: Scaling
+    Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the rule on only after some training.
+
+    Args:
+        lengths: response tokens, at least 0.
+        correct: whether each response is right.
+
+    Returns:
+        Additions to the reward, in [−0.5, 0.5].
+
+    Raises:
+        ValueError: for lists of different lengths or a negative length.
+
+    >>> kimi_additions([100, 200, 300, 100], [True, True, True, False])
+    [0.5, 0.0, -0.5, 0.0]
+    """
+    _check_lengths(lengths)
+    if len(correct) != len(lengths):
+        raise ValueError(
+            f"{len(lengths)} lengths but {len(correct)} marks of what is correct; a group needs one of each"
+        )
+    if not lengths or min(lengths) == max(lengths):
+        return [0.0] * len(lengths)
+    low, high = min(lengths), max(lengths)
+    shares = [0.5 - (length - low) / (high - low) for length in lengths]
+    return [share if right else min(0.0, share) for share, right in zip(shares, correct, strict=True)]
+
+
+def _check_group(scores: Sequence[float], lengths: Sequence[int], max_length: int) -> None:
+    if len(scores) != len(lengths):
+        raise ValueError(f"{len(scores)} scores but {len(lengths)} lengths; a group needs one of each")
+    for score in scores:
+        if not 0 <= score <= 1:  # NaN too
+            raise ValueError(f"score {score!r}: must be in [0, 1]")
+    _check_lengths(lengths, max_length)
+
+
+def _check_lengths(lengths: Sequence[int], max_length: float = math.inf) -> None:
+    if not max_length > 0:
+        raise ValueError(f"max_length={max_length!r}: must be above 0")
+    for length in lengths:
+        if length < 0:
+            raise ValueError(f"length {length!r}: must be at least 0")
