@@ -52,7 +52,8 @@ class AnswerScore:
         raw: score of the bare answer, in [0, 1]; None unless `status` is OK.
         tagged: score of `<answer>…</answer>`, in [0, 1]; None unless `status` is OK.
         score: the base score: max(raw, tagged), 0.0 unless `status` is OK.
-        detail: one line for people: why it was refused or what failed; empty when OK.
+        detail: one line for people: why it was refused or what failed. When OK it is empty, but where the scorer
+            raised on one of the two forms: that form is 0.0, and this says why.
     """
 
     raw: float | None

@@ -1,0 +1,48 @@
+# `make quickstart` and `make test` each do all they need on a fresh machine; the rest is for people who work on rg_env.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+QUICKSTART := runs/quickstart
+
+.PHONY: install quickstart test test-fast check format bench nano clean
+
+# torch goes first: any other package that pulls it in brings several GB of CUDA along.
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "rg_env needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
+	@touch $@
+
+install: $(VENV)/installed
+
+quickstart: install
+	@rm -rf $(QUICKSTART)
+	$(BIN)/rg-env train configs/quickstart.yaml
+	$(BIN)/rg-env dumps stats $(QUICKSTART)/dumps
+
+test: install check
+	$(BIN)/python -m pytest
+
+test-fast: install
+	$(BIN)/python -m pytest -m 'not slow'
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+nano: install
+	$(BIN)/python scripts/train_nano.py
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,186 @@
+"""The command `rg-env`. Each command reads its arguments, calls the library and prints; no rule lives here.
+
+Nothing heavy is imported before a command needs it: reading dumps must not wait for torch. Exit codes: 0 good, 1 found
+problems, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rg_env.errors import RGEnvError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split("\n")[0]
+)
+dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
+app.add_typer(dumps_app, name="dumps")
+
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_Json = Annotated[bool, typer.Option("--json", help="Print for machines.")]
+
+
+class Split(StrEnum):
+    train = "train"
+    eval = "eval"
+
+
+class By(StrEnum):
+    task = "task"
+    step = "step"
+    phase = "phase"
+    outcome = "outcome"
+
+
+def main() -> None:
+    """Run the command line; errors that a person can mend become one line and exit code 2."""
+    try:
+        app()
+    except RGEnvError as error:
+        print(f"rg-env: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()  # `rg-env … | head`: not an error
+        sys.exit(0)
+
+
+@app.command(context_settings=_PASS_ON)
+def train(ctx: typer.Context) -> None:
+    """Train: YAML files and key=value overrides, as on SkyRL's own command line."""
+    from rg_env.train import run_command
+    from rg_env.train import train as run
+
+    sys.exit(run_command(run, ctx.args))
+
+
+@app.command("eval", context_settings=_PASS_ON)
+def evaluate(ctx: typer.Context) -> None:
+    """Evaluate on the fixed evaluation set: the same arguments as `train`."""
+    from rg_env.train import evaluate as run
+    from rg_env.train import run_command
+
+    def report(argv: Iterable[str]) -> None:
+        metrics = run(argv)
+        print(json.dumps({key: metrics[key] for key in sorted(metrics)}, indent=2, default=float))
+
+    sys.exit(run_command(report, ctx.args))
+
+
+@app.command()
+def tasks(as_json: _Json = False) -> None:
+    """List the tasks of Reasoning Gym, each tried by making one item."""
+    from rg_env.tasks import list_tasks
+
+    found = list_tasks(validate=True)
+    if as_json:
+        print(json.dumps([task.as_dict() for task in found], indent=2))
+        return
+    table = Table("task", "category", "default mix", "soundness", "state / reason")
+    for task in found:
+        table.add_row(
+            task.name,
+            task.category,
+            "yes" if task.in_default_mix else "no",
+            task.soundness.value,
+            task.reason if task.state == "ok" else task.state,
+        )
+    Console().print(table)
+    print(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix")
+
+
+@app.command()
+def dataset(
+    out: Annotated[Path, typer.Option(help="The parquet file to write.")],
+    rows: Annotated[int, typer.Option(help="How many rows; for --split eval: how many of each task.")] = 1000,
+    split: Annotated[
+        Split, typer.Option(help="Questions for training or for evaluation; they never overlap.")
+    ] = Split.train,
+    mix: Annotated[str | None, typer.Option("--tasks", help="The task mix; default: all sound tasks.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Default: 42 for train, 123 for eval.")] = None,
+    system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
+) -> None:
+    """Export rows that stock SkyRL trains on."""
+    from rg_env.dataset import ReasoningGymDataset
+
+    if rows < 1:
+        raise typer.BadParameter(f"{rows} is not a number of rows; give at least 1", param_hint="--rows")
+    if split is Split.train:
+        made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, system_prompt=system_prompt)
+    else:
+        made = ReasoningGymDataset.fixed_eval(
+            mix, samples_per_task=rows, seed=123 if seed is None else seed, system_prompt=system_prompt
+        )
+    made.to_parquet(out)
+    print(f"{len(made)} rows in {out}")
+
+
+@app.command()
+def score(
+    task: Annotated[str, typer.Argument(help="A task of Reasoning Gym; `rg-env tasks` lists them.")],
+    response: Annotated[str | None, typer.Option(help="What a model said; `-` reads it from standard input.")] = None,
+    index: Annotated[int, typer.Option(help="Which item.")] = 0,
+    seed: Annotated[int, typer.Option(help="The dataset's seed.")] = 42,
+    split: Annotated[Split, typer.Option(help="Which split.")] = Split.train,
+    prefilled_think: Annotated[bool, typer.Option(help="The prompt already opened <think>.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Score one response to one item, showing every number; without --response, show the item."""
+    from rg_env.dataset import ReasoningGymDataset
+    from rg_env.scoring import Scorer
+    from rg_env.tasks import Item
+
+    row = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).row(index)
+    item = Item.from_extra_info(row["extra_info"])
+    shown: dict[str, Any] = {
+        "item_id": item.item_id,
+        "question": item.entry["question"],
+        "answer": item.entry["answer"],
+    }
+    if response is not None:
+        text = sys.stdin.read() if response == "-" else response
+        with Scorer(workers=1) as scorer:
+            verdict = scorer.judge(item.entry, text, config=item.config, prefilled_think=prefilled_think)
+        shown |= {
+            "parsed_answer": verdict.parsed.answer,
+            "violation": verdict.parsed.violation,
+            "status": verdict.status,
+            "detail": verdict.detail,
+            "raw_score": verdict.raw_score,
+            "tagged_score": verdict.tagged_score,
+            "base_score": verdict.base_score,
+        }
+    if as_json:
+        print(json.dumps(shown, indent=2))
+        return
+    for key, value in shown.items():
+        print(f"{key}: {value}")
+
+
+@dumps_app.command()
+def stats(
+    paths: Annotated[list[Path], typer.Argument(help="Dump folders or files.")],
+    by: Annotated[By, typer.Option(help="What a row of the table is.")] = By.task,
+    as_json: _Json = False,
+) -> None:
+    """What a policy learnt: scores, solve rate, format rate, per task or over the steps."""
+    from rg_env.analysis import render_table, statistics
+    from rg_env.dump import open_run
+
+    for path in paths:
+        run = open_run(path)
+        frame = statistics(run, by=by.value)
+        if as_json:
+            print(frame.write_json())
+            continue
+        Console().print(render_table(frame, title=str(path)))
+        for problem in run.problems:
+            print(f"rg-env: {problem}", file=sys.stderr)

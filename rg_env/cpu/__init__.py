@@ -1,0 +1,39 @@
+"""SkyRL's own trainer without a GPU: FSDP2 workers on gloo, and a Hugging Face sampler in vLLM's place.
+
+Importing this package costs nothing: torch, Ray and SkyRL come with `CPUMixin` and `cpu_ray` alone, when they are
+first asked for. Nothing in SkyRL stays patched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rg_env.cpu.settings import CPU_OVERRIDES, check_cpu_config
+from rg_env.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rg_env.cpu.experiment import CPUMixin
+    from rg_env.cpu.ray_env import cpu_ray
+
+__all__ = ["CPU_OVERRIDES", "CPUMixin", "check_cpu_config", "cpu_ray", "nano_path"]
+
+
+def nano_path() -> Path:
+    """The folder of the small policy that comes with this package."""
+    folder = Path(__file__).parent / "nano"
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"the policy `nano` is not in {folder}; train it with scripts/train_nano.py, or reinstall")
+    return folder
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CPUMixin":
+        from rg_env.cpu.experiment import CPUMixin
+
+        return CPUMixin
+    if name == "cpu_ray":
+        from rg_env.cpu.ray_env import cpu_ray
+
+        return cpu_ray
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,227 @@
+"""The sampler as SkyRL sees it: a Ray actor and the inference-engine client in front of it.
+
+Invariants: a request is answered exactly once, with its response, with the error that stopped its batch, or not at
+all because its caller was cancelled. The actor does one thing at a time, so a batch runs under one set of weights
+and new weights never land inside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
+
+import ray
+import torch
+from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
+from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
+
+from rg_env.cpu.sampler import Request, Response, Sampler
+from rg_env.cpu.sampling_params import SamplingParams
+
+QUIET_SECONDS = 0.01
+"""A batch is sent once no request has come for this long …"""
+LONGEST_WAIT_SECONDS = 0.2
+"""… or once the first has waited this long."""
+MAX_BATCH = 128
+"""Most requests in one batch: bounds the memory of the KV cache."""
+
+
+@ray.remote(num_cpus=1)
+class SamplerActor:
+    """A `Sampler` in a process of its own, its output in SkyRL's infrastructure log."""
+
+    def __init__(self, path: str, seed: int, config_kwargs: Mapping[str, Any], threads: int) -> None:
+        redirect_actor_output_to_file()
+        torch.set_num_threads(threads)
+        self._sampler = Sampler.from_pretrained(path, seed, config_kwargs)
+
+    def sample(self, requests: list[Request]) -> list[Response]:
+        return self._sampler.sample(requests)
+
+    def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        self._sampler.load_weights(state)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        return self._sampler.weights()
+
+
+class CPUInferenceClient(InferenceEngineInterface):  # type: ignore[misc]
+    """SkyRL's inference-engine interface over a `SamplerActor`.
+
+    SkyRL's agent loop calls `generate` once per trajectory and turn. Calls that come close together are sent as one
+    batch. Goes to the policy workers by pickling (handle and settings, no waiting requests).
+
+    Args:
+        actor: handle of a `SamplerActor`.
+        model_name: what SkyRL knows the policy by.
+        default_params: sampling parameters, in vLLM's names, of calls that bring none.
+    """
+
+    def __init__(self, actor: Any, model_name: str, default_params: Mapping[str, Any]) -> None:
+        self._actor = actor
+        self._name = model_name
+        self._default_params = dict(default_params)
+        self._weight_version = 0
+        self._batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Batcher] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_batchers": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _batchers=WeakKeyDictionary())
+
+    # ------------------------------------------------------------------ sampling
+    async def generate(self, input_batch: Mapping[str, Any], model: str | None = None) -> dict[str, Any]:
+        """Sample one response per prompt.
+
+        Args:
+            input_batch: SkyRL's `InferenceEngineInput` with `prompt_token_ids`. Session ids and cache salt make no
+                difference here: no cache outlives a batch.
+
+        Returns:
+            SkyRL's `InferenceEngineOutput`, in the order of the prompts.
+
+        Raises:
+            ConfigError: for a sampling parameter that is not supported, or a prompt that does not fit.
+        """
+        prompts = input_batch.get("prompt_token_ids")
+        if prompts is None:
+            raise ValueError("the CPU sampler takes prompt_token_ids, not prompts")
+        if input_batch.get("mm_features"):
+            raise ValueError("the CPU sampler reads text only, got mm_features")
+        params = SamplingParams.from_vllm(input_batch.get("sampling_params") or self._default_params)
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is None:
+            batcher = self._batchers[loop] = _Batcher(self._sample)
+        responses = await asyncio.gather(*(batcher.submit(Request(tuple(prompt), params)) for prompt in prompts))
+        return {
+            "responses": [response.text for response in responses],
+            "response_ids": [response.token_ids for response in responses],
+            "stop_reasons": [response.stop_reason for response in responses],
+            "response_logprobs": [response.logprobs for response in responses] if params.logprobs else None,
+            "prompt_logprobs": None,
+            "rollout_expert_indices": None,
+        }
+
+    async def _sample(self, requests: list[Request]) -> list[Response]:
+        try:
+            responses: list[Response] = await self._actor.sample.remote(requests)
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause or error) from error
+        return responses
+
+    # ------------------------------------------------------------------ weights
+    async def update_named_weights(self, request: Mapping[str, torch.Tensor]) -> None:
+        """Hand a full state dict to the sampler; it is in use when this returns.
+
+        Raises:
+            SamplerError: for weights that do not fit; the old ones then stay.
+        """
+        if not isinstance(request, Mapping):
+            raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__} (no LoRA)")
+        await self._actor.load_weights.remote(request)
+
+    @property
+    def weight_version(self) -> int:
+        """Number of weight updates that SkyRL has announced on this client."""
+        return self._weight_version
+
+    def increment_weight_version(self) -> None:
+        """Not in the interface, but SkyRL's `WorkerDispatch` calls it after each weight sync."""
+        self._weight_version += 1
+
+    async def weights(self) -> dict[str, torch.Tensor]:
+        """The sampler's weights, for comparing them with the policy's."""
+        state: dict[str, torch.Tensor] = await self._actor.weights.remote()
+        return state
+
+    # ------------------------------------------------------------------ what else the interface asks for
+    @property
+    def model_name(self) -> str:
+        return self._name
+
+    async def get_world_size(self) -> tuple[int, int]:
+        return 1, 1
+
+    def get_endpoint_url(self) -> NoReturn:
+        self._no_server("get_endpoint_url")
+
+    async def chat_completion(self, request_payload: dict[str, Any]) -> NoReturn:
+        self._no_server("chat_completion")
+
+    async def render_chat_completion(self, request_payload: dict[str, Any]) -> NoReturn:
+        self._no_server("render_chat_completion")
+
+    async def completion(self, request_payload: dict[str, Any]) -> NoReturn:
+        self._no_server("completion")
+
+    @staticmethod
+    def _no_server(method: str) -> NoReturn:
+        raise NotImplementedError(f"{method}: the CPU sampler has no HTTP server; use generate(), or vLLM")
+
+    async def _nothing_to_do(self, *args: Any, **kwargs: Any) -> None:
+        """No GPU memory to hand over, no cache to drop, no process group to join, no session to close.
+
+        Nor is there anything to pause: new weights wait for the running batch, and the next batch for the weights.
+        """
+
+    wake_up = sleep = reset_prefix_cache = _nothing_to_do
+    init_weight_update_communicator = finish_session = _nothing_to_do
+    pause_generation = resume_generation = _nothing_to_do
+
+    async def teardown(self) -> None:
+        """End the sampler's process; requests still waiting get an error."""
+        ray.kill(self._actor)
+
+
+class _Batcher:
+    """Collects the requests of one event loop and sends them, in order, in batches of at most `MAX_BATCH`."""
+
+    def __init__(self, send: Callable[[list[Request]], Awaitable[list[Response]]]) -> None:
+        self._send = send
+        self._waiting: list[tuple[Request, asyncio.Future[Response]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, request: Request) -> asyncio.Future[Response]:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain())
+        return future
+
+    async def _drain(self) -> None:
+        batch: list[tuple[Request, asyncio.Future[Response]]] = []
+        try:
+            while self._waiting:
+                await self._quiet()
+                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+                batch = [(request, future) for request, future in batch if not future.done()]  # done: cancelled
+                if batch:
+                    await self._answer(batch)
+        finally:
+            self._task = None
+            for _, future in [*batch, *self._waiting]:  # left over only if this task was cancelled
+                future.cancel()
+
+    async def _quiet(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LONGEST_WAIT_SECONDS
+        count = 0
+        while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
+            count = len(self._waiting)
+            await asyncio.sleep(QUIET_SECONDS)
+
+    async def _answer(self, batch: list[tuple[Request, asyncio.Future[Response]]]) -> None:
+        try:
+            responses = await self._send([request for request, _ in batch])
+        except Exception as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), response in zip(batch, responses, strict=True):
+            if not future.done():
+                future.set_result(response)

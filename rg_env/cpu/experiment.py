@@ -1,0 +1,42 @@
+"""The two hooks of SkyRL's `BasePPOExp` that decide where a run computes, for the CPU.
+
+Datasets, generator and trainer are whatever the experiment beside this mixin makes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
+from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+
+from rg_env.cpu.client import CPUInferenceClient, SamplerActor
+from rg_env.cpu.settings import cpu_threads
+
+
+class CPUMixin:
+    """Put in front of `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
+
+    cfg: Any
+
+    def get_inference_client(self) -> CPUInferenceClient:
+        """Start the sampler (it loads its model while the caller goes on) and return the client in front of it."""
+        policy, generator = self.cfg.trainer.policy, self.cfg.generator
+        actor = SamplerActor.remote(  # type: ignore[attr-defined]
+            policy.model.path, self.cfg.trainer.seed, dict(policy.model_config_kwargs), cpu_threads()
+        )
+        defaults = get_sampling_params_for_backend(generator.inference_engine.backend, generator.sampling_params)
+        return CPUInferenceClient(actor, resolve_policy_model_name(self.cfg), defaults)
+
+    def _setup_trainer(self) -> Any:
+        """SkyRL's own set-up, which picks its worker classes by name from `fsdp_worker`, with ours in their place."""
+        from rg_env.cpu import workers  # not at the top: evaluation alone needs no FSDP
+
+        with mock.patch.multiple(
+            "skyrl.backends.skyrl_train.workers.fsdp.fsdp_worker",
+            PolicyWorker=workers.PolicyWorker,
+            RefWorker=workers.RefWorker,
+            CriticWorker=workers.CriticWorker,
+        ):
+            return super()._setup_trainer()  # type: ignore[misc]

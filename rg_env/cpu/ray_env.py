@@ -1,0 +1,71 @@
+"""Ray for one run on one machine: started on entry, gone on exit, whatever happened between.
+
+It joins no other cluster, writes into a private folder that is removed, and leaves `os.environ` as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import ray
+from skyrl.train.utils import initialize_ray
+
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_enable_worker_prestart": "0",  # workers started early have none of the run's environment and serve nobody
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
+    "RAY_ADDRESS": None,
+}
+"""What Ray and its workers see; None: not set."""
+
+OBJECT_STORE_BYTES = 1 << 30
+"""Shared memory set aside, used only as filled. The largest object is one batch or the weights."""
+
+_TEMP_PREFIX = "rg"  # Ray puts sockets below, whose paths may have 107 bytes
+
+
+@contextmanager
+def cpu_ray(cfg: Any) -> Iterator[None]:
+    """SkyRL's `initialize_ray(cfg)` for a CPU run, and its end.
+
+    SkyRL places each training worker on a GPU; Ray is told of as many as there are workers, which exist in name only.
+
+    Args:
+        cfg: a `SkyRLTrainConfig` that passed `check_cpu_config`.
+    """
+    placement = cfg.trainer.placement
+    workers = placement.policy_num_nodes + placement.ref_num_nodes + placement.critic_num_nodes
+    folder = tempfile.mkdtemp(prefix=_TEMP_PREFIX)
+    start = functools.partial(
+        ray.init,
+        address="local",
+        num_cpus=workers + 8,  # logical, for the sampler, SkyRL's entry task and its registries
+        num_gpus=workers,
+        include_dashboard=False,
+        object_store_memory=OBJECT_STORE_BYTES,
+        _temp_dir=folder,
+    )
+    environ = {name: value for name, value in ENVIRONMENT.items() if value is not None}
+    with mock.patch.dict(os.environ, environ):  # puts all of os.environ back, what SkyRL adds included
+        for name in ENVIRONMENT.keys() - environ.keys():
+            os.environ.pop(name, None)
+        try:
+            with mock.patch.object(ray, "init", start):
+                initialize_ray(cfg)
+            yield
+        finally:
+            ray.shutdown()
+            shutil.rmtree(Path(folder), ignore_errors=True)

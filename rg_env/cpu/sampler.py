@@ -1,0 +1,339 @@
+"""A batch of prompts in, sampled responses out: a Hugging Face model as SkyRL's inference engine.
+
+Invariants: a response's logprobs are those that the trainer recomputes, temperature-scaled over the whole
+vocabulary, before top-p, top-k, min-p or a minimum length take anything away; every token of a response has one.
+One call to `sample` runs under one set of weights from the first token to the last.
+
+Reproducible: each request draws from its own random stream, named by the seed, the number of weight updates so far,
+the prompt, and how often this prompt was asked since the last update. So the order of different prompts, and which
+of them share a batch, do not matter to the stream. What still breaks it: another number of threads, another machine
+or a batch put together differently may change a logit in its last bits, and now and then a token with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import DynamicCache
+
+from rg_env.cpu.cache import expand_cache
+from rg_env.cpu.sampling_params import SamplingParams
+from rg_env.errors import ConfigError, RGEnvError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt, as token ids, and how to sample from it."""
+
+    prompt: tuple[int, ...]
+    params: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What one request got.
+
+    Attributes:
+        token_ids: all generated tokens, with the one that ended the response.
+        logprobs: one per token, in nats, at most 0.
+        stop_reason: `stop` (an end token or a stop string) or `length`.
+        text: the tokens decoded, cut at the stop string as the parameters say.
+    """
+
+    token_ids: list[int]
+    logprobs: list[float]
+    stop_reason: str
+    text: str
+
+
+class SamplerError(RGEnvError):
+    """The sampler cannot go on: weights that do not fit, or a policy whose logits are no numbers any more."""
+
+
+class Sampler:
+    """Batched sampling with a KV cache.
+
+    Prompts that occur several times in a batch go through the model once, and rows leave the batch as they end.
+
+    Args:
+        model: a causal language model of transformers, float32, on the CPU.
+        tokenizer: its tokenizer.
+        seed: names the random streams of this sampler.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, seed: int = 0) -> None:
+        self._model = model.eval()
+        self._tokenizer = tokenizer
+        self._seed = seed
+        self._updates = 0
+        self._asked: Counter[tuple[int, ...]] = Counter()
+        self._context = getattr(model.config, "max_position_embeddings", None)
+        ends = getattr(model.generation_config, "eos_token_id", None)
+        ends = ends if isinstance(ends, (list, tuple)) else [ends]
+        self._eos = frozenset(t for t in (tokenizer.eos_token_id, *ends) if t is not None)
+
+    @classmethod
+    def from_pretrained(cls, path: str, seed: int = 0, config_kwargs: Mapping[str, Any] | None = None) -> Sampler:
+        """Load model and tokenizer as SkyRL's policy worker does.
+
+        Args:
+            path: a model folder or name.
+            config_kwargs: `trainer.policy.model_config_kwargs`.
+        """
+        config = AutoConfig.from_pretrained(path, trust_remote_code=True, **(config_kwargs or {}))
+        model = AutoModelForCausalLM.from_pretrained(
+            path, config=config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=True
+        )
+        return cls(model, AutoTokenizer.from_pretrained(path, trust_remote_code=True), seed)
+
+    # ------------------------------------------------------------------ weights
+    def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Take over a policy's weights, all of them or none at all.
+
+        Raises:
+            SamplerError: for names or shapes that are not this model's, or two values for one tied weight.
+        """
+        own = self._model.state_dict()
+        wrong = [name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name)]
+        if wrong:
+            raise SamplerError(f"the policy's weights do not fit the sampler's model: {', '.join(sorted(wrong)[:5])}")
+        homes: dict[int, str] = {}
+        for name, tensor in own.items():
+            first = homes.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+            if first != name and not torch.equal(state[first], state[name]):
+                raise SamplerError(f"{first} and {name} are one weight here, but differ in the policy")
+        self._model.load_state_dict(state, strict=True)
+        self._updates += 1
+        self._asked.clear()
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The weights now sampled with."""
+        return dict(self._model.state_dict())
+
+    # ------------------------------------------------------------------ sampling
+    @torch.inference_mode()
+    def sample(self, requests: Sequence[Request]) -> list[Response]:
+        """Sample one response per request, as one batch.
+
+        Raises:
+            ConfigError: for a prompt that is empty or fills the model's context.
+            SamplerError: when the model's logits are not finite.
+        """
+        if not requests:
+            return []
+        rows = [self._start(request) for request in requests]
+        live, batch = rows, _Batch(self._model, rows)
+        while True:
+            tokens, logprobs = _choose(batch.logits, live, batch.limits)
+            for row, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
+                if not row.stop_reason:
+                    self._accept(row, token, logprob)
+            keep = [number for number, row in enumerate(live) if not row.stop_reason]
+            if not keep:
+                return [row.response(self._decode) for row in rows]
+            if 2 * len(keep) <= len(live):  # copying the cache costs about two steps
+                live = [live[number] for number in keep]
+                tokens = batch.compact(torch.tensor(keep), live, tokens)
+            batch.forward(tokens)
+
+    def _start(self, request: Request) -> _Row:
+        length, params = len(request.prompt), request.params
+        if not length:
+            raise ConfigError("an empty prompt cannot be sampled from; give at least one token")
+        room = params.max_tokens if self._context is None else min(params.max_tokens, self._context - length)
+        if room < 1:
+            raise ConfigError(
+                f"a prompt of {length} tokens fills the model's context of {self._context}; "
+                "lower trainer.max_prompt_length"
+            )
+        if params.seed is not None:
+            name = f"{params.seed}"
+        else:
+            name = f"{self._seed} {self._updates} {self._asked[request.prompt]} {request.prompt}"
+            self._asked[request.prompt] += 1
+        key = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, np.uint64)))
+        ends = self._eos | frozenset(params.stop_token_ids)
+        return _Row(request, room, ends, self._eos if params.ignore_eos else frozenset(), stream.random(room))
+
+    def _accept(self, row: _Row, token: int, logprob: float) -> None:
+        """Add a token to a row and decide whether it ends it, in vLLM's order: end token, stop string, length."""
+        if not np.isfinite(logprob):
+            raise SamplerError("the policy's logits are not finite: training has diverged; lower the learning rate")
+        params = row.request.params
+        row.tokens.append(token)
+        row.logprobs.append(logprob)
+        if token in row.ends and (token not in row.ignored or token in params.stop_token_ids):
+            row.stop_reason, row.ended_by_token = "stop", True
+            return
+        if params.stop:
+            count, text = len(row.tokens), self._decode(row.tokens, params.skip_special_tokens)
+            if count <= params.min_tokens:
+                row.unsearched = len(text)
+            elif (cut := _stop_string_at(text, row.unsearched, params)) is not None:
+                row.stop_reason, row.text = "stop", text[:cut]
+                return
+        if len(row.tokens) == row.room:
+            row.stop_reason = "length"
+
+    def _decode(self, tokens: Sequence[int], skip_special_tokens: bool) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
+
+
+@dataclass(slots=True)
+class _Row:
+    """One response in the making. `uniforms[t]`, in [0, 1), decides token t."""
+
+    request: Request
+    room: int
+    ends: frozenset[int]
+    ignored: frozenset[int]
+    uniforms: np.ndarray[Any, np.dtype[np.float64]]
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    stop_reason: str = ""
+    ended_by_token: bool = False
+    unsearched: int = 0  # characters of the first `min_tokens` tokens, in which no stop string may end
+    text: str | None = None
+
+    def response(self, decode: Any) -> Response:
+        params = self.request.params
+        if self.text is None:
+            drop = self.ended_by_token and not params.include_stop_str_in_output
+            self.text = decode(self.tokens[:-1] if drop else self.tokens, params.skip_special_tokens)
+        return Response(self.tokens, self.logprobs, self.stop_reason, self.text)
+
+
+def _stop_string_at(text: str, unsearched: int, params: SamplingParams) -> int | None:
+    """Where a stop string cuts the text, or None. The first string of the list that occurs counts, as in vLLM."""
+    for stop in params.stop:
+        at = text.find(stop, max(0, unsearched - len(stop) + 1))
+        if at >= 0:
+            return at + len(stop) if params.include_stop_str_in_output else at
+    return None
+
+
+class _Batch:
+    """The model's side of a batch: padding, positions, cache, and the logits for the next token of each row.
+
+    Prompts are padded on the left, so that all rows write the same column.
+    """
+
+    def __init__(self, model: Any, rows: list[_Row]) -> None:
+        self._model = model
+        number = {prompt: i for i, prompt in enumerate(dict.fromkeys(row.request.prompt for row in rows))}
+        width, room = max(map(len, number)), max(row.room for row in rows)
+        ids = torch.zeros(len(number), width, dtype=torch.long)
+        mask = torch.zeros(len(number), width + room, dtype=torch.long)
+        for prompt, i in number.items():
+            ids[i, width - len(prompt) :] = torch.tensor(prompt)
+            mask[i, width - len(prompt) :] = 1
+        positions = (mask[:, :width].cumsum(-1) - 1).clamp(min=0)
+        self._cache = DynamicCache(config=model.config)
+        self._mask, self._width = mask, width
+        logits = self._run(ids, positions)
+        order = torch.tensor([number[row.request.prompt] for row in rows])
+        expand_cache(self._cache, order, room)
+        self._mask, self._positions, self.logits = mask[order], positions[order, -1:], logits[order]
+        self.limits = _Limits(rows)
+
+    def _run(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        output = self._model(
+            input_ids=ids,
+            attention_mask=self._mask[:, : self._width],
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: torch.Tensor = output.logits[:, -1].float()
+        return logits
+
+    def forward(self, tokens: torch.Tensor) -> None:
+        """Feed each row's token, shape [rows]; sets `logits`, shape [rows, vocabulary]."""
+        self._width += 1
+        self._positions = self._positions + 1
+        self.logits = self._run(tokens[:, None], self._positions)
+
+    def compact(self, keep: torch.Tensor, rows: list[_Row], tokens: torch.Tensor) -> torch.Tensor:
+        """Drop all rows but these; returns what is left of `tokens`."""
+        self._cache.reorder_cache(keep)
+        self._mask, self._positions = self._mask[keep], self._positions[keep]
+        self.limits = _Limits(rows)
+        return tokens[keep]
+
+
+class _Limits:
+    """The sampling parameters of a batch as columns, shape [rows, 1]; None where no row asks for the thing."""
+
+    def __init__(self, rows: list[_Row]) -> None:
+        params = [row.request.params for row in rows]
+
+        def column(values: Iterator[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.tensor(list(values), dtype=dtype)[:, None]
+
+        self.temperature = column(1.0 if p.greedy else p.temperature for p in params)
+        self.greedy = column((p.greedy for p in params), torch.bool)
+        cutting = [p for p in params if not p.greedy]
+        self.min_p = column(p.min_p for p in params) if any(p.min_p > 0 for p in cutting) else None
+        self.top_k = column((p.top_k for p in params), torch.long) if any(p.top_k > 0 for p in cutting) else None
+        self.top_p = column(p.top_p for p in params) if any(p.top_p < 1 for p in cutting) else None
+
+
+def _choose(logits: torch.Tensor, rows: list[_Row], limits: _Limits) -> tuple[torch.Tensor, torch.Tensor]:
+    """The next token of each row and its logprob under the whole distribution; both of shape [rows]."""
+    logprobs = (logits / limits.temperature).log_softmax(-1)
+    allowed = logprobs
+    for number, row in enumerate(rows):
+        if len(row.tokens) < row.request.params.min_tokens:
+            allowed = allowed.clone() if allowed is logprobs else allowed
+            allowed[number, list(row.ends)] = -torch.inf
+    best = allowed.argmax(-1)
+    cumulative = (
+        cut_distribution(allowed, limits.top_k, limits.top_p, limits.min_p).exp().cumsum(-1, dtype=torch.float64)
+    )
+    drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # rows that ended get any
+    total = cumulative[:, -1:]
+    point = (torch.tensor(drawn, dtype=torch.float64)[:, None] * total).minimum(total.nextafter(total.new_zeros(())))
+    sampled = torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+    tokens = torch.where(limits.greedy[:, 0], best, sampled)
+    return tokens, logprobs.gather(-1, tokens[:, None])[:, 0]
+
+
+def cut_distribution(
+    logprobs: torch.Tensor, top_k: torch.Tensor | None, top_p: torch.Tensor | None, min_p: torch.Tensor | None
+) -> torch.Tensor:
+    """Set to -inf what may not be sampled, in vLLM's order: min-p, then top-k, then top-p over what is left.
+
+    Args:
+        logprobs: shape [rows, vocabulary].
+        top_k: shape [rows, 1]; values below 1 take nothing away. Tokens as likely as the k-th stay.
+        top_p: shape [rows, 1], in (0, 1]. The most likely token always stays.
+        min_p: shape [rows, 1], in [0, 1]: the least share of the most likely token's probability.
+    """
+    if min_p is not None:
+        floor = logprobs.amax(-1, keepdim=True) + min_p.log()
+        logprobs = logprobs.masked_fill(logprobs < floor, -torch.inf)
+    if top_k is None and top_p is None:
+        return logprobs
+    ordered, order = logprobs.sort(-1, descending=True)
+    if top_k is not None:
+        size = logprobs.shape[-1]
+        last = torch.where(top_k < 1, size, top_k).clamp(max=size) - 1
+        ordered = ordered.masked_fill(ordered < ordered.gather(-1, last), -torch.inf)
+    if top_p is not None:
+        share = ordered.softmax(-1)
+        before = share.cumsum(-1) - share
+        ordered = ordered.masked_fill((before >= top_p) & (top_p < 1), -torch.inf)
+    return torch.empty_like(logprobs).scatter_(-1, order, ordered)
+
+
+def _shape(state: Mapping[str, torch.Tensor], name: str) -> torch.Size | None:
+    return state[name].shape if name in state else None

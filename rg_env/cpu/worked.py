@@ -1,0 +1,65 @@
+"""Worked solutions: what a careful solver would write for an item of one of nano's tasks.
+
+Pure functions of the entry. Every text they return parses without a violation and scores 1.0 with Reasoning Gym's own
+scorer. The working is short on purpose: nano has to learn it in minutes, and a rollout pays for every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rg_env.errors import ConfigError
+
+Entry = Mapping[str, Any]
+"""An item of a reasoning_gym dataset: `question`, `answer`, `metadata` with `source_dataset`."""
+
+
+def _spell_backward(entry: Entry) -> str:
+    """Number the letters: `neon` → `1n2e3o4n`."""
+    return "".join(f"{position}{letter}" for position, letter in enumerate(entry["metadata"]["word"], 1))
+
+
+def _chain_sum(entry: Entry) -> str:
+    """One operation at a time: `4 - 1 + 5` → `4 - 1 = 3, 3 + 5 = 8`. Whole numbers only."""
+    first, *rest = entry["metadata"]["expression"].split()
+    total, steps = int(first), []
+    for operator, term in zip(rest[::2], rest[1::2], strict=True):
+        before, total = total, total + int(term) if operator == "+" else total - int(term)
+        steps.append(f"{before} {operator} {term} = {total}")
+    return ", ".join(steps)
+
+
+def _letter_counting(entry: Entry) -> str:
+    """The count so far after each letter: o in `neon` → `n0e0o1n1`."""
+    target, count, steps = entry["metadata"]["target_letter"].lower(), 0, []
+    for letter in "".join(entry["metadata"]["span"]).lower():
+        count += letter == target
+        steps.append(f"{letter}{count}")
+    return "".join(steps)
+
+
+_WORKING: dict[str, Callable[[Entry], str]] = {
+    "chain_sum": _chain_sum,
+    "letter_counting": _letter_counting,
+    "spell_backward": _spell_backward,
+}
+
+NANO_TASKS: dict[str, dict[str, Any]] = {
+    "chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 1}},
+    "letter_counting": {"weight": 1, "config": {"min_words": 2, "max_words": 2}},
+    "spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}},
+}
+"""The task mix that nano was taught, in the form of the setting `tasks`."""
+
+
+def worked_solution(entry: Entry) -> str:
+    """The response a perfect nano would give: think block, newline, answer block.
+
+    Raises:
+        ConfigError: for a task that has none.
+    """
+    task = entry["metadata"]["source_dataset"]
+    if task not in _WORKING:
+        raise ConfigError(f"no worked solution for task {task!r}; there is one for {', '.join(_WORKING)}")
+    return f"<think>{_WORKING[task](entry)}</think>\n<answer>{entry['answer']}</answer>"

@@ -1,0 +1,147 @@
+"""SkyRL's FSDP2 workers on gloo and the CPU: policy, reference and critic.
+
+The model, loss, optimizer step, scheduler, checkpoints and data parallelism are SkyRL's own code. What differs is
+the device mesh, that a model is sharded where it was loaded (there is no second device to move it to), float32
+throughout, and how weights reach the sampler.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import ray
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy
+
+from rg_env.cpu.settings import cpu_threads
+from rg_env.cpu.shims import cuda_means_cpu, flash_attn_stub
+
+with flash_attn_stub():
+    import skyrl.backends.skyrl_train.workers.model_wrapper  # noqa: F401
+
+from skyrl.backends.skyrl_train.distributed.dispatch import MeshRank
+from skyrl.backends.skyrl_train.distributed.fsdp_strategy import FSDPStrategy
+from skyrl.backends.skyrl_train.distributed.fsdp_utils import apply_fsdp2
+from skyrl.backends.skyrl_train.weight_sync import WeightTransferSender
+from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker
+from skyrl.env_vars import SKYRL_WORKER_NCCL_TIMEOUT_IN_S
+
+
+class CPUFSDPStrategy(FSDPStrategy):  # type: ignore[misc]
+    """FSDP2 over a mesh of CPUs."""
+
+    def setup_distributed(self) -> None:
+        self.set_seed(self.seed)
+        self.world_size = dist.get_world_size()
+        self.device_mesh = init_device_mesh("cpu", (self.world_size,), mesh_dim_names=("fsdp",))
+
+    def _fsdp_init_model(self, model: Any, is_train: bool = True, is_wrapped: bool = False) -> Any:
+        module = model.model if is_wrapped else model
+        settings = {
+            "mesh": self.device_mesh,
+            "mp_policy": MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.float32),
+            "reshard_after_forward": self.fsdp_config.reshard_after_forward,
+        }
+        apply_fsdp2(module, settings, self.fsdp_config)
+        return module
+
+
+def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, with SkyRL's questions about the current device answered `cpu` while it runs."""
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with cuda_means_cpu():
+            return method(*args, **kwargs)
+
+    return wrapped
+
+
+class _CPUWorker:
+    """Mixin in front of one of SkyRL's FSDP workers."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("forward", "forward_backward", "optim_step", "save_checkpoint", "load_checkpoint"):
+            if hasattr(cls, name):
+                setattr(cls, name, _on_cpu(getattr(cls, name)))
+
+    def init_worker_process_group(self: Any) -> None:
+        torch.set_num_threads(cpu_threads(self._world_size))
+        if not dist.is_initialized():
+            dist.init_process_group("gloo", timeout=timedelta(seconds=SKYRL_WORKER_NCCL_TIMEOUT_IN_S))
+        self.device_mesh = init_device_mesh("cpu", (self._world_size, 1), mesh_dim_names=("dp", "sp"))
+        self.mesh_rank = MeshRank(
+            dp=self.device_mesh.get_local_rank("dp"),
+            sp=0,
+            tp=0,
+            pp=0,
+            world_size=self._world_size,
+            dp_size=self._world_size,
+            pp_size=1,
+        )
+
+    def init_model(self, *args: Any, **kwargs: Any) -> None:
+        """SkyRL's own, with our strategy in its place, and every rank loading the model instead of rank 0 alone."""
+        with (
+            cuda_means_cpu(),
+            mock.patch.object(fsdp_worker, "FSDPStrategy", CPUFSDPStrategy),
+            mock.patch.object(fsdp_worker, "should_use_meta_init", lambda **_: False),
+        ):
+            super().init_model(*args, **kwargs)  # type: ignore[misc]
+
+    def offload_to_cpu(self, offload_optimizer: bool = True, offload_model: bool = True) -> None:
+        """Everything is there already."""
+
+    def backload_to_gpu(self, backload_optimizer: bool = True, backload_model: bool = True) -> None:
+        """There is nowhere else to go."""
+
+
+class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):  # type: ignore[misc]
+    """The policy: SkyRL's, sending its weights to the sampler as a state dict."""
+
+    async def init_weight_sync_state(self, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
+        self._weight_transfer_sender = StateDictSender(inference_engine_client)
+        self.weight_extractor = fsdp_worker.FSDPWeightExtractor(self.model.model)
+
+    async def broadcast_to_inference_engines(self, *args: Any, **kwargs: Any) -> None:
+        with cuda_means_cpu():
+            await super().broadcast_to_inference_engines(*args, **kwargs)
+
+
+class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):  # type: ignore[misc]
+    """The reference policy."""
+
+
+class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):  # type: ignore[misc]
+    """The critic."""
+
+
+class StateDictSender(WeightTransferSender):  # type: ignore[misc]
+    """Gathers all weights on every rank, and hands them over from rank 0 in one piece."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def send_chunks(
+        self, chunks: Iterable[Any], weight_metadata: Mapping[str, list[Any]] | None = None, **kwargs: Any
+    ) -> None:
+        state = {
+            name: tensor for chunk in chunks for name, tensor in zip(chunk.names, chunk.tensors, strict=True)
+        }  # each rank takes part in gathering each chunk
+        if dist.get_rank() == 0:
+            await self._client.update_named_weights(state)
+
+    def teardown(self) -> None:
+        """No process group was made."""
+
+
+PolicyWorker = ray.remote(num_gpus=1)(CPUPolicyWorkerBase)
+RefWorker = ray.remote(num_gpus=1)(CPURefWorkerBase)
+CriticWorker = ray.remote(num_gpus=1)(CPUCriticWorkerBase)

@@ -1,0 +1,235 @@
+"""ReasoningGymDataset: from an index to a row that SkyRL trains on.
+
+Nothing is made up front but one item per task, so that any length costs nothing. Invariant: row *i* is a pure function
+of the arguments and *i*, so that workers, resumed runs and the parquet export all see the same rows.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rg_env.errors import ConfigError
+from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
+from rg_env.tasks import Item, ItemStream, Split, TaskMix, hash64
+
+ENV_CLASS = "rg_dump"
+ROW_GROUP = 1000
+"""Rows of a parquet row group: what an export holds in memory."""
+
+Example = tuple[list[Message], str, dict[str, Any], str]
+"""(messages, env class, extras, uid): what SkyRL's loaders take from a dataset."""
+
+
+@dataclass(frozen=True)
+class PromptBuilder:
+    """Turns questions into conversations, and counts their tokens as SkyRL does."""
+
+    system_prompt: str | None
+    worked_examples: Sequence[Mapping[str, Any]]
+    tokenizer: Any
+    chat_template_kwargs: Mapping[str, Any]
+
+    def messages(self, task: str, question: str) -> list[Message]:
+        """The conversation in front of the response."""
+        return build_messages(question, task, self.system_prompt, self.worked_examples)
+
+    def length(self, task: str, question: str) -> int:
+        """Tokens of the prompt, with the chat template's opening of the response."""
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self.chat_template_kwargs}
+        return len(self.tokenizer.apply_chat_template(self.messages(task, question), **options))
+
+
+class ReasoningGymDataset:
+    """Reasoning Gym items on demand, drawn from a task mix by weight.
+
+    Args:
+        tasks: the task mix (`rg_env.tasks.TaskMix.parse`); None: the default mix.
+        size: number of rows, at least 1.
+        seed: in [0, 2⁶³).
+        split: `train` or `eval`: disjoint sets of questions, whatever the seeds.
+        system_prompt: a name or a text (`rg_env.prompts.resolve_system_prompt`), or None.
+        worked_examples: `{question, response}` pairs placed before the question.
+        tokenizer: counts prompt tokens; needed with `max_prompt_length` only.
+        max_prompt_length: in tokens. Longer prompts are redrawn; a task without shorter ones is left out of the mix.
+        chat_template_kwargs: passed on to the tokenizer's chat template.
+        samples_per_task: a fixed set instead: so many items of each task in turn, weights and `size` ignored, questions
+            distinct for as long as a task has any.
+
+    Raises:
+        ConfigError: an argument is impossible, or no task can be used.
+    """
+
+    def __init__(
+        self,
+        tasks: Any = None,
+        size: int = 1_000_000,
+        seed: int = 42,
+        split: str = "train",
+        *,
+        system_prompt: str | None = "think_answer",
+        worked_examples: Iterable[Mapping[str, Any]] = (),
+        tokenizer: Any = None,
+        max_prompt_length: int | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        samples_per_task: int | None = None,
+    ) -> None:
+        _check_whole_number("size", size, 1)
+        _check_whole_number("seed", seed, 0, 2**63 - 1)
+        if max_prompt_length is not None:
+            _check_whole_number("max_prompt_length", max_prompt_length, 1)
+            if tokenizer is None:
+                raise ConfigError(f"max_prompt_length={max_prompt_length} needs the tokenizer that counts the tokens")
+        if samples_per_task is not None:
+            _check_whole_number("samples_per_task", samples_per_task, 1)
+        if split not in list(Split):
+            raise ConfigError(f"split={split!r}: must be train or eval")
+        worked_examples = list(worked_examples)
+        check_worked_examples(worked_examples)
+        self.seed = seed
+        self.split = Split(split)
+        self._prompts = PromptBuilder(
+            resolve_system_prompt(system_prompt), worked_examples, tokenizer, dict(chat_template_kwargs or {})
+        )
+        mix = TaskMix.parse(tasks)
+        self._streams = {
+            task.name: ItemStream(
+                task.name,
+                task.options,
+                seed,
+                self.split,
+                self._prompts.length if max_prompt_length is not None else None,
+                max_prompt_length,
+            )
+            for task in mix.tasks
+        }
+        self.mix = mix.keep(lambda task: self._streams[task.name].check())
+        """The task mix in force: what was asked for, less what cannot be used."""
+        self._samples_per_task = samples_per_task
+        self._size = size if samples_per_task is None else samples_per_task * len(self.mix.tasks)
+
+    @classmethod
+    def fixed_eval(
+        cls, tasks: Any = None, *, seed: int = 123, samples_per_task: int = 5, **prompt_options: Any
+    ) -> ReasoningGymDataset:
+        """The fixed evaluation set: the same few questions of every task, whatever the weights.
+
+        Args:
+            tasks, seed: as above.
+            samples_per_task: items of each task, at least 1.
+            prompt_options: the arguments of `ReasoningGymDataset` from `system_prompt` to `chat_template_kwargs`.
+        """
+        return cls(tasks, seed=seed, split="eval", samples_per_task=samples_per_task, **prompt_options)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> Example:
+        """(messages, env class, extras, uid) of a row.
+
+        Raises:
+            IndexError: unless 0 <= index < len(self).
+        """
+        row = self.row(index)
+        messages, env_class = row.pop("prompt"), row.pop("env_class")
+        return messages, env_class, row, row["extra_info"]["item_id"]
+
+    def item(self, index: int) -> Item:
+        """The item of a row.
+
+        Raises:
+            IndexError: unless 0 <= index < len(self).
+        """
+        index = operator.index(index)
+        if not 0 <= index < self._size:
+            raise IndexError(f"row {index} of a dataset of {self._size} rows")
+        if self._samples_per_task is not None:
+            number, place = divmod(index, len(self.mix.tasks))
+            return self._streams[self.mix.tasks[place].name].fixed_item(number)
+        return self._streams[self.mix.pick(hash64("task", self.seed, self.split, index)).name].item(index)
+
+    def row(self, index: int) -> dict[str, Any]:
+        """A row in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info.
+
+        Raises:
+            IndexError: unless 0 <= index < len(self).
+        """
+        item = self.item(index)
+        answer = item.entry["answer"]
+        return {
+            "data_source": item.task,
+            "prompt": self._prompts.messages(item.task, item.entry["question"]),
+            "env_class": ENV_CLASS,
+            # For people and other tools; our env scores the entry. Empty where any of many answers is right.
+            "reward_spec": {"method": "rule", "ground_truth": "" if answer is None else str(answer)},
+            "extra_info": item.extra_info(),
+        }
+
+    def collate_fn(self, examples: Iterable[Example]) -> list[dict[str, Any]]:
+        """A batch as SkyRL's trainer takes it."""
+        return [
+            {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
+            for messages, env_class, extras, uid in examples
+        ]
+
+    def to_parquet(self, path: str | Path, *, rows: int | None = None) -> None:
+        """Write the first `rows` rows (None: all) as a parquet file that stock SkyRL reads.
+
+        Streams, so that memory does not grow with the rows. The file appears whole or not at all.
+
+        Raises:
+            ConfigError: the path is no place for a parquet file, or there are fewer rows.
+        """
+        target = Path(path).expanduser()
+        count = self._size if rows is None else rows
+        _check_whole_number("rows", count, 1, self._size)
+        if target.suffix != ".parquet":
+            raise ConfigError(f"{target}: the name must end in .parquet")
+        if target.is_dir():
+            raise ConfigError(f"{target} is a folder: give the name of a file")
+        if not target.parent.is_dir():
+            raise ConfigError(f"{target}: there is no folder {target.parent}")
+        partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            self._stream_parquet(partial, count)
+            partial.replace(target)
+        except OSError as error:
+            raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _stream_parquet(self, path: Path, count: int) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from rich.console import Console
+        from rich.progress import Progress
+
+        text = pa.string()
+        info = dict.fromkeys(("item_id", "task", "split", "entry", "task_config", "level"), text)
+        schema = pa.schema(
+            {
+                "data_source": text,
+                "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+                "env_class": text,
+                "reward_spec": pa.struct({"method": text, "ground_truth": text}),
+                "extra_info": pa.struct(info | {"index": pa.int64(), "seed": pa.int64()}),
+            }
+        )
+        console = Console(stderr=True)
+        with (
+            pq.ParquetWriter(path, schema, compression="zstd") as writer,
+            Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        ):
+            for start in progress.track(range(0, count, ROW_GROUP), description=f"writing {count} rows"):
+                group = [self.row(index) for index in range(start, min(start + ROW_GROUP, count))]
+                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+
+
+def _check_whole_number(name: str, value: object, low: int, high: int | None = None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+        bounds = f"of at least {low}" if high is None else f"in [{low}, {high}]"
+        raise ConfigError(f"{name}={value!r}: must be a whole number {bounds}")

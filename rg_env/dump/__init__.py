@@ -1,0 +1,55 @@
+"""The record of a run: what it holds, how it is written so that it survives, how it is read back.
+
+Light: needs neither torch nor ray nor skyrl.
+"""
+
+from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line
+from rg_env.dump.files import check_folder
+from rg_env.dump.reader import Dump, Problem, Run, open_run
+from rg_env.dump.routing import DumpPolicy, route
+from rg_env.dump.runs import claim_run, new_run_id, write_manifest
+from rg_env.dump.schema import (
+    SCHEMA_VERSION,
+    FileKind,
+    GroupRecord,
+    LedgerRecord,
+    NotKept,
+    Outcome,
+    Phase,
+    RolloutRecord,
+    group_id,
+    has_no_signal,
+    outcome_of,
+)
+from rg_env.dump.writer import DumpWriter, close_all
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "BadLineError",
+    "Dump",
+    "DumpPolicy",
+    "DumpWriter",
+    "FileKind",
+    "GroupRecord",
+    "LedgerRecord",
+    "NewerSchemaError",
+    "NotKept",
+    "Outcome",
+    "Phase",
+    "Problem",
+    "RolloutRecord",
+    "Run",
+    "check_folder",
+    "claim_run",
+    "close_all",
+    "from_line",
+    "group_id",
+    "has_no_signal",
+    "ledger_from_line",
+    "new_run_id",
+    "open_run",
+    "outcome_of",
+    "route",
+    "to_line",
+    "write_manifest",
+]

@@ -1,0 +1,145 @@
+"""The batch being filled: an append-only file that holds whole lines or nothing.
+
+Invariant: after any method returns or raises, the file ends where its last whole chunk ended, or is cut back to there
+before it is next written. A finished batch never takes a name that is in use, and no batch is empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rg_env.dump.files import PART, batch_name, free_number
+from rg_env.dump.schema import FileKind
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place to go back to."""
+
+    size: int
+    lines: int
+
+
+class Batch:
+    """The files of one kind of one run, one after the other. Not thread-safe: it belongs to the writer's thread.
+
+    Args:
+        folder: made anew when it has been removed.
+        kind: the kind of file.
+        run_id: the run.
+        limit: lines in a full batch, at least 1.
+    """
+
+    def __init__(self, folder: Path, kind: FileKind, run_id: str, limit: int) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.lines = 0
+        self._folder = folder
+        self._run_id = run_id
+        self._number = 0
+        self._part = Path()
+        self._fd: int | None = None
+        self._size = 0
+
+    @property
+    def path(self) -> Path:
+        """The name that the current batch will have when it is finished."""
+        return self._folder / batch_name(self.kind, self._run_id, self._number)
+
+    @property
+    def room(self) -> int:
+        """Lines that fit in the batch under way, or in the next one if it is full; at least 1."""
+        return self.limit - self.lines if self.lines < self.limit else self.limit
+
+    def prepare(self) -> int:
+        """Have an open file with room in it, cut back to its last whole chunk.
+
+        Returns:
+            lines lost because the file under way was removed or moved by somebody; 0 as a rule.
+
+        Raises:
+            OSError: there is no such file to be had now; try again later.
+        """
+        lost = 0
+        if self._fd is not None and not self._in_place():
+            lost = self.lines
+            self._forget()
+        if self.lines >= self.limit:
+            self.finish()
+        if self._fd is None:
+            self._open()
+        elif os.fstat(self._fd).st_size != self._size:
+            os.ftruncate(self._fd, self._size)
+        return lost
+
+    def mark(self) -> Mark:
+        return Mark(self._size, self.lines)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Write whole lines, with their line feeds; `prepare` has been called.
+
+        Raises:
+            OSError: some of them may be in the file; `roll_back` to a mark takes them away.
+        """
+        assert self._fd is not None
+        chunk = memoryview(b"".join(lines))
+        self._size += len(chunk)
+        self.lines += len(lines)
+        while chunk:
+            chunk = chunk[os.write(self._fd, chunk) :]
+
+    def roll_back(self, mark: Mark) -> None:
+        """Go back to `mark`. Never raises: what cannot be cut off now is cut off by the next `prepare`."""
+        self._size, self.lines = mark.size, mark.lines
+        with contextlib.suppress(OSError):
+            if self._size == 0:
+                self._part.unlink(missing_ok=True)
+                self._forget()
+            elif self._fd is not None:
+                os.ftruncate(self._fd, self._size)
+
+    def finish(self) -> Path | None:
+        """Give the batch its final name; the next one starts with the next line.
+
+        Returns:
+            the file, or None if nothing was written.
+
+        Raises:
+            OSError: it keeps its `.part` name and stays open.
+        """
+        if self._fd is None:
+            return None
+        if not self.lines:
+            self._part.unlink(missing_ok=True)
+            self._forget()
+            return None
+        os.ftruncate(self._fd, self._size)
+        if self.path.exists():
+            self._number = free_number(self._folder, self.kind, self._run_id)
+        final = self._part.rename(self.path)
+        self._forget()
+        self._number += 1
+        return final
+
+    def _open(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._number = max(self._number, free_number(self._folder, self.kind, self._run_id))
+        part = self.path.with_name(self.path.name + PART)
+        self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        self._part = part
+
+    def _in_place(self) -> bool:
+        assert self._fd is not None
+        try:
+            return os.path.samestat(self._part.stat(), os.fstat(self._fd))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _forget(self) -> None:
+        fd, self._fd, self._size, self.lines = self._fd, None, 0, 0
+        if fd is not None:
+            os.close(fd)

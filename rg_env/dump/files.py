@@ -1,0 +1,97 @@
+"""Names in a dump folder, as Atropos writes them, and the check that a folder can be written.
+
+Invariant: a name says kind, run and batch and nothing else; `.part` at its end marks the batch being filled. Batches
+count from 0, as Atropos' do, each kind by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rg_env.dump.schema import FileKind
+from rg_env.errors import DumpError
+
+PREFIX = "reasoning_gym_environment"
+PART = ".part"
+_NAME = re.compile(
+    rf"{PREFIX}_(?P<kind>{'|'.join(sorted(FileKind, key=len, reverse=True))})"
+    r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?P<part>\.part)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """A dump file as its name describes it; a `.part` file may have got its final name since."""
+
+    path: Path
+    kind: FileKind
+    run_id: str
+    batch: int
+    part: bool
+
+
+def batch_name(kind: FileKind, run_id: str, batch: int) -> str:
+    """The name of a finished batch.
+
+    >>> batch_name(FileKind.FAILED, "20261121-053012-ab12", 7)
+    'reasoning_gym_environment_FAILED_rollouts_20261121-053012-ab12_0007.jsonl'
+    """
+    return f"{PREFIX}_{kind}_{run_id}_{batch:04d}.jsonl"
+
+
+def manifest_name(run_id: str) -> str:
+    return f"{PREFIX}_manifest_{run_id}.json"
+
+
+def lock_name(run_id: str) -> str:
+    return f"{PREFIX}_lock_{run_id}"
+
+
+def parse_name(path: Path) -> DumpFile | None:
+    """What the name says, or None for a file that is no batch of a dump."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    return DumpFile(path, FileKind(match["kind"]), match["run_id"], int(match["batch"]), match["part"] is not None)
+
+
+def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
+    """The batches in a folder, of one run or of all, ordered by run, kind and batch.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+
+    def found() -> Iterator[DumpFile]:
+        for path in folder.iterdir():
+            file = parse_name(path)
+            if file is not None and run_id in (None, file.run_id):
+                yield file
+
+    return sorted(found(), key=lambda file: (file.run_id, file.kind, file.batch))
+
+
+def free_number(folder: Path, kind: FileKind, run_id: str) -> int:
+    """The number after the last batch, finished or not, of this kind and run in the folder."""
+    return max((file.batch + 1 for file in list_files(folder, run_id) if file.kind is kind), default=0)
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder if need be and try to write in it.
+
+    Raises:
+        DumpError: what is in the way, in one line.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DumpError(
+            f"dump folder {folder} cannot be written ({error.strerror}): "
+            "choose another dump_dir, or mend its permissions"
+        ) from None

@@ -1,0 +1,58 @@
+"""Which file keeps the text of a group.
+
+Invariant: only base scores count, so that a penalty never turns a solved group into a failed one.
+
+The two files of Atropos keep their meaning: a success is any score strictly above the threshold, FAILED is every score
+exactly 0, for the train phase. Evaluation has a file of its own, so that nobody trains on it by accident.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rg_env.config import RGDumpConfig
+from rg_env.dump.schema import FileKind, GroupRecord, NotKept, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPolicy:
+    """The switches that decide whose text is kept. Every group has a line in the ledger whatever they say.
+
+    Attributes:
+        threshold: a train group is a success when any base score is strictly greater; in [0, 1].
+    """
+
+    dump_rollouts: bool = True
+    dump_failed_rollouts: bool = True
+    dump_other_rollouts: bool = False
+    dump_eval_rollouts: bool = False
+    threshold: float = 0.7
+
+    @classmethod
+    def from_config(cls, config: RGDumpConfig) -> DumpPolicy:
+        """The switches as the settings have them."""
+        return cls(
+            dump_rollouts=config.dump_rollouts,
+            dump_failed_rollouts=config.dump_failed_rollouts,
+            dump_other_rollouts=config.dump_other_rollouts,
+            dump_eval_rollouts=config.dump_eval_rollouts,
+            threshold=config.rollout_save_score_threshold,
+        )
+
+
+def route(group: GroupRecord, policy: DumpPolicy) -> tuple[FileKind | None, NotKept | None]:
+    """The file for the group's text, or why there is none."""
+    if not group.rollouts:
+        return None, NotKept.NO_ROLLOUTS
+    if group.phase == Phase.EVAL:
+        return _if(policy.dump_eval_rollouts, FileKind.EVAL, NotKept.EVAL_OFF)
+    base_scores = [rollout.base_score for rollout in group.rollouts]
+    if any(score > policy.threshold for score in base_scores):
+        return _if(policy.dump_rollouts, FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF)
+    if all(score == 0 for score in base_scores):
+        return _if(policy.dump_failed_rollouts, FileKind.FAILED, NotKept.FAILED_OFF)
+    return _if(policy.dump_other_rollouts, FileKind.OTHER, NotKept.OTHER_OFF)
+
+
+def _if(wanted: bool, kind: FileKind, reason: NotKept) -> tuple[FileKind | None, NotKept | None]:
+    return (kind, None) if wanted else (None, reason)

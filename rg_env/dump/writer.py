@@ -1,0 +1,337 @@
+"""The writer thread: groups go in from the event loop, whole lines come out on disk.
+
+Invariants:
+- A group's ledger line is its commit record. Its text is given to the operating system before it, and if either write
+  fails, both are taken back and tried again later: no group is half there, none is there twice.
+- Groups reach the files in the order in which they were submitted.
+- Nothing that a disk does raises into training. What is not on disk is counted (`missing`), said once when trouble
+  starts and once when it ends, and bounded in memory.
+- Lock-free between threads, so that a signal handler may call `close` at any moment.
+
+It does not cover a power cut: lines are given to the operating system, not forced to the platter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Self
+
+from loguru import logger
+
+from rg_env.dump.batch import Batch
+from rg_env.dump.codec import to_line
+from rg_env.dump.files import check_folder
+from rg_env.dump.lock import RunLock
+from rg_env.dump.recovery import finish_leftovers
+from rg_env.dump.routing import DumpPolicy, route
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
+from rg_env.errors import DumpError
+
+PROGRESS_EVERY = 10
+"""Groups of a kind between two lines of progress in the log."""
+
+_OPEN: set[DumpWriter] = set()
+
+
+def close_all() -> None:
+    """Close every writer of this process. Safe in a signal handler and more than once; registered with `atexit`."""
+    for writer in list(_OPEN):
+        writer.close()
+
+
+atexit.register(close_all)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Groups that were submitted together; those that are on disk have been taken off the left."""
+
+    number: int
+    groups: deque[GroupRecord]
+    size: int
+    whole: bool = True
+    on_disk: Future[bool] = field(default_factory=Future)
+
+    def settle(self, result: bool) -> None:
+        if not self.on_disk.done():
+            self.on_disk.set_result(result)
+
+
+@dataclass(slots=True)
+class _Slice:
+    """Consecutive groups that are committed together, because no batch is full before the last of them."""
+
+    lines: dict[FileKind, list[bytes]] = field(default_factory=lambda: {kind: [] for kind in FileKind})
+    groups: int = 0
+
+    def add(self, group: GroupRecord, policy: DumpPolicy) -> None:
+        kind, reason = route(group, policy)
+        text = to_line(group) if kind is not None else b""
+        ledger = to_line(LedgerRecord.of(group, kind, reason))
+        if kind is not None:
+            self.lines[kind].append(text)
+        self.lines[FileKind.LEDGER].append(ledger)
+        self.groups += 1
+
+
+class DumpWriter:
+    """Writes the record of one run into one folder.
+
+    Args:
+        folder: the dump folder; made if need be.
+        run_id: the run; `claim_run` finds it.
+        attempt: the run's attempt, from 1.
+        policy: whose text is kept.
+        groups_per_file: lines in a finished batch, the ledger's too.
+        failed_groups_per_file: lines in a finished FAILED batch.
+        max_pending_bytes: about how much text may wait for a disk that does not keep up; groups beyond it are dropped,
+            and counted.
+
+    Raises:
+        DumpError: the folder cannot be written, or another process writes this run.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        run_id: str,
+        attempt: int,
+        *,
+        policy: DumpPolicy | None = None,
+        groups_per_file: int = 100,
+        failed_groups_per_file: int = 50,
+        max_pending_bytes: int = 256 << 20,
+    ) -> None:
+        self.folder = Path(folder).absolute()
+        self.run_id = run_id
+        self.attempt = attempt
+        self._policy = policy or DumpPolicy()
+        self._max_pending_bytes = max_pending_bytes
+        check_folder(self.folder)
+        try:
+            self._lock = RunLock(self.folder, run_id)
+            finish_leftovers(self.folder, run_id)
+            self._batches = {
+                kind: Batch(
+                    self.folder, kind, run_id, failed_groups_per_file if kind is FileKind.FAILED else groups_per_file
+                )
+                for kind in FileKind
+            }
+        except OSError as error:
+            raise DumpError(f"dump folder {self.folder} cannot be used: {error}") from None
+        # Shared between threads without a lock: each operation made on them is atomic.
+        self._jobs: dict[int, _Job] = {}
+        self._dropped: list[int] = []
+        self._queue: SimpleQueue[_Job | Future[None] | None] = SimpleQueue()
+        self._numbers = itertools.count()
+        # The writer thread's own.
+        self._waiting: deque[_Job] = deque()
+        self._missing_when_said = 0
+        # The callers' own.
+        self._late = 0
+        self._closed = False
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
+        self._thread.start()
+        _OPEN.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def missing(self) -> int:
+        """Groups that were submitted and are not on disk now: waiting, or dropped for good."""
+        return sum(len(job.groups) for job in list(self._jobs.values())) + sum(self._dropped)
+
+    async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
+        """Submit `groups` and wait until the operating system has them.
+
+        Args:
+            groups: whole groups, in order.
+            timeout: seconds to wait at most.
+
+        Returns:
+            True when they survive the death of this process. False, after a loud line, when they do not yet; they are
+            still written as soon as the disk allows. Never raises because of a disk.
+        """
+        future = asyncio.wrap_future(self.submit(groups))
+        try:
+            on_disk = await asyncio.wait_for(asyncio.shield(future), timeout)
+        except TimeoutError:
+            if not self._late:
+                logger.error(
+                    "dump: {} groups not on disk after {:g} s: a crash now would lose them; training goes on",
+                    len(groups),
+                    timeout,
+                )
+            self._late += len(groups)
+            return False
+        if self._late and on_disk:
+            logger.warning("dump: the disk keeps up again; {} groups had been late", self._late)
+            self._late = 0
+        return on_disk
+
+    def submit(self, groups: Sequence[GroupRecord]) -> Future[bool]:
+        """Hand over `groups` without waiting.
+
+        Returns:
+            a future that becomes True once text and ledger lines of all of them have been taken by the operating
+            system, False once that has failed (they are kept and tried again, unless memory is full).
+        """
+        job = _Job(next(self._numbers), deque(groups), sum(_size(group) for group in groups))
+        pending = sum(other.size for other in list(self._jobs.values()))
+        if not groups:
+            job.settle(True)
+        elif self._closed or pending + job.size > self._max_pending_bytes:
+            if not self._dropped:
+                why = "the record is closed" if self._closed else "too much waits for the disk already"
+                logger.error("dump: {} groups dropped, {}; training goes on", len(groups), why)
+            self._dropped.append(len(groups))
+            job.settle(False)
+        else:
+            self._jobs[job.number] = job
+            self._queue.put(job)
+        return job.on_disk
+
+    def flush(self, timeout: float = 15.0) -> int:
+        """Wait until everything submitted so far is on disk or has been refused by it, `timeout` seconds at most.
+
+        Returns:
+            `missing`.
+        """
+        if not self._closed:
+            tried: Future[None] = Future()
+            self._queue.put(tried)
+            with contextlib.suppress(TimeoutError):
+                tried.result(timeout)
+        return self.missing
+
+    def close(self, timeout: float = 15.0) -> int:
+        """Write what waits, give the last batches their final names, let go of the run. May be called again.
+
+        Args:
+            timeout: seconds to wait at most.
+
+        Returns:
+            `missing`, which is also said in the log unless it is 0.
+        """
+        if os.getpid() != self._pid:  # a forked child: the record is its parent's
+            return 0
+        self._queue.put(None)
+        self._closed = True
+        self._thread.join(timeout)
+        if self in _OPEN:
+            _OPEN.discard(self)
+            if self._thread.is_alive():
+                logger.error("dump: {} groups not on disk after {:g} s of waiting at the end", self.missing, timeout)
+            elif self.missing:
+                logger.error("dump: closed with {} groups missing from {}", self.missing, self.folder)
+        return self.missing
+
+    # -- the writer thread
+
+    def _run(self) -> None:
+        while (message := self._queue.get()) is not None:
+            if isinstance(message, _Job):
+                self._waiting.append(message)
+            self._drain()
+            if isinstance(message, Future):
+                message.set_result(None)
+        for batch in self._batches.values():
+            self._finish(batch)
+        self._lock.release()
+
+    def _drain(self) -> None:
+        """Commit waiting groups in order until none is left or the disk refuses one."""
+        try:
+            while self._waiting:
+                job = self._waiting[0]
+                while job.groups:
+                    self._commit(job, self._next_slice(job))
+                self._waiting.popleft()
+                del self._jobs[job.number]
+                job.settle(job.whole)
+        except Exception as error:  # whatever it is, training goes on, and so does this thread
+            for job in self._waiting:
+                job.settle(False)
+            if self.missing >= 2 * self._missing_when_said:
+                self._missing_when_said = self.missing
+                logger.error(
+                    "dump: {} groups not on disk ({}); training goes on, they are tried again with the next ones",
+                    self.missing,
+                    error,
+                )
+        else:
+            if self._missing_when_said:
+                self._missing_when_said = 0
+                logger.warning("dump: writing again in {}; {} groups dropped so far", self.folder, sum(self._dropped))
+
+    def _next_slice(self, job: _Job) -> _Slice:
+        part = _Slice()
+        while part.groups < len(job.groups):
+            try:
+                part.add(job.groups[part.groups], self._policy)
+            except Exception as error:  # no disk's fault, and no reason to hold up the groups after it
+                logger.opt(exception=error).error("dump: 1 group dropped, it cannot be written as JSON")
+                del job.groups[part.groups]
+                self._dropped.append(1)
+                job.whole = False
+            if any(len(part.lines[kind]) >= batch.room for kind, batch in self._batches.items()):
+                break
+        return part
+
+    def _commit(self, job: _Job, part: _Slice) -> None:
+        """Write the texts, then the ledger, or neither; then close batches that are full."""
+        touched = [batch for kind, batch in self._batches.items() if part.lines[kind]]  # FileKind: the ledger is last
+        gone = {batch.path.name: lost for batch in touched if (lost := batch.prepare())}
+        if gone:
+            logger.error("dump: files removed or moved while they were written (with groups): {}; starting anew", gone)
+        if not self._lock.in_place():
+            lock, self._lock = self._lock, RunLock(self.folder, self.run_id)
+            lock.release()
+        marks = [batch.mark() for batch in touched]
+        try:
+            for batch in touched:
+                batch.append(part.lines[batch.kind])
+        except BaseException:
+            for batch, mark in zip(touched, marks, strict=True):
+                batch.roll_back(mark)
+            raise
+        for _ in range(part.groups):
+            job.groups.popleft()
+        for batch, mark in zip(touched, marks, strict=True):
+            if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
+                logger.info("dump: {}/{} {} groups towards {}", batch.lines, batch.limit, batch.kind, batch.path.name)
+            if batch.lines >= batch.limit:
+                self._finish(batch)
+
+    def _finish(self, batch: Batch) -> None:
+        """Close a batch. If the disk refuses, the lines are safe under the `.part` name and it is tried again later."""
+        lines = batch.lines
+        try:
+            final = batch.finish()
+        except OSError as error:
+            logger.error("dump: {} with {} groups could not get its final name ({})", batch.path.name, lines, error)
+            return
+        if final is not None and batch.kind.holds_text:
+            logger.info("dump: {} groups saved in {}", lines, final)
+
+
+def _size(group: GroupRecord) -> int:
+    """About how much memory a group takes, in bytes."""
+    texts = sum(len(message["content"]) for rollout in group.rollouts for message in rollout.conversation)
+    return 1000 + len(group.entry) + 500 * len(group.rollouts) + texts

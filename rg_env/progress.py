@@ -1,0 +1,100 @@
+"""How a run inside Ray tells the terminal outside how far it is.
+
+The Ray task reports to a small actor and the driver asks the actor, which works wherever Ray put the task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from loguru import logger
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+
+@dataclass
+class Report:
+    """The last thing reported: step of total, and the metrics of that step."""
+
+    step: int = 0
+    total: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class _Board:
+    """Holds the last report."""
+
+    def __init__(self) -> None:
+        self._report = Report()
+
+    def put(self, report: Report) -> None:
+        self._report = report
+
+    def latest(self) -> Report:
+        return self._report
+
+
+class ProgressSink:
+    """A picklable handle on the board: `report` in the task, `latest` in the driver."""
+
+    def __init__(self) -> None:
+        self._board = ray.remote(num_cpus=0)(_Board).remote()
+
+    def report(self, step: int, total: int, metrics: dict[str, Any]) -> None:
+        numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
+        self._board.put.remote(Report(step, total, numbers))
+
+    def latest(self) -> Report:
+        report: Report = ray.get(self._board.latest.remote())
+        return report
+
+
+def show_progress(job: Any, sink: ProgressSink | None) -> None:
+    """Block until `job` ends. A bar on a terminal, one line per tenth of the run elsewhere."""
+    console = Console(stderr=True)
+    if sink is None:
+        ray.wait([job])
+    elif console.is_terminal:
+        _bar(job, sink, console)
+    else:
+        _lines(job, sink)
+
+
+def _bar(job: Any, sink: ProgressSink, console: Console) -> None:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("loading the policy", total=None)
+        while not ray.wait([job], timeout=0.5)[0]:
+            report = sink.latest()
+            if report.total:
+                bar.update(task, description=_describe(report), completed=report.step, total=report.total)
+
+
+def _lines(job: Any, sink: ProgressSink) -> None:
+    said = -1
+    while not ray.wait([job], timeout=0.5)[0]:
+        report = sink.latest()
+        tenth = report.step * 10 // report.total if report.total else -1
+        if tenth > said:
+            said = tenth
+            logger.info("step {}/{} | {}", report.step, report.total, _describe(report))
+
+
+def _describe(report: Report) -> str:
+    def mean(*names: str) -> float | None:
+        return next((report.metrics[name] for name in names if name in report.metrics), None)
+
+    parts = {
+        "reward": mean("reward/avg_raw_reward", "eval/all/avg_score"),
+        "solved": mean("environment/rg_dump/mean_solved", "eval/all/environment/rg_dump/mean_solved"),
+        "format": mean("environment/rg_dump/mean_well_formed", "eval/all/environment/rg_dump/mean_well_formed"),
+    }
+    return " ".join(f"{name} {value:.2f}" for name, value in parts.items() if value is not None) or "training"

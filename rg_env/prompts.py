@@ -1,0 +1,84 @@
+"""What a model is shown before the question: the system prompt and worked examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rg_env.errors import ConfigError
+
+THINK_ANSWER = (
+    "Reason step by step between <think> and </think>. Then give only the final answer between <answer> and </answer>."
+)
+"""The default: one think block, then one answer block, which is what `parse_response` asks for."""
+
+Message = dict[str, str]
+
+
+def resolve_system_prompt(name_or_text: str | None) -> str | None:
+    """The system prompt that a setting stands for.
+
+    Args:
+        name_or_text: `think_answer` (ours), a key of `reasoning_gym.utils.SYSTEM_PROMPTS`, any other text
+            (taken as it is), or None for no system prompt.
+
+    Raises:
+        ConfigError: for a single word that is no known name: a typing error, not a prompt.
+    """
+    if name_or_text is None or name_or_text == "think_answer":
+        return THINK_ANSWER if name_or_text else None
+    from reasoning_gym.utils import SYSTEM_PROMPTS
+
+    if name_or_text in SYSTEM_PROMPTS:
+        return str(SYSTEM_PROMPTS[name_or_text])
+    if not name_or_text.strip() or len(name_or_text.split()) == 1:
+        known = ", ".join(["think_answer", *SYSTEM_PROMPTS])
+        raise ConfigError(f"system_prompt={name_or_text!r}: no such prompt; use one of {known}, or your own text")
+    return name_or_text
+
+
+def build_messages(
+    question: str, task: str, system_prompt: str | None, worked_examples: Iterable[Mapping[str, Any]] = ()
+) -> list[Message]:
+    """The conversation in front of a response: system prompt, worked examples as turns, the question.
+
+    Args:
+        question: the item's question.
+        task: the item's task; examples that name another task are left out.
+        system_prompt: already resolved text, or None.
+        worked_examples: `{question, response}` with an optional `task`.
+    """
+    messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    for example in worked_examples:
+        if example.get("task") in (None, task):
+            messages.append({"role": "user", "content": example["question"]})
+            messages.append({"role": "assistant", "content": example["response"]})
+    messages.append({"role": "user", "content": question})
+    return messages
+
+
+def check_worked_examples(examples: object) -> None:
+    """Refuse examples that would teach the wrong format.
+
+    Raises:
+        ConfigError: naming the example by its number and what is wrong with it.
+    """
+    from rg_env.scoring import parse_response
+
+    if not isinstance(examples, (list, tuple)):
+        raise ConfigError(f"worked_examples must be a list of {{question, response}}, not {type(examples).__name__}")
+    for number, example in enumerate(examples, 1):
+        if not isinstance(example, Mapping) or not {"question", "response"} <= set(example) <= {
+            "question",
+            "response",
+            "task",
+        }:
+            raise ConfigError(f"worked_examples[{number}]: needs `question` and `response` (and may name a `task`)")
+        if not all(isinstance(example[key], str) for key in ("question", "response")):
+            raise ConfigError(f"worked_examples[{number}]: question and response must be texts")
+        violation = parse_response(example["response"]).violation
+        if violation is not None:
+            raise ConfigError(
+                f"worked_examples[{number}]: its response breaks the format ({violation}); "
+                "write <think>…</think> and then <answer>…</answer>"
+            )

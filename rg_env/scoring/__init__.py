@@ -1,0 +1,23 @@
+"""From text to verdict: format, guard, both scores, worker pool, length penalty.
+
+Invariant: no text that a model writes can raise, hang or crash the process that asks.
+"""
+
+from rg_env.scoring.length import Penalty, group_penalty, length_penalty
+from rg_env.scoring.parse import parse_response
+from rg_env.scoring.scorer import Scorer, shared_scorer
+from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
+
+__all__ = [
+    "AnswerScore",
+    "ParsedResponse",
+    "Penalty",
+    "Scorer",
+    "Status",
+    "Verdict",
+    "Violation",
+    "group_penalty",
+    "length_penalty",
+    "parse_response",
+    "shared_scorer",
+]

@@ -1,0 +1,29 @@
+"""Which tasks exist, which are sound, how they are mixed, and how their items are made."""
+
+from __future__ import annotations
+
+from rg_env.tasks.codec import decode_entry, encode_entry
+from rg_env.tasks.items import Item, ItemStream, Split, hash64, split_of
+from rg_env.tasks.mix import TaskMix, TaskSpec
+from rg_env.tasks.registry import TaskInfo, list_tasks, task_categories, task_names, validate_task
+from rg_env.tasks.soundness import KNOWN_UNSOUND, Soundness, soundness_of
+
+__all__ = [
+    "KNOWN_UNSOUND",
+    "Item",
+    "ItemStream",
+    "Soundness",
+    "Split",
+    "TaskInfo",
+    "TaskMix",
+    "TaskSpec",
+    "decode_entry",
+    "encode_entry",
+    "hash64",
+    "list_tasks",
+    "soundness_of",
+    "split_of",
+    "task_categories",
+    "task_names",
+    "validate_task",
+]

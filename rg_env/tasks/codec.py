@@ -1,0 +1,87 @@
+"""Entries as JSON and back, with what plain JSON loses.
+
+Invariant: `decode_entry(encode_entry(x))` equals `x` with equal types all the way down, for anything made of dicts (any
+keys), lists, tuples, sets, strings, whole numbers of any size, floats (NaN and infinities too), fractions, decimals,
+booleans and None.
+NumPy scalars come back as the Python number or string that they stand for, subclasses (`Counter`, a named tuple) as the
+plain type. The text is ASCII and strict JSON: no file format or reader can spoil it.
+
+Whatever JSON cannot say is an object with one tag as its only key, such as `{"__tuple__": [1, 2]}`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+_TUPLE, _SET, _FROZENSET, _DICT = "__tuple__", "__set__", "__frozenset__", "__dict__"
+_FROM_TEXT: dict[str, type[Any]] = {"__float__": float, "__fraction__": Fraction, "__decimal__": Decimal}
+_TO_TEXT = {kind: tag for tag, kind in _FROM_TEXT.items()}
+_TAGS = frozenset({_TUPLE, _SET, _FROZENSET, _DICT, *_FROM_TEXT})
+_PLAIN: tuple[type[Any], ...] = (str, int, float, list, dict, tuple, set, frozenset)
+
+
+def encode_entry(value: Any) -> str:
+    """One line of ASCII JSON.
+
+    Raises:
+        TypeError: for an object that is not made of the types above.
+    """
+    return json.dumps(_pack(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def decode_entry(text: str) -> Any:
+    """What `encode_entry` was given.
+
+    Raises:
+        ValueError: for a text that is not JSON.
+    """
+    return json.loads(text, object_hook=_unpack)
+
+
+def _pack(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if kind in _TO_TEXT:
+        return {_TO_TEXT[kind]: str(value)}
+    if kind is list:
+        return [_pack(part) for part in value]
+    if kind is dict:
+        if all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _TAGS):
+            return {key: _pack(part) for key, part in value.items()}
+        return {_DICT: [[_pack(key), _pack(part)] for key, part in value.items()]}
+    if kind is tuple:
+        return {_TUPLE: [_pack(part) for part in value]}
+    if kind is set or kind is frozenset:
+        # Sorted, so that the text does not depend on the hash seed.
+        packed = sorted((_pack(part) for part in value), key=json.dumps)
+        return {_SET if kind is set else _FROZENSET: packed}
+    if kind.__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
+        return _pack(value.item())
+    for plain in _PLAIN:
+        if isinstance(value, plain):
+            return _pack(plain(value))
+    raise TypeError(f"an entry cannot hold a {kind.__module__}.{kind.__qualname__}: {value!r}")
+
+
+def _unpack(found: dict[str, Any]) -> Any:
+    if len(found) != 1:
+        return found
+    ((tag, content),) = found.items()
+    if tag == _TUPLE:
+        return tuple(content)
+    if tag == _DICT:
+        return dict(content)
+    if tag in _FROM_TEXT:
+        return _FROM_TEXT[tag](content)
+    if tag == _SET:
+        return set(content)
+    if tag == _FROZENSET:
+        return frozenset(content)
+    return found

@@ -1,0 +1,275 @@
+"""From (task, options, seed, split, index) to one item.
+
+Invariant: an item is a pure function of those and of the prompt limit: the same in every process, thread and order of
+access. Splits are apart by content: a question belongs to train or to eval, whatever seeds anyone picks, so that a draw
+from the wrong side is redrawn. Every index has an item: there are no holes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from loguru import logger
+
+from rg_env.errors import ConfigError
+from rg_env.tasks.codec import decode_entry, encode_entry
+from rg_env.tasks.registry import one_line
+from rg_env.tasks.upstream import UnusableSnippetError, UpstreamDataset
+
+MAX_REDRAWS = 256
+"""A draw is eval's with probability 1/8: all 256 miss once in 10¹⁵."""
+MAX_TOO_LONG = 32
+"""So many prompts over the limit and none within it: the task does not fit."""
+MAX_FAILURES = 8
+"""So many errors of the generator and no item: the task does not work."""
+
+NO_LEVEL = "null"
+"""JSON of the difficulty level of an item drawn at no particular level."""
+
+
+class Split(StrEnum):
+    """Two disjoint sets of questions: about 7/8 of a task's are `train`, 1/8 are `eval`."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+def hash64(*parts: object) -> int:
+    """A 64-bit hash of the parts' texts, equal in every process."""
+    text = "\0".join(map(str, parts))
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def split_of(task: str, question: str) -> Split:
+    """The split that a question belongs to."""
+    return Split.EVAL if hash64("split", task, question) % 8 == 0 else Split.TRAIN
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item as a dataset row carries it, in `extra_info`.
+
+    Attributes:
+        item_id: unique within (mix, prompts): `task-split-seed-index`.
+        index: the row it was drawn for; in a fixed evaluation set, its number among the items of its task.
+        seed: the dataset's seed.
+        entry: Reasoning Gym's entry (question, answer, metadata), exactly as it was generated.
+        config: the task's options, None where all are its defaults.
+        entry_json, config_json: the same as one JSON string each (`rg_env.tasks.codec`).
+        level: JSON of the difficulty level; `null` where none was set.
+    """
+
+    item_id: str
+    task: str
+    split: str
+    index: int
+    seed: int
+    entry: dict[str, Any]
+    entry_json: str
+    config: dict[str, Any] | None
+    config_json: str
+    level: str = NO_LEVEL
+
+    @classmethod
+    def from_extra_info(cls, info: object) -> Item:
+        """Read an item back from a row.
+
+        Raises:
+            ConfigError: the row was not made by `ReasoningGymDataset`.
+        """
+        try:
+            assert isinstance(info, Mapping)
+            config = decode_entry(info["task_config"])
+            return cls(
+                item_id=info["item_id"],
+                task=info["task"],
+                split=info["split"],
+                index=int(info["index"]),
+                seed=int(info["seed"]),
+                entry=decode_entry(info["entry"]),
+                entry_json=info["entry"],
+                config=config or None,
+                config_json=info["task_config"],
+                level=info.get("level") or NO_LEVEL,
+            )
+        except (AssertionError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                "env rg_dump got a row without its item in `extra_info`: "
+                "train on ReasoningGymDataset, or on a file from `rg-env dataset`"
+            ) from error
+
+    def extra_info(self) -> dict[str, Any]:
+        """The item as columns: whole numbers and strings only, so that no file format changes it."""
+        return {
+            "item_id": self.item_id,
+            "task": self.task,
+            "split": self.split,
+            "index": self.index,
+            "seed": self.seed,
+            "entry": self.entry_json,
+            "task_config": self.config_json,
+            "level": self.level,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    redraw: int
+    entry: dict[str, Any]
+    entry_json: str
+
+
+class ItemStream:
+    """The items of one task, without end, in one split under one seed. Thread-safe; cheap to pickle.
+
+    Args:
+        task: its name.
+        options: fields of its config, already checked.
+        seed: the dataset's seed, at least 0.
+        split: which questions to draw.
+        prompt_length: (task, question) → length of the prompt in tokens; None: any length will do.
+        max_prompt_length: in tokens; longer prompts are redrawn.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        options: Mapping[str, Any],
+        seed: int,
+        split: Split,
+        prompt_length: Callable[[str, str], int] | None = None,
+        max_prompt_length: int | None = None,
+    ) -> None:
+        self._arguments = (task, dict(options), seed, split, prompt_length, max_prompt_length)
+        self.task, self.seed, self.split = task, seed, split
+        self._prompt_length, self._max_prompt_length = prompt_length, max_prompt_length
+        self._config_json = encode_entry(dict(options))
+        self._options = dict(options)
+        self._dataset = UpstreamDataset(task, options)
+        self._lock = threading.RLock()
+        self._first: _Draw | None = None
+        self._fixed: list[tuple[int, int]] = []  # (index, redraw) of each item of the fixed set
+        self._fixed_questions: set[int] = set()
+        self._exhausted = False
+        self._warned = False
+
+    def __reduce__(self) -> tuple[type[ItemStream], tuple[Any, ...]]:
+        return ItemStream, self._arguments
+
+    def check(self) -> None:
+        """Find the item of index 0, to which any index falls back.
+
+        Raises:
+            ConfigError: the task cannot be used here, and why.
+        """
+        self._get_first()
+
+    def item(self, index: int) -> Item:
+        """The item of an index; any whole number of at least 0."""
+        return self._as_item(index, next(self._draws(index), None) or self._fall_back(index))
+
+    def fixed_item(self, number: int) -> Item:
+        """Item `number` of the fixed set, whose questions are distinct for as long as the task has any."""
+        with self._lock:
+            while len(self._fixed) <= number:
+                self._fixed.append(self._next_fixed(len(self._fixed)))
+            index, redraw = self._fixed[number]
+        first = self._get_first()
+        if (index, redraw) == (0, first.redraw):
+            return self._as_item(number, first)
+        return self._as_item(number, self._draw(index, redraw))
+
+    def _get_first(self) -> _Draw:
+        with self._lock:
+            if self._first is None:
+                self._first = next(self._draws(0, strict=True))
+            return self._first
+
+    def _next_fixed(self, number: int) -> tuple[int, int]:
+        first = self._get_first()
+        draws = iter([first]) if number == 0 else self._draws(number)
+        repeated: tuple[int, int] | None = None
+        for draw in draws:
+            question = hash64(draw.entry["question"])
+            if question not in self._fixed_questions:
+                self._fixed_questions.add(question)
+                return number, draw.redraw
+            repeated = repeated or (number, draw.redraw)
+            if self._exhausted:
+                break
+        if not self._exhausted:
+            self._exhausted = True
+            logger.warning(
+                "task {}: only {} different questions found for the fixed {} set; it repeats some",
+                self.task,
+                len(self._fixed_questions),
+                self.split,
+            )
+        return repeated or (0, first.redraw)
+
+    def _draw(self, index: int, redraw: int) -> _Draw:
+        entry = self._dataset.make(hash64("item", self.seed, self.split, self.task, index, redraw) >> 32)
+        return _Draw(redraw, entry, encode_entry(entry))
+
+    def _draws(self, index: int, strict: bool = False) -> Iterator[_Draw]:
+        """The draws for an index that are of this split and fit the prompt limit, in order.
+
+        Raises:
+            ConfigError: with `strict`, as soon as it is clear that the task has none, and why.
+        """
+        found, failures, too_long, shortest = 0, 0, 0, 0
+        for redraw in range(MAX_REDRAWS):
+            try:
+                draw = self._draw(index, redraw)
+            except UnusableSnippetError:
+                continue
+            except Exception as error:
+                failures += 1
+                if strict and failures == MAX_FAILURES and not found:
+                    raise ConfigError(f"it cannot make an item: {one_line(error)}") from error
+                continue
+            question = draw.entry["question"]
+            if self._prompt_length is not None and self._max_prompt_length is not None:
+                length = self._prompt_length(self.task, question)
+                if length > self._max_prompt_length:
+                    too_long += 1
+                    shortest = min(shortest or length, length)
+                    if strict and too_long == MAX_TOO_LONG and not found:
+                        raise ConfigError(
+                            f"its prompts do not fit max_prompt_length={self._max_prompt_length}: "
+                            f"the shortest of {too_long} has {shortest} tokens"
+                        )
+                    continue
+            if split_of(self.task, question) is self.split:
+                found += 1
+                yield draw
+        if strict and not found:
+            raise ConfigError(
+                f"it has too few questions: none of {MAX_REDRAWS} draws is usable for the {self.split} split"
+            )
+
+    def _fall_back(self, index: int) -> _Draw:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "task {}: none of {} draws fits row {}; such rows repeat its first item", self.task, MAX_REDRAWS, index
+            )
+        return self._get_first()
+
+    def _as_item(self, index: int, draw: _Draw) -> Item:
+        return Item(
+            item_id=f"{self.task}-{self.split}-{self.seed}-{index}",
+            task=self.task,
+            split=self.split.value,
+            index=index,
+            seed=self.seed,
+            entry=draw.entry,
+            entry_json=draw.entry_json,
+            config=self._options or None,
+            config_json=self._config_json,
+        )

@@ -1,0 +1,201 @@
+"""Which tasks a run draws from, and how often.
+
+A spec is nothing (the default mix: every task not known to be unsound), a list of selectors, or a mapping of selectors
+to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a pattern:
+`*_sum`. Invariant: a parsed mix has at least one task, each task once, all weights positive, all options accepted by
+reasoning-gym; tasks are in order of their names, so that equal mixes written differently draw equal rows.
+
+Where several entries select a task, its exact name wins wherever it stands; among categories and patterns, the later
+entry wins. The winner decides alone: weight (1 unless given) and options are not merged. Weight 0 leaves a task out.
+Categories and patterns pass over unsound tasks; naming one exactly brings it in, with a warning.
+"""
+
+from __future__ import annotations
+
+import bisect
+import fnmatch
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from loguru import logger
+
+from rg_env.errors import ConfigError
+from rg_env.tasks.registry import check_name, check_options, did_you_mean, one_line, task_categories
+from rg_env.tasks.soundness import KNOWN_UNSOUND, Soundness, soundness_of
+
+_CATEGORY = "category:"
+_FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task of a mix.
+
+    Attributes:
+        weight: above 0, relative to the others'.
+        options: fields of the task's config that differ from its defaults.
+        named: True when the spec named it exactly, not by category or pattern.
+    """
+
+    name: str
+    weight: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class TaskMix:
+    """A random choice of tasks by weight. Make one with `parse`."""
+
+    tasks: tuple[TaskSpec, ...]
+
+    @classmethod
+    def parse(cls, spec: Any = None) -> TaskMix:
+        """Read a spec: plain lists and dicts (`OmegaConf.to_container` gives those), or a text.
+
+        A text is what a command line gives: names with commas between (`chain_sum,category:logic`), or a list or
+        mapping in YAML or JSON.
+
+        Raises:
+            ConfigError: unknown task, category or option, a pattern that matches nothing, options that the task
+                refuses, weights that are no numbers, are negative or sum to nothing.
+        """
+        if isinstance(spec, str):
+            spec = _read_text(spec)
+        if spec is None:
+            names = [name for name in task_categories() if soundness_of(name) is not Soundness.UNSOUND]
+            return cls(tuple(TaskSpec(name) for name in names))
+        chosen: dict[str, TaskSpec] = {}
+        for selector, weight, options in _entries(spec):
+            names, named = _select(selector)
+            for name in names:
+                if named or name not in chosen or not chosen[name].named:
+                    chosen[name] = TaskSpec(name, weight, check_options(name, options), named)
+        if not chosen:
+            raise ConfigError("tasks names no task: leave it out for the default mix, or name some (`rg-env tasks`)")
+        kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
+        if not kept:
+            raise ConfigError("tasks: the weights sum to 0; give at least one task a weight above 0")
+        for task in kept:
+            if task.name in KNOWN_UNSOUND:
+                _warn_unsound(task.name)
+        return cls(tuple(kept))
+
+    def pick(self, number: int) -> TaskSpec:
+        """The task that a random 64-bit number stands for: task t with probability weight(t) / sum of weights."""
+        bounds = self._bounds
+        place = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
+        return self.tasks[min(place, len(self.tasks) - 1)]
+
+    def keep(self, try_task: Callable[[TaskSpec], object]) -> TaskMix:
+        """The tasks for which `try_task` does not raise; the others are left out with one warning.
+
+        Raises:
+            ConfigError: for a task that was named with options, or if nothing is left.
+        """
+        kept: list[TaskSpec] = []
+        lost: list[str] = []
+        for task in self.tasks:
+            try:
+                try_task(task)
+            except Exception as error:
+                reason = str(error) if isinstance(error, ConfigError) else one_line(error)
+                if task.named and task.options:
+                    raise ConfigError(f"task {task.name!r} with {dict(task.options)}: {reason}") from error
+                lost.append(f"{task.name} ({reason})")
+            else:
+                kept.append(task)
+        if not kept:
+            raise ConfigError(f"no task can be used: {_shorten(lost)}")
+        if lost:
+            logger.warning("left out of the task mix: {}", ", ".join(lost))
+        return TaskMix(tuple(kept))
+
+    def __str__(self) -> str:
+        total = sum(task.weight for task in self.tasks)
+        if len({task.weight for task in self.tasks}) == 1:
+            return f"{len(self.tasks)} tasks, equal weights: {', '.join(task.name for task in self.tasks)}"
+        shares = ", ".join(f"{task.name} {task.weight / total:.1%}" for task in self.tasks)
+        return f"{len(self.tasks)} tasks: {shares}"
+
+    @functools.cached_property
+    def _bounds(self) -> list[float]:
+        return list(itertools.accumulate(task.weight for task in self.tasks))
+
+
+def _read_text(text: str) -> Any:
+    if text.lstrip().startswith(("{", "[")) or ": " in text or "\n" in text:
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            place = getattr(error, "problem", None) or "not YAML"
+            raise ConfigError(f"tasks={text!r} cannot be read ({place}); put patterns with a * in quotes") from error
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _entries(spec: Any) -> Iterable[tuple[str, float, Mapping[str, Any]]]:
+    """(selector, weight, options) of each entry, in order."""
+    if isinstance(spec, Mapping):
+        pairs = list(spec.items())
+    elif isinstance(spec, Sequence) and not isinstance(spec, (str, bytes)):
+        pairs = [(selector, 1.0) for selector in spec]
+    else:
+        raise ConfigError(f"tasks={spec!r}: must be {_FORMS}")
+    for selector, value in pairs:
+        if not isinstance(selector, str):
+            raise ConfigError(f"tasks: {selector!r} is no task; must be {_FORMS}")
+        options: Any = {}
+        if isinstance(value, Mapping):
+            if unknown := sorted(set(map(str, value)) - {"weight", "config"}):
+                raise ConfigError(f"tasks.{selector}: unknown key {unknown[0]!r}; it takes `weight` and `config`")
+            options = value.get("config") or {}
+            value = value.get("weight", 1.0)
+            if not isinstance(options, Mapping):
+                raise ConfigError(f"tasks.{selector}.config={options!r}: must be a mapping of options to values")
+        yield selector, _weight(selector, value), options
+
+
+def _weight(selector: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ConfigError(f"tasks.{selector}: weight {value!r} must be a finite number of at least 0")
+    return float(value)
+
+
+def _select(selector: str) -> tuple[list[str], bool]:
+    """The tasks that a selector stands for, and whether it is an exact name."""
+    categories = task_categories()
+    if selector.startswith(_CATEGORY):
+        wanted = selector.removeprefix(_CATEGORY)
+        known = sorted(set(categories.values()))
+        if wanted not in known:
+            hint = did_you_mean(wanted, known, f"there are {', '.join(known)}")
+            raise ConfigError(f"unknown category {wanted!r}{hint}")
+        found = [name for name, category in categories.items() if category == wanted]
+    elif any(sign in selector for sign in "*?["):
+        found = fnmatch.filter(categories, selector)
+        if not found:
+            raise ConfigError(f"tasks: the pattern {selector!r} matches no task; `rg-env tasks` lists them")
+    else:
+        check_name(selector)
+        return [selector], True
+    sound = [name for name in found if soundness_of(name) is not Soundness.UNSOUND]
+    if not sound:
+        raise ConfigError(
+            f"tasks: {selector!r} matches only tasks whose scores cannot be trusted ({_shorten(found)}); "
+            "name them exactly to use them all the same"
+        )
+    return sound, False
+
+
+def _shorten(parts: Sequence[str], limit: int = 4) -> str:
+    return ", ".join(parts[:limit]) + (f" and {len(parts) - limit} more" if len(parts) > limit else "")
+
+
+@functools.cache  # once per process, however many datasets read the same mix
+def _warn_unsound(name: str) -> None:
+    logger.warning("task {}: its score cannot be trusted: {}", name, KNOWN_UNSOUND[name])

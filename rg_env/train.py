@@ -1,0 +1,152 @@
+"""The entrypoint of training and evaluation: check everything, start Ray, run SkyRL, stop Ray.
+
+`rg-env train`, `python -m rg_env.train` and SkyRL's own `main_base` with `trainer.override_entrypoint=rg_env.train` all
+come here with the same arguments.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import ray
+from loguru import logger
+from skyrl.train.utils import initialize_ray
+
+from rg_env.errors import RGEnvError
+from rg_env.logs import set_up_driver_logging
+from rg_env.progress import ProgressSink, show_progress
+from rg_env.skyrl_config import RGTrainConfig, load_config
+
+_STOP_SECONDS = 20.0
+"""How long a cancelled run may take to close its record before Ray is stopped under it."""
+
+
+def main(argv: Iterable[str] | None = None) -> None:
+    """Train, from `argv` or the command line: YAML files and `key=value` overrides. Exits 2 on a wrong setting."""
+    sys.exit(run_command(train, sys.argv[1:] if argv is None else argv))
+
+
+def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
+    """Run `command`, turning what a person can mend into one line.
+
+    Returns:
+        exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    try:
+        command(argv)
+    except RGEnvError as error:
+        print(f"rg-env: {error}", file=sys.stderr)
+        return 2
+    except _Terminated:
+        return 143
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def train(argv: Iterable[str]) -> Path:
+    """Train to the end.
+
+    Returns:
+        the dump folder of the run.
+
+    Raises:
+        ConfigError: before anything is started.
+    """
+    cfg = load_config(argv)
+    set_up_driver_logging(cfg.rg_dump)
+    logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
+    with running_ray(cfg):
+        sink = ProgressSink()
+        job = _training_task.remote(cfg, sink)
+        _wait(job, sink)
+    return Path(cfg.rg_dump.dump_dir)
+
+
+def evaluate(argv: Iterable[str]) -> dict[str, float]:
+    """Evaluate on the fixed evaluation set.
+
+    Returns:
+        SkyRL's evaluation metrics.
+
+    Raises:
+        ConfigError: before anything is started.
+    """
+    cfg = load_config(argv, training=False)
+    cfg.trainer.eval_interval = max(1, cfg.trainer.eval_interval)  # SkyRL's switch for having an evaluation set at all
+    set_up_driver_logging(cfg.rg_dump)
+    logger.info("evaluating {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
+    with running_ray(cfg):
+        metrics: dict[str, float] = _wait(_evaluation_task.remote(cfg), None)
+        return metrics
+
+
+@ray.remote(num_cpus=1)
+def _training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
+    from rg_env.experiment import run_training
+
+    run_training(cfg, sink)
+
+
+@ray.remote(num_cpus=1)
+def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
+    from rg_env.experiment import run_evaluation
+
+    return run_evaluation(cfg)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, to be handled as Ctrl-C is."""
+
+
+@contextmanager
+def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
+    """Ray for the length of the run. On the CPU it is a private one that leaves nothing behind."""
+
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        if cfg.rg_dump.device == "cpu":
+            from rg_env.cpu import cpu_ray
+
+            with cpu_ray(cfg):
+                yield
+        else:
+            initialize_ray(cfg)
+            try:
+                yield
+            finally:
+                ray.shutdown()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait(job: Any, sink: ProgressSink | None) -> Any:
+    """Wait for the task, showing how far it is; on Ctrl-C or SIGTERM let it close its record first."""
+    try:
+        show_progress(job, sink)
+        return ray.get(job)
+    except KeyboardInterrupt:
+        logger.warning("stopping: the record is being closed")
+        ray.cancel(job, force=False)
+        deadline = time.monotonic() + _STOP_SECONDS
+        ray.wait([job], timeout=max(0.0, deadline - time.monotonic()))
+        raise
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, RGEnvError):
+            raise cause from None
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Groups to write and read in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rg_env.dump import GroupRecord, RolloutRecord, group_id, has_no_signal, outcome_of
+from rg_env.scoring.types import Status, Violation
+
+RUN_ID = "20261121-053012-ab12"
+
+
+def rollout(base_score: float = 1.0, repetition: int = 0, **changes: Any) -> RolloutRecord:
+    """A rollout with this base score and no penalty."""
+    text = f"<think>{repetition}</think><answer>{base_score}</answer>"
+    values: dict[str, Any] = {
+        "conversation": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": text}],
+        "score": base_score,
+        "reward": base_score,
+        "base_score": base_score,
+        "raw_score": base_score,
+        "tagged_score": 0.0,
+        "violation": None,
+        "status": Status.OK,
+        "detail": "",
+        "answer": str(base_score),
+        "response_tokens": len(text),
+        "stop_reason": "stop",
+        "truncated": False,
+        "penalty_factor": 1.0,
+        "repetition": repetition,
+        "policy_version": "3",
+    }
+    return RolloutRecord(**(values | changes))
+
+
+def violating(repetition: int = 0, violation: Violation = Violation.NO_ANSWER) -> RolloutRecord:
+    return rollout(0.0, repetition, raw_score=None, tagged_score=None, violation=violation, answer=None)
+
+
+def group(uid: object = 0, rollouts: Sequence[RolloutRecord] | Sequence[float] = (1.0, 0.0), **changes: Any) -> GroupRecord:
+    """A group of these rollouts, or of rollouts with these base scores."""
+    made = [r if isinstance(r, RolloutRecord) else rollout(r, k) for k, r in enumerate(rollouts)]
+    values: dict[str, Any] = {
+        "item_id": f"item-{uid}",
+        "run_id": RUN_ID,
+        "attempt": 1,
+        "phase": "train",
+        "step": 1,
+        "call": 0,
+        "uid": str(uid),
+        "task": "chain_sum",
+        "task_config": '{"max_terms": 2}',
+        "level": '{"terms": 2}',
+        "entry": '{"question": "What?", "answer": "1"}',
+        "outcome": outcome_of([r.base_score for r in made]),
+        "no_signal": has_no_signal([r.reward for r in made]),
+        "rollouts": made,
+    } | changes
+    name = group_id(values["run_id"], values["attempt"], values["phase"], values["call"], values["uid"])
+    return GroupRecord(**({"group_id": name} | values))

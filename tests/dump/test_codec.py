@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+import math
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rg_env.dump import (
+    BadLineError,
+    FileKind,
+    LedgerRecord,
+    NewerSchemaError,
+    NotKept,
+    Outcome,
+    RolloutRecord,
+    from_line,
+    ledger_from_line,
+    to_line,
+)
+from rg_env.scoring.types import Status, Violation
+from tests.dump.records import group, rollout
+
+any_text = st.text(st.characters())  # every code point, lone surrogates and noncharacters too
+text_or_none = st.none() | any_text.filter(bool)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+score_or_none = st.none() | finite
+rollouts = st.builds(
+    RolloutRecord,
+    conversation=st.lists(st.fixed_dictionaries({"role": any_text, "content": any_text}), max_size=3),
+    score=finite,
+    reward=finite,
+    base_score=finite,
+    raw_score=score_or_none,
+    tagged_score=score_or_none,
+    violation=st.none() | st.sampled_from(Violation),
+    status=st.sampled_from(Status),
+    detail=any_text,
+    answer=text_or_none,
+    response_tokens=st.none() | st.integers(0, 2**53),
+    stop_reason=text_or_none,
+    truncated=st.booleans(),
+    penalty_factor=finite,
+    repetition=st.integers(0, 1000),
+    policy_version=text_or_none,
+)
+groups = st.builds(
+    group,
+    uid=any_text,
+    rollouts=st.lists(rollouts, max_size=3),
+    item_id=any_text,
+    step=st.none() | st.integers(0, 2**53),
+    level=text_or_none,
+    task=any_text,
+    entry=any_text,
+    outcome=st.sampled_from(Outcome),
+)
+
+
+@given(groups)
+def test_what_goes_in_comes_out(record):
+    line = to_line(record)
+    assert from_line(line) == record
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+
+
+@given(groups)
+def test_the_ledger_keeps_everything_but_the_texts(record):
+    entry = LedgerRecord.of(record, FileKind.ROLLOUTS, None)
+    assert ledger_from_line(to_line(entry)) == entry
+    skipped = LedgerRecord.of(record, None, NotKept.OTHER_OFF)
+    assert ledger_from_line(to_line(skipped)) == skipped
+
+
+@given(groups)
+def test_every_line_is_strict_utf8_json(record):
+    orjson.loads(to_line(record))  # refuses NaN, lone surrogates and their escapes, which the standard library lets pass
+
+
+@settings(max_examples=10)
+@given(st.text(st.characters(), min_size=1, max_size=20))
+def test_a_text_of_a_megabyte(piece):
+    long = piece * (1_000_000 // len(piece))
+    record = group(rollouts=[rollout(conversation=[{"role": "assistant", "content": long}])])
+    assert from_line(to_line(record)).rollouts[0].conversation[0]["content"] == long
+
+
+def test_numbers_that_are_not_finite_become_null_and_come_back_as_unknown():
+    record = group(rollouts=[rollout(score=math.nan, reward=-math.inf, raw_score=math.inf)])
+    wire = json.loads(to_line(record))["rollouts"][0]
+    assert (wire["score"], wire["reward"], wire["raw_score"]) == (None, None, None)
+    back = from_line(to_line(record)).rollouts[0]
+    assert math.isnan(back.score)
+    assert math.isnan(back.reward)
+    assert back.raw_score is None
+
+
+def _types(value):
+    if isinstance(value, dict):
+        return {key: _types(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_types(value[0])] if value else []
+    return type(value)
+
+
+def test_keys_their_order_and_types_do_not_depend_on_the_record():
+    full = group(rollouts=[rollout(1.0)])
+    bare = group(
+        rollouts=[rollout(0, violation=None, answer=None, stop_reason=None, policy_version=None, penalty_factor=1)],
+        level=None,
+    )
+    for one, other in [(full, bare), (LedgerRecord.of(full, FileKind.FAILED, None), LedgerRecord.of(bare, None, None))]:
+        first, second = (json.loads(to_line(record)) for record in (one, other))
+        assert list(first) == list(second)
+        assert _types(first) == _types(second)
+
+
+def test_a_line_is_atropos_shaped():
+    record = group("7", [1.0, 0.0])
+    line = json.loads(to_line(record))
+    assert line["item_id"] == record.item_id
+    assert [set(r) >= {"conversation", "score"} for r in line["rollouts"]] == [True, True]
+    assert line["rollouts"][0]["conversation"] == list(record.rollouts[0].conversation)
+
+
+def test_a_plain_atropos_line_is_read_with_what_follows_from_its_scores():
+    conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a\uffffd800"}]
+    line = json.dumps(
+        {"item_id": "chain_sum", "rollouts": [{"conversation": conversation, "score": s} for s in (1, 0.25)]}
+    )
+    read = from_line(line.encode(), run_id="uuid", group_id="file:1")
+    assert (read.task, read.run_id, read.group_id, read.schema_version) == ("chain_sum", "uuid", "file:1", 0)
+    assert (read.outcome, read.no_signal) == (Outcome.MIXED, False)
+    assert [r.base_score for r in read.rollouts] == [1.0, 0.25]
+    assert [r.repetition for r in read.rollouts] == [0, 1]
+    assert read.rollouts[0].response_tokens is None
+    assert list(read.rollouts[0].conversation) == conversation  # no unescaping of what we did not escape
+
+
+def test_what_pythons_json_writes_is_read_too():
+    line = b'{"item_id": "x", "rollouts": [{"conversation": [{"role": "user", "content": "\\ud83d"}], "score": NaN}]}'
+    read = from_line(line)
+    assert math.isnan(read.rollouts[0].score)
+    assert read.rollouts[0].conversation[0]["content"] == "\ud83d"
+
+
+def test_a_newer_schema_is_refused_by_version_number():
+    wire = json.loads(to_line(group())) | {"schema_version": 2}
+    with pytest.raises(NewerSchemaError, match="schema version 2.*reads up to 1"):
+        from_line(json.dumps(wire).encode())
+
+
+LINE = to_line(group())
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (LINE[:-20], "torn"),
+        (LINE[:40] + LINE, "torn"),
+        (LINE.strip() + LINE, "more than one record"),
+        (b"\0" * 100, "NUL"),
+        (LINE[:100] + b"\0" * 50, "NUL"),
+        (b"[1, 2]", "not a JSON object"),
+        (b"17", "not a JSON object"),
+        (b'{"item_id": "x"}', "rollouts"),
+        (b'{"item_id": "x", "rollouts": 3}', "not a list"),
+        (b'{"item_id": "x", "rollouts": [3]}', "no record"),
+        (b'{"item_id": "x", "rollouts": [{"score": 1}]}', "conversation"),
+        (b'{"item_id": "x", "rollouts": [{"conversation": [], "score": "high"}]}', "number"),
+        (b'{"item_id": "x", "rollouts": [{"conversation": [{"role": 1, "content": ""}], "score": 1}]}', "strings"),
+        (LINE.replace(b'"mixed"', b'"splendid"'), "splendid"),
+        (b"[" * 100_000, ""),
+        (b"\xff\xfe\xfa", ""),
+    ],
+)
+def test_a_damaged_line_says_what_is_wrong(line, reason):
+    with pytest.raises(BadLineError, match=reason):
+        from_line(line)
+
+
+@given(st.integers(0, len(LINE) - 2))
+def test_a_line_torn_anywhere_is_no_record(end):
+    with pytest.raises(BadLineError):
+        from_line(LINE[:end])
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_a_bad_line_and_nothing_worse(noise):
+    with pytest.raises(BadLineError):
+        from_line(noise)
+    with pytest.raises(BadLineError):
+        ledger_from_line(noise)
+
+

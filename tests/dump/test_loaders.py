@@ -1,0 +1,108 @@
+"""A dump file loads unchanged in the libraries that people use, whatever is absent in its first lines."""
+
+from __future__ import annotations
+
+import json
+
+import datasets
+import duckdb
+import pandas as pd
+import polars as pl
+import pytest
+
+from rg_env.dump import FileKind, LedgerRecord, to_line
+from tests.dump.records import group, rollout, violating
+
+BARE = {"violation": None, "answer": None, "stop_reason": None, "policy_version": None, "detail": ""}
+MANY = 150  # more lines than polars looks at to find the types
+
+
+def _texts_absent_then_present():
+    for uid in range(MANY):
+        yield group(uid, [rollout(1.0, k, **BARE) for k in range(2)], level=None)
+    yield group(MANY, [violating(0), rollout(0.5, 1, detail="slow")])
+
+
+def _all_absent():
+    bare = BARE | {"raw_score": None, "tagged_score": None}
+    for uid in range(5):
+        yield group(uid, [rollout(0.0, k, **bare) for k in range(2)], level=None, step=None)
+
+
+def _difficult_texts():
+    for uid, text in enumerate(["\ud800 alone", "\uffff", "\0", "\u2028\r\n", "𝔘" * 1000, "2024-01-01", '{"a": 1}']):
+        conversation = [{"role": "user", "content": text}]
+        yield group(uid, [rollout(1.0, conversation=conversation, answer=text)], task=text, entry=text)
+
+
+def _whole_numbers_then_fractions():
+    yield from (group(uid, [rollout(k, k) for k in (0, 1)]) for uid in range(MANY))
+    yield group(MANY, [0.25, 0.5])
+
+
+DUMPS = {
+    "texts absent at first": _texts_absent_then_present,
+    "all absent": _all_absent,
+    "difficult texts": _difficult_texts,
+    "whole numbers at first": _whole_numbers_then_fractions,
+}
+
+
+@pytest.fixture(params=DUMPS)
+def dump(request, tmp_path):
+    groups = list(DUMPS[request.param]())
+    text, ledger = tmp_path / "text.jsonl", tmp_path / "ledger.jsonl"
+    text.write_bytes(b"".join(map(to_line, groups)))
+    ledger.write_bytes(b"".join(to_line(LedgerRecord.of(g, FileKind.ROLLOUTS, None)) for g in groups))
+    return groups, text, ledger
+
+
+def _scores(groups):
+    return [[r.score for r in g.rollouts] for g in groups]
+
+
+def test_datasets(dump, tmp_path):
+    groups, *files = dump
+    for file in files:
+        loaded = datasets.load_dataset("json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
+        assert loaded["item_id"][:] == [g.item_id for g in groups]
+        assert loaded.features["task"].dtype == "string"
+    text = datasets.load_dataset("json", data_files=str(files[0]), split="train", cache_dir=str(tmp_path / "cache"))
+    assert [[r["score"] for r in rollouts] for rollouts in text["rollouts"]] == _scores(groups)
+
+
+def test_pandas(dump):
+    groups, text, ledger = dump
+    frame = pd.read_json(text, lines=True)
+    assert list(frame["item_id"]) == [g.item_id for g in groups]
+    assert [[r["score"] for r in rollouts] for rollouts in frame["rollouts"]] == _scores(groups)
+    assert list(pd.read_json(ledger, lines=True)["score"]) == _scores(groups)
+
+
+@pytest.mark.parametrize("load", [pl.read_ndjson, lambda path: pl.scan_ndjson(path).collect()], ids=["read", "scan"])
+def test_polars(dump, load):
+    groups, text, ledger = dump
+    frame = load(text)
+    assert frame["item_id"].to_list() == [g.item_id for g in groups]
+    assert [[r["score"] for r in rollouts] for rollouts in frame["rollouts"].to_list()] == _scores(groups)
+    assert load(ledger)["score"].to_list() == _scores(groups)
+
+
+def test_duckdb(dump):
+    groups, text, ledger = dump
+    for file in (text, ledger):
+        rows = duckdb.sql(f"select item_id from read_json_auto('{file}')").fetchall()
+        assert [row[0] for row in rows] == [g.item_id for g in groups]
+    rows = duckdb.sql(f"select unnest(rollouts).score from read_json_auto('{text}')").fetchall()
+    assert [row[0] for row in rows] == [score for scores in _scores(groups) for score in scores]
+
+
+def test_a_reader_that_knows_four_keys(dump):
+    groups, text, _ = dump
+    with text.open(encoding="utf-8") as lines:
+        read = [json.loads(line) for line in lines]
+    assert [line["item_id"] for line in read] == [g.item_id for g in groups]
+    for line, record in zip(read, groups, strict=True):
+        for seen, meant in zip(line["rollouts"], record.rollouts, strict=True):
+            assert seen["score"] == meant.score
+            assert len(seen["conversation"]) == len(meant.conversation)

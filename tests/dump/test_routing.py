@@ -1,0 +1,71 @@
+"""Who is kept. The reference environment's biases, each as a test: see docs on Atropos' `reasoning_gym_environment`."""
+
+from __future__ import annotations
+
+import pytest
+
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpPolicy, FileKind, NotKept, Outcome, group_id, has_no_signal, outcome_of, route
+from tests.dump.records import group, rollout
+
+ALL_OFF = DumpPolicy(dump_rollouts=False, dump_failed_rollouts=False)
+ALL_ON = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+
+
+@pytest.mark.parametrize(
+    ("base_scores", "on", "off"),
+    [
+        ([0.71, 0.0], FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF),
+        ([1.0, 1.0], FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF),  # all-correct groups are kept
+        ([0.0, 0.0], FileKind.FAILED, NotKept.FAILED_OFF),
+        ([0.7, 0.0], FileKind.OTHER, NotKept.OTHER_OFF),  # the threshold is strict
+        ([0.01, 0.0], FileKind.OTHER, NotKept.OTHER_OFF),
+    ],
+)
+def test_train_groups_by_base_score(base_scores, on, off):
+    record = group(rollouts=base_scores)
+    assert route(record, ALL_ON) == (on, None)
+    assert route(record, ALL_OFF) == (None, off)
+
+
+def test_evaluation_never_goes_where_training_data_is():
+    for scores in ([1.0], [0.0], [0.5]):
+        assert route(group(rollouts=scores, phase="eval"), ALL_ON) == (FileKind.EVAL, None)
+        assert route(group(rollouts=scores, phase="eval"), DumpPolicy()) == (None, NotKept.EVAL_OFF)
+
+
+def test_an_all_correct_group_at_the_length_limit_is_a_success_though_its_scores_are_0():
+    punished = [rollout(1.0, k, score=0.0, reward=0.0, penalty_factor=0.0, truncated=True) for k in range(4)]
+    record = group(rollouts=punished)
+    assert record.outcome is Outcome.ALL_CORRECT
+    assert route(record, DumpPolicy()) == (FileKind.ROLLOUTS, None)
+
+
+def test_a_group_without_rollouts_is_no_failure():
+    assert route(group(rollouts=[]), ALL_ON) == (None, NotKept.NO_ROLLOUTS)
+
+
+def test_the_switches_come_from_the_settings():
+    settings = RGDumpConfig(dump_failed_rollouts=False, dump_eval_rollouts=True, rollout_save_score_threshold=0.2)
+    assert DumpPolicy.from_config(settings) == DumpPolicy(True, False, False, True, 0.2)
+
+
+def test_outcomes_are_exhaustive_and_look_at_solved_at():
+    assert outcome_of([0.99, 1.0]) is Outcome.ALL_CORRECT
+    assert outcome_of([0.98, 1.0]) is Outcome.MIXED
+    assert outcome_of([0.98, 1.0], solved_at=0.9) is Outcome.ALL_CORRECT
+    assert outcome_of([0.0, 0.0], solved_at=0.0) is Outcome.ALL_CORRECT
+    assert outcome_of([0.0, 0.0]) is Outcome.ALL_FAILED
+    assert outcome_of([]) is Outcome.MIXED
+
+
+def test_no_signal_is_about_rewards():
+    assert has_no_signal([-0.5, -0.5])
+    assert not has_no_signal([0.0, 1e-9])
+
+
+def test_a_group_id_differs_wherever_skyrls_uid_repeats():
+    ids = {
+        group_id("run", attempt, phase, call, "5") for attempt in (1, 2) for phase in ("train", "eval") for call in (0, 1)
+    }
+    assert len(ids) == 8

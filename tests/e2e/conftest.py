@@ -1,0 +1,37 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RG = "environment.skyrl_gym.rg_dump"
+
+
+def run_command(*args, cwd=ROOT, timeout=280, check=True):
+    """Run a command as a person would; its output is in the assertion when it fails."""
+    done = subprocess.run(
+        [str(arg) for arg in args], cwd=cwd, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
+    )
+    assert not check or done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+    return done
+
+
+def rg_env(*args, **kwargs):
+    """`rg-env …` of this environment."""
+    return run_command(sys.executable, "-c", "from rg_env.cli import main; main()", *args, **kwargs)
+
+
+@pytest.fixture
+def short_run(tmp_path):
+    """Overrides that turn the quickstart into a run of two steps in a folder of its own."""
+    return [
+        ROOT / "configs" / "quickstart.yaml",
+        "trainer.max_training_steps=2",
+        "trainer.eval_interval=-1",
+        "trainer.eval_before_train=false",
+        f"trainer.ckpt_path={tmp_path}/checkpoints",
+        f"trainer.export_path={tmp_path}/exports",
+        f"trainer.log_path={tmp_path}/logs",
+        f"{RG}.dump_dir={tmp_path}/dumps",
+    ]

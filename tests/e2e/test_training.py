@@ -1,0 +1,131 @@
+"""The real RayPPOTrainer on this machine's cores, driven as a person drives it; the record is read back from disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rg_env.dump import open_run
+from tests.e2e.conftest import RG, ROOT, rg_env, run_command
+
+pytestmark = pytest.mark.slow
+
+
+def groups_of(folder, phase="train"):
+    return [group for group in open_run(folder).groups() if group.phase == phase]
+
+
+def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
+    """Rollout by rollout, text for text, reward for reward."""
+    trained_path = tmp_path / "trained.jsonl"
+    keep_all = [f"{RG}.dump_other_rollouts=true", f"{RG}.rollout_save_score_threshold=0.5"]
+    run_command(sys.executable, Path(__file__).with_name("capture_run.py"), trained_path, *short_run, *keep_all)
+
+    trained = [json.loads(line) for line in trained_path.read_text().splitlines()]
+    assert {row["step"] for row in trained} == {1, 2}
+    recorded = [
+        {"uid": group.uid, "step": group.step, "reward": rollout.reward, "text": rollout.conversation[-1]["content"]}
+        for group in groups_of(tmp_path / "dumps")
+        for rollout in group.rollouts
+    ]
+
+    def in_order(rows):
+        return sorted(rows, key=lambda row: (row["step"], row["uid"]))  # stable: samples of a group stay in order
+
+    assert len(trained) == len(recorded) == 2 * 64
+    for seen, kept in zip(in_order(trained), in_order(recorded), strict=True):
+        assert seen["text"] == kept["text"]
+        assert seen["reward"] == pytest.approx(kept["reward"], abs=1e-6)
+        assert seen["trained_tokens"] > 0
+    assert len({row["reward"] for row in trained}) > 1
+
+
+def test_without_a_learning_rate_nothing_is_learnt(tmp_path, short_run):
+    """Greedy answers to the fixed evaluation set are the same, character by character, before and after."""
+    rg_env(
+        "train",
+        *short_run,
+        "trainer.policy.optimizer_config.lr=0",
+        "trainer.max_training_steps=4",
+        "trainer.eval_before_train=true",
+        "trainer.eval_interval=4",
+        "generator.eval_sampling_params.temperature=0",
+        "generator.eval_n_samples_per_prompt=1",
+        f"{RG}.dump_eval_rollouts=true",
+        f"{RG}.num_eval_samples_per_task=8",
+    )
+    said = {}
+    for group in groups_of(tmp_path / "dumps", "eval"):
+        said.setdefault(group.step, {})[group.item_id] = [r.conversation[-1]["content"] for r in group.rollouts]
+    assert set(said) == {0, 4}
+    assert len(said[0]) >= 24
+    assert said[0] == said[4]
+
+
+def test_skyrls_own_entrypoint_and_debug_logging(tmp_path, short_run):
+    done = run_command(
+        sys.executable,
+        "-m",
+        "skyrl.train.entrypoints.main_base",
+        "trainer.override_entrypoint=rg_env.train",
+        "environment.env_class=rg_dump",
+        *short_run,
+        f"{RG}.debug_logging=true",
+    )
+    output = done.stdout + done.stderr
+    assert "task mix" in output
+    assert "base score" in output
+    assert "raw " in output
+    assert "tagged " in output
+    assert len(groups_of(tmp_path / "dumps")) > 0
+
+
+def test_a_static_export_trains(tmp_path, short_run):
+    export = tmp_path / "train.parquet"
+    rg_env("dataset", "--out", export, "--rows", 24, "--tasks", "{chain_sum: {config: {max_terms: 2, max_digits: 1}}}")
+    run_command(sys.executable, "-m", "rg_env.train", *short_run, f"data.train_data=[{export}]")
+    rows = pl.read_parquet(export)
+    exported = {info["item_id"] for info in rows["extra_info"]}
+    ledger = list(open_run(tmp_path / "dumps").ledger())
+    assert len(ledger) == 16
+    assert {line.item_id for line in ledger} <= exported
+
+
+def test_eval_alone(tmp_path, short_run):
+    done = rg_env(
+        "eval",
+        *short_run,
+        f"{RG}.dump_eval_rollouts=true",
+        f"{RG}.num_eval_samples_per_task=5",
+        "generator.eval_n_samples_per_prompt=2",
+    )
+    metrics = json.loads(done.stdout[done.stdout.index("{") :])
+    groups = groups_of(tmp_path / "dumps", "eval")
+    assert len(groups) >= 15
+    assert {group.step for group in groups} == {None}
+    scores = [rollout.reward for group in groups for rollout in group.rollouts]
+    assert metrics["eval/all/avg_score"] == pytest.approx(sum(scores) / len(scores))
+
+
+def test_sigterm_closes_the_record_and_stops_ray(tmp_path, short_run):
+    command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *map(str, short_run)]
+    command.append("trainer.max_training_steps=500")
+    with (tmp_path / "output.txt").open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+    dumps = tmp_path / "dumps"
+    deadline = time.monotonic() + 200
+    while not list(dumps.glob("*groups*")) and time.monotonic() < deadline:
+        assert process.poll() is None, (tmp_path / "output.txt").read_text()[-4000:]
+        time.sleep(0.5)
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=60) == 143, (tmp_path / "output.txt").read_text()[-4000:]
+    assert not list(dumps.glob("*.part"))
+    assert len(list(open_run(dumps).ledger())) >= 8
+    left = subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split()
+    assert left == []

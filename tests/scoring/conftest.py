@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import reasoning_gym
+
+from rg_env.scoring import Scorer
+
+
+@pytest.fixture(scope="package")
+def scorer() -> Iterator[Scorer]:
+    """Two workers and a patience that no honest answer exhausts."""
+    with Scorer(workers=2, timeout=30.0) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="package")
+def item() -> Callable[..., dict[str, Any]]:
+    """An item of a task: `item("chain_sum", seed=3, **options)`."""
+
+    def make(task: str, seed: int = 3, **options: Any) -> dict[str, Any]:
+        # acre draws from all its categories only when it makes several items
+        made: dict[str, Any] = reasoning_gym.create_dataset(task, seed=seed, size=5, **options)[0]
+        return made
+
+    return make

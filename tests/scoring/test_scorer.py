@@ -1,0 +1,307 @@
+"""What callers see of scoring, with real processes."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reasoning_gym
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reasoning_gym.factory import DATASETS
+
+from rg_env.config import ScorerConfig
+from rg_env.errors import ConfigError, ScorerPoolError
+from rg_env.scoring import Scorer, Status, Violation, shared_scorer
+
+Item = Callable[..., dict[str, Any]]
+TASKS = sorted(set(DATASETS) - {"composite"})
+
+
+def in_process(entry: dict[str, Any], text: str, **options: Any) -> float:
+    """Upstream's own score; 0 where it raises."""
+    dataset = reasoning_gym.create_dataset(entry["metadata"]["source_dataset"], seed=1, size=5, **options)
+    try:
+        score = dataset.score_answer(text, copy.deepcopy(entry))
+    except ValueError:
+        return 0.0
+    return min(1.0, float(score))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_oracle_answers_score_what_the_task_itself_gives(scorer: Scorer, item: Item, task: str) -> None:
+    entry = item(task)
+    before = copy.deepcopy(entry)
+    answer = str(entry["answer"])
+    scored = scorer.score(entry, answer)
+    assert entry == before
+    assert scored.status is Status.OK, scored.detail
+    assert scored.raw == in_process(entry, answer)
+    assert scored.tagged == in_process(entry, f"<answer>{answer}</answer>")
+    assert scored.score == max(scored.raw, scored.tagged)
+    if entry["answer"] is not None:
+        assert scored.score == 1.0
+
+
+def test_items_of_a_composite_are_scored_by_their_task(scorer: Scorer) -> None:
+    from reasoning_gym.composite import DatasetSpec
+
+    specs = [DatasetSpec(name="chain_sum", weight=1, config={})]
+    entry = reasoning_gym.create_dataset("composite", seed=1, size=1, datasets=specs)[0]
+    assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+def test_options_of_the_dataset_reach_its_scorer(scorer: Scorer, item: Item) -> None:
+    entry = item("time_intervals", task_types=["date"])
+    off_by_ten = f"{int(entry['answer'].split()[0]) + 10} days"
+    scores = [
+        scorer.score(entry, off_by_ten, {"max_date_difference_days": days, "size": 10**6}).raw for days in (20, 1000)
+    ]
+    assert scores == [0.5, 0.99]
+    assert scorer.score(entry, off_by_ten).raw == in_process(entry, off_by_ten)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(exclude_categories=())), st.sampled_from(["chain_sum", "boxnet", "coin_flip"]))
+def test_no_text_makes_it_raise(scorer: Scorer, item: Item, answer: str, task: str) -> None:
+    scored = scorer.score(item(task), answer)
+    assert 0 <= scored.score <= 1
+    assert (scored.raw is None) == (scored.tagged is None) == (scored.status is not Status.OK)
+    assert scored.status is Status.OK or (scored.score == 0 and scored.detail)
+    scored.detail.encode("utf-8")
+
+
+@pytest.mark.parametrize("answer", [None, 4, b"4", ["4"], "4\0", "\ud800", "4" * 8193])
+def test_what_is_no_answer_is_rejected(scorer: Scorer, item: Item, answer: Any) -> None:
+    scored = scorer.score(item("chain_sum"), answer)
+    assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.REJECTED)
+    assert scored.detail
+
+
+def test_a_scorer_that_raises_is_an_error(scorer: Scorer, item: Item) -> None:
+    scored = scorer.score(item("prime_factorization"), "word")
+    assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.ERROR)
+    assert "ValueError" in scored.detail
+
+
+def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, item: Item) -> None:
+    entry = item("prime_factorization")
+    scored = scorer.score(entry, entry["answer"])
+    assert (scored.raw, scored.tagged, scored.score, scored.status) == (1.0, 0.0, 1.0, Status.OK)
+    assert scored.detail.startswith("tagged: ValueError")
+
+
+def test_a_task_that_does_not_exist_is_an_error(scorer: Scorer) -> None:
+    scored = scorer.score({"question": "", "answer": "", "metadata": {"source_dataset": "nope"}}, "4")
+    assert scored.status is Status.ERROR
+    assert "nope" in scored.detail
+
+
+@pytest.mark.parametrize("entry", [{}, {"metadata": None}, {"metadata": {"source_dataset": 3}}])
+def test_an_entry_without_its_task_is_the_callers_mistake(scorer: Scorer, entry: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="source_dataset"):
+        scorer.score(entry, "4")
+
+
+@pytest.mark.parametrize("bad", [{"workers": 0}, {"timeout": 0.0}, {"timeout": float("nan")}, {"max_answer_chars": 0}])
+def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        Scorer(**bad)
+
+
+# -- answers that are code, until the guard keeps it out
+
+
+def test_an_answer_cannot_change_how_later_ones_score(scorer: Scorer, item: Item) -> None:
+    entry = item("spiral_matrix")
+    for _ in range(3):
+        poison = scorer.score(entry, "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]")
+        assert poison.score == 0.0
+        assert scorer.score(entry, "1 2 3").score == 0.0
+        assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer, item: Item) -> None:
+    entry = item("spiral_matrix")
+    scored = scorer.score(entry, "__import__('os')._exit(3)")
+    assert (scored.raw, scored.score, scored.status) == (None, 0.0, Status.CRASHED)
+    assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+def test_an_answer_that_ends_the_fork_server_costs_nobody_a_score(scorer: Scorer, item: Item) -> None:
+    entry = item("spiral_matrix")
+    scorer.score(entry, "__import__('os').kill(__import__('os').getppid(), 9)")
+    assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        r"b'\0\0\0\x0a[1.0, 1.0]'",  # a reply ahead of its time
+        r"b'\xff\xff\xff\xff'",  # a frame without end
+        r"b'GARBAGE.'",
+    ],
+)
+def test_what_an_answer_writes_to_the_socket_itself_harms_no_other(scorer: Scorer, item: Item, forged: str) -> None:
+    entry = item("spiral_matrix")
+    scorer.score(entry, f"[__import__('os').write(fd, {forged}) for fd in range(3, 20)]")
+    assert scorer.score(entry, "1 2 3").score == 0.0
+    assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+def dies_if(condition: str) -> str:
+    """An answer to spiral_matrix that ends its process where the condition holds, and else scores 0."""
+    return f"__import__('os')._exit(1) if {condition} else 0"
+
+
+def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
+    monkeypatch: pytest.MonkeyPatch, item: Item
+) -> None:
+    monkeypatch.setenv("RG_ENV_TEST_TOKEN", "secret")
+    entry = item("spiral_matrix")
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        assert scorer.score(entry, dies_if("True")).status is Status.CRASHED
+        for condition in (
+            "__import__('os').environ.get('RG_ENV_TEST_TOKEN')",
+            "__import__('os').read(0, 1)",
+            "__import__('os').environ['PYTHONHASHSEED'] != '0'",
+            "bytearray(3 << 30)",
+        ):
+            assert scorer.score(entry, dies_if(condition)).status is Status.OK, condition
+
+
+def test_workers_fill_no_file_and_do_not_write_to_our_output(
+    scorer: Scorer, item: Item, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "written"
+    scorer.score(item("spiral_matrix"), f"print('loud', file=open({str(target)!r}, 'w'), flush=True)")
+    scorer.score(item("spiral_matrix"), "[print('loud', flush=True), __import__('os').write(2, b'loud')]")
+    assert not target.exists() or target.stat().st_size == 0
+    out, err = capfd.readouterr()
+    assert "loud" not in out + err
+
+
+# -- answers that hang
+
+HANGING = [
+    ("coin_flip", "1e999999999"),
+    ("rush_hour", "A+99999999"),
+    ("countdown", "9**9**9**9"),
+    ("spiral_matrix", "__import__('time').sleep(10**6)"),
+]
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Scorer]:
+    with Scorer(workers=1, timeout=1.0) as shared:
+        yield shared
+
+
+@pytest.mark.parametrize(("task", "answer"), HANGING)
+def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: str, answer: str) -> None:
+    entry = item(task)
+    first = impatient.score(entry, answer)
+    assert (first.raw, first.score, first.status) == (None, 0.0, Status.TIMEOUT)
+    again = impatient.score(entry, answer)
+    assert again.status is Status.TIMEOUT
+    assert "before" in again.detail
+    assert impatient.score(entry, "4").status is not Status.TIMEOUT
+
+
+def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
+    hanging, honest = item("coin_flip", seed=4), item("chain_sum")
+    with ThreadPoolExecutor(8) as threads:
+        bad = [threads.submit(impatient.score, hanging, f"1e99999999{digit}") for digit in range(2)]
+        good = [threads.submit(impatient.score, honest, honest["answer"]) for _ in range(6)]
+        assert [future.result().status for future in bad] == [Status.TIMEOUT] * 2
+        assert [future.result().score for future in good] == [1.0] * 6
+
+
+def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rg_env.scoring.patience._SHORT_AT_LEAST", 0.2)
+    entry = item("coin_flip")
+    with Scorer(workers=3, timeout=1.0) as scorer, ThreadPoolExecutor(3) as threads:
+        outcomes = list(threads.map(lambda digit: scorer.score(entry, f"1e99999999{digit}"), range(9)))
+        assert {outcome.status for outcome in outcomes} == {Status.TIMEOUT}
+        assert [outcome.detail for outcome in outcomes][-3:] == ["no score within 0.2 s"] * 3
+        assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+# -- responses
+
+
+def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item: Item) -> None:
+    entry = item("chain_sum")
+    verdict = scorer.judge(entry, f"<think>a</think><answer>{entry['answer']}</answer>")
+    assert (verdict.raw_score, verdict.base_score, verdict.status) == (1.0, 1.0, Status.OK)
+    assert verdict.tagged_score is not None
+    assert verdict.tagged_score < 1
+    assert verdict.parsed.answer == entry["answer"]
+
+
+def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
+    entry = item("chain_sum")
+    closed = Scorer()
+    closed.close()
+    verdict = closed.judge(entry, f"<answer>{entry['answer']}</answer>")
+    assert verdict.parsed.violation is Violation.NO_THINK
+    assert (verdict.raw_score, verdict.tagged_score, verdict.base_score) == (None, None, 0.0)
+    assert (verdict.status, verdict.detail) == (Status.OK, "")
+
+
+def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer, item: Item) -> None:
+    entry = item("chain_sum")
+    text = f"a</think><answer>{entry['answer']}</answer>"
+    assert scorer.judge(entry, text, prefilled_think=True).base_score == 1.0
+    long = scorer.judge(entry, f"<think></think><answer>{'4' * 8193}</answer>")
+    assert long.parsed.violation is Violation.ANSWER_TOO_LONG
+
+
+def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> None:
+    verdict = scorer.judge(item("prime_factorization"), "<think></think><answer>word</answer>")
+    assert (verdict.raw_score, verdict.base_score, verdict.status) == (None, 0.0, Status.ERROR)
+    assert verdict.parsed.answer == "word"
+    assert verdict.detail
+
+
+# -- sharing
+
+
+def test_many_threads_share_few_workers(scorer: Scorer, item: Item) -> None:
+    entries = [item(task, seed) for task in ("chain_sum", "gcd", "spell_backward", "spiral_matrix") for seed in (1, 2)]
+    with ThreadPoolExecutor(32) as threads:
+        jobs = [(entry, str(other["answer"])) for entry in entries for other in entries] * 4
+        scores = list(threads.map(lambda job: scorer.score(*job).raw, jobs))
+    assert scores == [in_process(*job) for job in jobs]
+
+
+def test_one_scorer_per_process_and_settings() -> None:
+    settings = ScorerConfig(workers=1)
+    found: list[Scorer] = []
+    threads = [threading.Thread(target=lambda: found.append(shared_scorer(settings))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert shared_scorer(ScorerConfig(workers=1)) is found[0]
+    other = shared_scorer(ScorerConfig(workers=1, timeout=9.0))
+    assert other is not found[0]
+    found[0].close()
+    renewed = shared_scorer(settings)
+    assert renewed is not found[0]
+    renewed.close()
+    other.close()
+
+
+def test_a_closed_scorer_says_so(item: Item) -> None:
+    scorer = Scorer(workers=1)
+    scorer.close()
+    scorer.close()
+    with pytest.raises(ScorerPoolError, match="closed"):
+        scorer.score(item("chain_sum"), "4")
