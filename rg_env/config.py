@@ -36,7 +36,7 @@ class ScorerConfig:
     """The pool of processes in which Reasoning Gym's scorers run."""
 
     workers: int = 2
-    """Processes. 116 MB each."""
+    """How many answers are scored at once. Two take about 110 MB, shared with the process they are forked from."""
     timeout: float = 5.0
     """Seconds that one answer may take, raw and tagged together, from the moment a worker has it."""
     max_answer_chars: int = 8192

@@ -37,15 +37,13 @@ def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) ->
     """Run `command`, turning what a person can mend into one line.
 
     Returns:
-        exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C, 143 after SIGTERM.
+        exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C or SIGTERM.
     """
     try:
         command(argv)
     except RGEnvError as error:
         print(f"rg-env: {error}", file=sys.stderr)
         return 2
-    except _Terminated:
-        return 143
     except KeyboardInterrupt:
         return 130
     return 0
@@ -102,32 +100,35 @@ def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
     return run_evaluation(cfg)
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, to be handled as Ctrl-C is."""
-
-
 @contextmanager
 def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
     """Ray for the length of the run. On the CPU it is a private one that leaves nothing behind."""
+    before = signal.getsignal(signal.SIGTERM)
+    with _started_ray(cfg):
+        signal.signal(signal.SIGTERM, _terminate)  # ray.init has put its own there, which aborts
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
-    def terminate(signum: int, frame: FrameType | None) -> None:
-        raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, terminate)
+@contextmanager
+def _started_ray(cfg: RGTrainConfig) -> Iterator[None]:
+    if cfg.rg_dump.device == "cpu":
+        from rg_env.cpu import cpu_ray
+
+        with cpu_ray(cfg):
+            yield
+        return
+    initialize_ray(cfg)
     try:
-        if cfg.rg_dump.device == "cpu":
-            from rg_env.cpu import cpu_ray
-
-            with cpu_ray(cfg):
-                yield
-        else:
-            initialize_ray(cfg)
-            try:
-                yield
-            finally:
-                ray.shutdown()
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        ray.shutdown()
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt  # handled as Ctrl-C is
 
 
 def _wait(job: Any, sink: ProgressSink | None) -> Any:

@@ -84,6 +84,9 @@ class ForkServer:
         with self._lock, suppress(OSError):
             self._control.sendall(COMMAND.pack(KILL, pid, 0))
 
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def close(self) -> None:
         """End the process and all its workers. Calls under way fail. May be called again."""
         with suppress(OSError):

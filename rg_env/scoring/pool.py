@@ -5,7 +5,7 @@ Invariants:
   that ran no code. In every other case it is killed, and the next job that needs one gets a new fork.
 - The deadline of a job runs from the moment its worker, idle until then and ready for its task, is handed it. Waiting
   for a worker, or for one to get ready, never counts.
-- A worker's death costs no score: the job is tried on other workers, and is CRASHED only when three have died of it.
+- A worker's death costs no score: the job is tried on other workers, and is CRASHED only when eight have died over it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from rg_env.scoring.types import Status
 from rg_env.scoring.wire import MAX_REPLY_BYTES, Form, ProtocolError, decode_reply, recv_frame, send_frame
 
 _START_ATTEMPTS = 3
-_JOB_ATTEMPTS = 3
+_DEATHS_OVER_A_JOB = 8
+"""A death may be another's doing (the OOM killer's): a retry takes milliseconds, a false 0 is for ever."""
+_DEATHS_BEFORE_A_JOB = 20
 _START_SECONDS = 120.0
 _PREPARE_SECONDS = 30.0
 _JOBS_PER_WORKER = 10_000
@@ -82,6 +84,7 @@ class _Worker:
     pid: int
     ready_for: set[bytes] = field(default_factory=set)
     jobs: int = 0
+    has_job: bool = False
 
     def is_fit(self) -> bool:
         """A worker without a job has nothing to say: its end, or any byte, means that it is not to be trusted."""
@@ -115,10 +118,13 @@ class _Worker:
             TimeoutError, EOFError, OSError, ProtocolError: the worker is of no more use.
         """
         self.jobs += 1
+        self.has_job = True
         request = pickle.dumps((job.scorer, job.entry, job.answer))
         deadline = monotonic() + seconds
         send_frame(self.sock, request, deadline)
-        return Reply(*decode_reply(recv_frame(self.sock, MAX_REPLY_BYTES, deadline)))
+        reply = Reply(*decode_reply(recv_frame(self.sock, MAX_REPLY_BYTES, deadline)))
+        self.has_job = False
+        return reply
 
 
 class ScorerPool:
@@ -154,18 +160,26 @@ class ScorerPool:
         """
         if self._patience.knows(job.digest):
             return Failure(Status.TIMEOUT, "this answer to this question hung the scorer before")
-        for _ in range(_JOB_ATTEMPTS):
+        deaths_over_it = deaths_before = 0
+        while deaths_over_it < _DEATHS_OVER_A_JOB and deaths_before < _DEATHS_BEFORE_A_JOB:
             worker = self._check_out()
             keep = False
             try:
                 outcome, keep = self._ask(worker, job)
                 return outcome
             except (EOFError, OSError, ProtocolError):
-                continue
+                if not worker.has_job:
+                    deaths_before += 1
+                elif worker.server.is_alive():
+                    deaths_over_it += 1
+                else:  # the fork server too, which takes a second to replace: hardly by chance twice
+                    deaths_over_it += _DEATHS_OVER_A_JOB // 2
             finally:
                 self._check_in(worker, keep)
+        if deaths_over_it < _DEATHS_OVER_A_JOB:
+            return Failure(Status.ERROR, f"no scorer for {job.task}: its processes died while they got ready")
         self._patience.ended(job.task)
-        return Failure(Status.CRASHED, f"the scorer process died of this answer, {_JOB_ATTEMPTS} times")
+        return Failure(Status.CRASHED, "the scorer process died over this answer, and so did those that tried again")
 
     def _ask(self, worker: _Worker, job: Job) -> tuple[Reply | Failure, bool]:
         """Have one worker do the job. Returns the outcome, and whether the worker may be used again.

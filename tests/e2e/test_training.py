@@ -124,7 +124,7 @@ def test_sigterm_closes_the_record_and_stops_ray(tmp_path, short_run):
         assert process.poll() is None, (tmp_path / "output.txt").read_text()[-4000:]
         time.sleep(0.5)
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(timeout=60) == 143, (tmp_path / "output.txt").read_text()[-4000:]
+    assert process.wait(timeout=60) == 130, (tmp_path / "output.txt").read_text()[-4000:]
     assert not list(dumps.glob("*.part"))
     assert len(list(open_run(dumps).ledger())) >= 8
     left = subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split()
