@@ -84,7 +84,8 @@ def tasks(as_json: _Json = False) -> None:
     if as_json:
         print(json.dumps([task.as_dict() for task in found], indent=2))
         return
-    table = Table("task", "category", "default mix", "soundness", "state / reason")
+    table = Table("task", "category", "default mix", "soundness", "state / reason", box=None)
+    table.columns[0].no_wrap = True
     for task in found:
         table.add_row(
             task.name,
@@ -100,19 +101,17 @@ def tasks(as_json: _Json = False) -> None:
 @app.command()
 def dataset(
     out: Annotated[Path, typer.Option(help="The parquet file to write.")],
-    rows: Annotated[int, typer.Option(help="How many rows; for --split eval: how many of each task.")] = 1000,
+    rows: Annotated[int, typer.Option(min=1, help="How many rows; for --split eval: how many of each task.")] = 1000,
     split: Annotated[
         Split, typer.Option(help="Questions for training or for evaluation; they never overlap.")
     ] = Split.train,
     mix: Annotated[str | None, typer.Option("--tasks", help="The task mix; default: all sound tasks.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Default: 42 for train, 123 for eval.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Default: 42 for train, 123 for eval.")] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
 ) -> None:
     """Export rows that stock SkyRL trains on."""
     from rg_env.dataset import ReasoningGymDataset
 
-    if rows < 1:
-        raise typer.BadParameter(f"{rows} is not a number of rows; give at least 1", param_hint="--rows")
     if split is Split.train:
         made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, system_prompt=system_prompt)
     else:
@@ -127,8 +126,8 @@ def dataset(
 def score(
     task: Annotated[str, typer.Argument(help="A task of Reasoning Gym; `rg-env tasks` lists them.")],
     response: Annotated[str | None, typer.Option(help="What a model said; `-` reads it from standard input.")] = None,
-    index: Annotated[int, typer.Option(help="Which item.")] = 0,
-    seed: Annotated[int, typer.Option(help="The dataset's seed.")] = 42,
+    index: Annotated[int, typer.Option(min=0, help="Which item.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The dataset's seed.")] = 42,
     split: Annotated[Split, typer.Option(help="Which split.")] = Split.train,
     prefilled_think: Annotated[bool, typer.Option(help="The prompt already opened <think>.")] = False,
     as_json: _Json = False,

@@ -7,6 +7,7 @@ become one `ConfigError` before anything was started. Annotations stay real type
 import dataclasses
 import difflib
 import json
+import os
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -71,6 +73,9 @@ def load_config(args: Iterable[str], *, training: bool = True) -> RGTrainConfig:
     Raises:
         RGEnvError: one line naming the setting and what would be right.
     """
+    args = list(args)
+    if not args:
+        raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     settings: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
     for arg in args:
@@ -250,6 +255,11 @@ def _check_device(cfg: RGTrainConfig) -> None:
         from rg_env.cpu import check_cpu_config
 
         check_cpu_config(cfg)
+    elif not (torch.cuda.is_available() or os.environ.get("RAY_ADDRESS")):
+        raise ConfigError(
+            f"{PREFIX}.device=cuda: this machine has no GPU and RAY_ADDRESS names no cluster; "
+            f"set {PREFIX}.device=cpu, or start from configs/quickstart.yaml"
+        )
 
 
 def _one_line(error: BaseException) -> str:

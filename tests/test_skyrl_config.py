@@ -1,6 +1,7 @@
 """What a person types becomes SkyRL's config, or one line that says what would be right."""
 
 import pytest
+import torch
 
 from rg_env.errors import RGEnvError
 from rg_env.skyrl_config import known_keys, load_config
@@ -114,6 +115,16 @@ def test_bad_input_is_one_line_before_anything_starts(base, override, expected):
 def test_an_unwritable_dump_folder_is_refused(base, tmp_path):
     (tmp_path / "file").write_text("")
     assert "dump" in refusal(base, f"{RG}.dump_dir={tmp_path}/file/dumps")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_run_without_a_gpu_is_pointed_to_the_cpu(base, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert f"{RG}.device=cpu" in refusal(base, f"{RG}.device=cuda")
+
+
+def test_nothing_at_all_is_refused():
+    assert "quickstart.yaml" in refusal()
 
 
 def test_a_model_folder_without_a_model_is_refused(base, tmp_path):

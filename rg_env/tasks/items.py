@@ -19,7 +19,8 @@ from loguru import logger
 from rg_env.errors import ConfigError
 from rg_env.tasks.codec import decode_entry, encode_entry
 from rg_env.tasks.registry import one_line
-from rg_env.tasks.upstream import UnusableSnippetError, UpstreamDataset
+from rg_env.tasks.snippets import UnusableSnippetError
+from rg_env.tasks.upstream import UpstreamDataset
 
 MAX_REDRAWS = 256
 """A draw is eval's with probability 1/8: all 256 miss once in 10¹⁵."""

@@ -1,0 +1,130 @@
+"""Discovery, listing, and the checks of names and options."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from loguru import logger
+
+from rg_env.errors import ConfigError
+from rg_env.tasks import KNOWN_UNSOUND, Soundness, list_tasks, registry, task_categories, task_names, validate_task
+from rg_env.tasks.registry import check_name, check_options
+
+
+@pytest.fixture
+def warnings() -> Iterator[list[str]]:
+    said: list[str] = []
+    handler = logger.add(lambda message: said.append(message.record["message"]), level="WARNING")
+    yield said
+    logger.remove(handler)
+
+
+def test_every_task_of_reasoning_gym_is_there_but_the_mixer() -> None:
+    assert len(task_names()) == 105
+    assert "composite" not in task_names()
+    assert task_categories()["sudoku"] == "games"
+
+
+def test_an_unreadable_registry_falls_back_on_the_same_names(
+    monkeypatch: pytest.MonkeyPatch, warnings: list[str]
+) -> None:
+    def unreadable() -> Any:
+        raise ImportError("no such thing")
+
+    real = dict(task_categories())
+    monkeypatch.setattr(registry, "_registered", unreadable)
+    task_categories.cache_clear()
+    try:
+        assert [dict(task_categories()) for _ in range(2)] == [real, real]
+        assert check_options("chain_sum", {"min_terms": 3}) == {"min_terms": 3}
+    finally:
+        task_categories.cache_clear()
+    assert warnings == [
+        "the registry of reasoning-gym cannot be read (ImportError: no such thing): going by the known names"
+    ]
+
+
+def test_listing_without_trying() -> None:
+    listed = {task.name: task for task in list_tasks(validate=False)}
+    assert list(listed) == sorted(listed)
+    assert listed["countdown"].soundness is Soundness.UNSOUND
+    assert not listed["countdown"].in_default_mix
+    assert listed["countdown"].reason == KNOWN_UNSOUND["countdown"]
+    assert listed["chain_sum"].in_default_mix
+    assert listed["chain_sum"].has_curriculum
+    assert not listed["acre"].has_curriculum
+    assert listed["chain_sum"].as_dict()["state"] == "not tried"
+    assert set(KNOWN_UNSOUND) < set(listed)
+
+
+def test_listing_shows_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "task_categories", lambda: {"chain_sum": "arithmetic", "gcd": "arithmetic"})
+    monkeypatch.setattr(registry, "validate_task", lambda name, _: "it broke" if name == "gcd" else None)
+    good, bad = list_tasks()
+    assert (good.state, good.in_default_mix) == ("ok", True)
+    assert (bad.state, bad.in_default_mix) == ("it broke", False)
+
+
+@pytest.mark.slow
+def test_every_task_makes_an_item() -> None:
+    assert {task.name: task.state for task in list_tasks() if task.state != "ok"} == {}
+
+
+def test_validate_task_says_what_is_wrong() -> None:
+    assert validate_task("chain_sum", {}) is None
+    assert "min_digits must be positive" in str(validate_task("chain_sum", {"min_digits": 0}))
+
+
+def test_options_are_checked() -> None:
+    assert check_options("chain_sum", {}) == {}
+    assert check_options("chain_sum", {"min_terms": 3, "max_terms": 4}) == {"min_terms": 3, "max_terms": 4}
+
+
+def test_lists_become_tuples_where_the_default_is_one() -> None:
+    assert check_options("polynomial_multiplication", {"operators": ["+"]}) == {"operators": ("+",)}
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("chain_sum", {"min_term": 3}, r"task 'chain_sum' has no option 'min_term'; did you mean min_terms"),
+        ("chain_sum", {"qqq": 3}, r"has no option 'qqq'; it has allow_negation, max_digits, "),
+        ("chain_sum", {"size": 3}, r"option 'size' is not for the task: set the dataset's own `size`"),
+        ("chain_sum", {"seed": 3}, r"option 'seed' is not for the task: set the dataset's own `seed`"),
+        ("chain_sum", {"min_terms": "3"}, r"option min_terms='3' must be a whole number, such as 2"),
+        ("chain_sum", {"min_terms": 2.5}, r"option min_terms=2.5 must be a whole number, such as 2"),
+        ("chain_sum", {"min_terms": True}, r"option min_terms=True must be a whole number, such as 2"),
+        ("chain_sum", {"allow_negation": "yes"}, r"option allow_negation='yes' must be true or false"),
+        ("chain_sum", {"min_terms": 9}, r"task 'chain_sum' refuses min_terms=9: max_terms must be >= min_terms"),
+        ("word_ladder", {"max_word_length": 9}, r"refuses max_word_length=9: max_word_length must be <= 5"),
+    ],
+)
+def test_bad_options_are_one_clear_line(task: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        check_options(task, options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("chain_sums", r"unknown task 'chain_sums'; did you mean chain_sum"),
+        ("qqqqqq", r"unknown task 'qqqqqq'; `rg-env tasks` lists them"),
+        ("composite", r"only mixes other tasks"),
+    ],
+)
+def test_bad_names_are_one_clear_line(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_name(name)
+
+
+def test_the_import_is_light() -> None:
+    code = (
+        "import sys, rg_env.tasks, rg_env.dataset;"
+        "print([m for m in ('torch', 'skyrl', 'ray', 'transformers', 'reasoning_gym', 'numpy') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

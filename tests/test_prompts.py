@@ -1,0 +1,63 @@
+"""What stands in front of a question."""
+
+from __future__ import annotations
+
+import pytest
+
+from rg_env.errors import ConfigError
+from rg_env.prompts import THINK_ANSWER, build_messages, check_worked_examples, resolve_system_prompt
+
+GOOD = {"question": "1 + 1?", "response": "<think>two</think><answer>2</answer>"}
+
+
+def test_system_prompts_by_name_text_or_none() -> None:
+    from reasoning_gym.utils import SYSTEM_PROMPTS
+
+    assert resolve_system_prompt("think_answer") == THINK_ANSWER
+    assert resolve_system_prompt(None) is None
+    assert resolve_system_prompt("Be brief, please.") == "Be brief, please."
+    for name, text in SYSTEM_PROMPTS.items():
+        assert resolve_system_prompt(name) == text
+
+
+@pytest.mark.parametrize("name", ["think_anwser", "", "  "])
+def test_a_mistyped_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="no such prompt; use one of think_answer, "):
+        resolve_system_prompt(name)
+
+
+def test_messages_in_order() -> None:
+    examples = [GOOD, GOOD | {"task": "gcd", "question": "other"}, GOOD | {"task": "chain_sum", "question": "mine"}]
+    assert [(m["role"], m["content"]) for m in build_messages("Q", "chain_sum", "S", examples)] == [
+        ("system", "S"),
+        ("user", "1 + 1?"),
+        ("assistant", GOOD["response"]),
+        ("user", "mine"),
+        ("assistant", GOOD["response"]),
+        ("user", "Q"),
+    ]
+    assert build_messages("Q", "chain_sum", None) == [{"role": "user", "content": "Q"}]
+
+
+def test_good_examples_pass() -> None:
+    check_worked_examples([GOOD, GOOD | {"task": "gcd"}])
+    check_worked_examples(())
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ("text", r"must be a list of \{question, response\}, not str"),
+        ([GOOD, {"question": "q"}], r"worked_examples\[2\]: needs `question` and `response`"),
+        ([GOOD | {"taks": "gcd"}], r"worked_examples\[1\]: needs"),
+        ([GOOD | {"question": 3}], r"worked_examples\[1\]: question and response must be texts"),
+        ([GOOD | {"response": "2"}], r"worked_examples\[1\]: its response breaks the format \(no_think\)"),
+        (
+            [GOOD | {"response": "<think>x</think><answer></answer>"}],
+            r"worked_examples\[1\]: its response breaks the format \(empty_answer\)",
+        ),
+    ],
+)
+def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_worked_examples(examples)
