@@ -29,6 +29,10 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _Json = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 
 
+_PIPE_WIDTH = 160
+"""Columns of a table that nobody looks at directly."""
+
+
 class Split(StrEnum):
     train = "train"
     eval = "eval"
@@ -174,12 +178,12 @@ def stats(
     from rg_env.analysis import render_table, statistics
     from rg_env.dump import open_run
 
-    for path in paths:
-        run = open_run(path)
-        frame = statistics(run, by=by.value)
-        if as_json:
-            print(frame.write_json())
-            continue
-        Console().print(render_table(frame, title=str(path)))
-        for problem in run.problems:
-            print(f"rg-env: {problem}", file=sys.stderr)
+    dump = open_run(*paths)
+    frame = statistics(dump, by=by.value)
+    if as_json:
+        print(frame.write_json())
+    else:
+        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(render_table(frame))
+    for remark in (dump.caveat, *dump.problems):
+        if remark:
+            print(f"rg-env: {remark}", file=sys.stderr)

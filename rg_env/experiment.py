@@ -20,13 +20,15 @@ from typing import Any
 import skyrl_gym
 from loguru import logger
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+from skyrl.backends.skyrl_train.utils.io import io
 from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.entrypoints.main_generate import EvalOnlyEntrypoint
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
+from skyrl.train.utils.trainer_utils import ResumeMode
 
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter, claim_run, close_all, write_manifest
+from rg_env.dump import DumpPolicy, DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.generator import RGDumpGenerator
 from rg_env.logs import set_up_worker_logging
 from rg_env.progress import ProgressSink
@@ -60,8 +62,12 @@ class RGHooks:
             inference_engine_client=inference_engine_client,
             tokenizer=tokenizer,
             policy_model_name=resolve_policy_model_name(cfg),
-            writer=open_writer(cfg),
+            writer=open_writer(cfg, *self._run_identity()),
         )
+
+    def _run_identity(self) -> tuple[str, int]:
+        """Run id and attempt of the record."""
+        return new_run_id(), 1
 
     def _prompt_dataset(self, files: list[str]) -> PromptDataset:
         workers = max(1, self.cfg.data.dataloader.num_workers or 0)
@@ -90,6 +96,10 @@ class RGExperiment(RGHooks, BasePPOExp):
         logger.info("task mix: {}", dataset.mix)
         return dataset
 
+    def _run_identity(self) -> tuple[str, int]:
+        """Those of the checkpoint where SkyRL resumes from one, so that the record goes on."""
+        return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
+
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         trainer = super().get_trainer(*args, **kwargs)
         if self.cfg.rg_dump.suppress_base_env_logs:
@@ -116,11 +126,17 @@ class RunReporter(TrainingCallback):
         close_all()
 
 
-def open_writer(cfg: RGTrainConfig) -> DumpWriter:
-    """The record of this run: its id from the checkpoints when it is resumed, its manifest, its files."""
+def _resumes(cfg: RGTrainConfig) -> bool:
+    """Whether SkyRL will load a checkpoint; with `latest`, it starts anew where there is none."""
+    mode = ResumeMode(cfg.trainer.resume_mode)
+    if mode is ResumeMode.LATEST:
+        return bool(io.exists(f"{cfg.trainer.ckpt_path}/latest_ckpt_global_step.txt"))
+    return mode is ResumeMode.FROM_PATH
+
+
+def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
+    """The record of this run: its manifest and its files."""
     rg = cfg.rg_dump
-    resuming = str(cfg.trainer.resume_mode or "none").lower() not in ("none", "null")
-    run_id, attempt = claim_run(Path(cfg.trainer.ckpt_path), resuming=resuming)
     writer = DumpWriter(
         Path(rg.dump_dir),
         run_id,

@@ -123,22 +123,25 @@ def _trend(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 _SHOWN = {
     "groups": "groups",
-    "rollouts": "rollouts",
-    "mean_base_score": "base score",
+    "mean_base_score": "base\nscore",
     "mean_score": "score",
     "solve_rate": "solved",
+    "solve_rate_first": "first\n¼",
+    "solve_rate_last": "last\n¼",
     "format_rate": "format",
-    "solve_given_format": "solved | format",
+    "solve_given_format": "given\nformat",
     "mean_response_tokens": "tokens",
-    "truncated": "cut off",
-    "all_correct": "all right",
-    "all_failed": "all failed",
-    "no_signal": "no signal",
+    "truncated": "cut\noff",
+    "all_correct": "all\nright",
+    "all_failed": "all\nfailed",
 }
 
 
 def render_table(frame: pl.DataFrame, title: str | None = None) -> Table:
-    """The main columns of `statistics` for a terminal. The run is shown where there are several, the trend where known.
+    """The main columns of `statistics` for a terminal, in a section for each run and phase.
+
+    What would say the same in every row is left out: the score where no penalty applied, truncation where there was
+    none, the trend (solved over the first and the last quarter of the steps) where there are no steps.
 
     Args:
         frame: from `statistics`.
@@ -146,33 +149,36 @@ def render_table(frame: pl.DataFrame, title: str | None = None) -> Table:
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
-    keys = frame.columns[: frame.columns.index("groups")]
+    by = frame.columns[frame.columns.index("groups") - 1]
+    section_keys = [key for key in ("run_id", "phase") if key != by]
     if frame["run_id"].n_unique() < 2:
-        keys.remove("run_id")
-    with_trend = frame["solve_rate_first"].count() > 0
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for key in keys:
-        table.add_column({"run_id": "run"}.get(key, key), overflow="fold")
-    for name in _SHOWN.values():
-        table.add_column(name, justify="right")
-    if with_trend:
-        table.add_column("solved, first → last ¼", justify="right")
+        section_keys.remove("run_id")
+    same = {
+        "mean_score": frame["mean_score"].equals(frame["mean_base_score"]),
+        "truncated": not frame["truncated"].sum(),
+        "solve_rate_first": not frame["solve_rate_first"].count(),
+        "solve_rate_last": not frame["solve_rate_last"].count(),
+    }
+    shown = {name: header for name, header in _SHOWN.items() if not same.get(name)}
+    table = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column(by, overflow="fold", min_width=9)
+    for header in shown.values():
+        table.add_column(header, justify="right", no_wrap=True)
+    section = ""
     for row in frame.iter_rows(named=True):
-        cells = ["–" if row[key] is None else str(row[key]) for key in keys]
-        cells += [_cell(name, row[name]) for name in _SHOWN]
-        if with_trend:
-            first, last = (_cell("solve_rate", row[name]) for name in ("solve_rate_first", "solve_rate_last"))
-            cells.append(f"{first} → {last}" if row["solve_rate_first"] is not None else "–")
-        table.add_row(*cells)
+        if section != (section := " ".join(row[key] for key in section_keys)):
+            table.add_section()
+            table.add_row(Text(section, style="bold"))
+        name = "–" if row[by] is None else str(row[by])
+        table.add_row(Text(name), *(_cell(column, row[column]) for column in shown))
     return table
 
 
 def _cell(name: str, value: float | None) -> str:
     if value is None:
         return "–"
-    if name in ("groups", "rollouts"):
-        return f"{value:d}"
-    if name.startswith("mean_"):
-        return f"{value:.1f}" if name == "mean_response_tokens" else f"{value:.3f}"
-    return f"{value:.1%}"
+    if name in ("groups", "mean_response_tokens"):
+        return f"{value:.0f}"
+    return f"{value:.3f}" if name.startswith("mean_") else f"{value:.0%}"

@@ -24,8 +24,11 @@ ENVIRONMENT = {
     "RAY_enable_metrics_collection": "0",
     "RAY_enable_worker_prestart": "0",  # workers started early have none of the run's environment and serve nobody
     "RAY_prestart_worker_first_driver": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray announces this change of its own at each start otherwise
     "TOKENIZERS_PARALLELISM": "false",
+    # OpenMP's threads spin while they wait for each other. As soon as anything else runs on one of the cores, small
+    # operations take ten times as long; asleep, they cost a few percent on an idle machine.
+    "OMP_WAIT_POLICY": "PASSIVE",
     "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
     "RAY_ADDRESS": None,
 }
@@ -34,7 +37,8 @@ ENVIRONMENT = {
 OBJECT_STORE_BYTES = 1 << 30
 """Shared memory set aside, used only as filled. The largest object is one batch or the weights."""
 
-_TEMP_PREFIX = "rg"  # Ray puts sockets below, whose paths may have 107 bytes
+_LONGEST_TEMP = 32
+"""Ray puts sockets some 75 characters below its folder, and their paths may have 107 bytes."""
 
 
 @contextmanager
@@ -48,7 +52,8 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
     """
     placement = cfg.trainer.placement
     workers = placement.policy_num_nodes + placement.ref_num_nodes + placement.critic_num_nodes
-    folder = tempfile.mkdtemp(prefix=_TEMP_PREFIX)
+    usual = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="rg", dir=usual if len(usual) <= _LONGEST_TEMP else "/tmp")
     start = functools.partial(
         ray.init,
         address="local",

@@ -30,24 +30,29 @@ def _chain_sum(entry: Entry) -> str:
     return ", ".join(steps)
 
 
-def _letter_counting(entry: Entry) -> str:
-    """The count so far after each letter: o in `neon` → `n0e0o1n1`."""
-    target, count, steps = entry["metadata"]["target_letter"].lower(), 0, []
-    for letter in "".join(entry["metadata"]["span"]).lower():
-        count += letter == target
-        steps.append(f"{letter}{count}")
-    return "".join(steps)
+def _leg_counting(entry: Entry) -> str:
+    """Legs of each kind, then the total so far: `2 crabs, 1 ant` → `2 * 10 = 20, 1 * 6 = 6, 20 + 6 = 26`."""
+    from reasoning_gym.arithmetic.leg_counting import ANIMALS
+
+    steps, total = [], None
+    for animal, count in entry["metadata"]["animals"].items():
+        legs = count * ANIMALS[animal]
+        steps.append(f"{count} * {ANIMALS[animal]} = {legs}")
+        if total is not None:
+            steps.append(f"{total} + {legs} = {total + legs}")
+        total = legs + (total or 0)
+    return ", ".join(steps)
 
 
 _WORKING: dict[str, Callable[[Entry], str]] = {
     "chain_sum": _chain_sum,
-    "letter_counting": _letter_counting,
+    "leg_counting": _leg_counting,
     "spell_backward": _spell_backward,
 }
 
 NANO_TASKS: dict[str, dict[str, Any]] = {
     "chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 1}},
-    "letter_counting": {"weight": 1, "config": {"min_words": 2, "max_words": 2}},
+    "leg_counting": {"weight": 1, "config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
     "spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}},
 }
 """The task mix that nano was taught, in the form of the setting `tasks`."""

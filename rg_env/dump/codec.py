@@ -4,6 +4,8 @@ Invariant: a line's keys are always the same, in the same order, and a key's val
 `datasets`, pandas, polars and DuckDB load a file unchanged. Strings are never null: the empty string stands for "none"
 (no field has a use for both). Numbers are null where nothing was measured (`raw_score` and `tagged_score` after a
 violation, `step` outside training) and where they are not finite. Scores are always written as floats.
+It does not cover numbers that are null in every line a library guesses types from: polars looks at 100 lines (a full
+batch of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
 
 What goes in comes out. Python strings may hold lone surrogates, which UTF-8 cannot carry and whose `\ud800` escapes
 DuckDB and Arrow refuse together with the whole file. They are written as the noncharacter U+FFFF and four hex digits,

@@ -1,12 +1,14 @@
 """One writer per run and folder, whatever process or host it is on.
 
 Invariant: while a `RunLock` is held, no other process can hold the one of the same run in the same folder. The kernel
-drops it with the process that holds it, so that a crash leaves nothing to clean up. It does not cover file systems
-without `flock` (some network mounts): there a warning says so and writing goes on.
+drops it with the process that holds it, so that a crash leaves nothing to clean up; forked children, which would keep
+it, let go of it at once. It does not cover file systems without `flock` (some network mounts): there a warning says so
+and writing goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -19,49 +21,71 @@ from rg_env.dump.files import lock_name
 from rg_env.errors import DumpError
 
 _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_HELD: set[int] = set()
+"""File descriptors of the locks that this process holds."""
+
+
+def _let_go_in_child() -> None:
+    for fd in _HELD:
+        os.close(fd)
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class RunLock:
     """The lock of one run, held from construction to `release`.
 
     Raises:
-        DumpError: another process holds it; the message says which.
-        OSError: the lock file cannot be made.
+        DumpError: another process holds it, which the message names, or the lock file cannot be made.
     """
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self._path = folder / lock_name(run_id)
+        try:
+            self._fd = self._acquire(folder, run_id)
+        except OSError as error:
+            raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None
+        _HELD.add(self._fd)
+
+    def _acquire(self, folder: Path, run_id: str) -> int:
         while True:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.read(self._fd, 256).decode(errors="replace").strip() or "another process"
-                os.close(self._fd)
+                holder = os.read(fd, 256).decode(errors="replace").strip() or "another process"
+                os.close(fd)
                 raise DumpError(
                     f"run {run_id} is being written to {folder} by {holder}: wait until it ends, or use another "
                     "trainer.ckpt_path or dump_dir"
                 ) from None
             except OSError as error:
                 if error.errno not in _NO_FLOCK:
-                    os.close(self._fd)
+                    os.close(fd)
                     raise
                 logger.warning("{} has no file locks: make sure that only one process writes run {}", folder, run_id)
-            if self.in_place():
-                break
-            os.close(self._fd)  # its holder removed the file between our open and our lock
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            if self._is(fd):
+                with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
+                    os.ftruncate(fd, 0)
+                    os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+                return fd
+            os.close(fd)  # its holder removed the file between our open and our lock
 
     def in_place(self) -> bool:
         """False when the file has been removed under us: others could then lock a new one."""
-        try:
-            return os.path.samestat(self._path.stat(), os.fstat(self._fd))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        return self._is(self._fd)
 
     def release(self) -> None:
         """Let go. The file is removed while the lock is still held, so that nobody locks a file without a name."""
         if self.in_place():
             self._path.unlink(missing_ok=True)
+        _HELD.discard(self._fd)
         os.close(self._fd)
+
+    def _is(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(fd))
+        except (FileNotFoundError, NotADirectoryError):
+            return False

@@ -4,8 +4,8 @@ Invariants:
 - A group's ledger line is its commit record. Its text is given to the operating system before it, and if either write
   fails, both are taken back and tried again later: no group is half there, none is there twice.
 - Groups reach the files in the order in which they were submitted.
-- Nothing that a disk does raises into training. What is not on disk is counted (`missing`), said once when trouble
-  starts and once when it ends, and bounded in memory.
+- Nothing that a disk does raises into training. What is not on disk is counted (`missing`), said when trouble
+  starts, each time the count has doubled and when it ends, and bounded in memory.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
 It does not cover a power cut: lines are given to the operating system, not forced to the platter.
@@ -119,17 +119,20 @@ class DumpWriter:
         self._policy = policy or DumpPolicy()
         self._max_pending_bytes = max_pending_bytes
         check_folder(self.folder)
+        self._lock = RunLock(self.folder, run_id)
         try:
-            self._lock = RunLock(self.folder, run_id)
             finish_leftovers(self.folder, run_id)
-            self._batches = {
-                kind: Batch(
-                    self.folder, kind, run_id, failed_groups_per_file if kind is FileKind.FAILED else groups_per_file
-                )
-                for kind in FileKind
-            }
-        except OSError as error:
-            raise DumpError(f"dump folder {self.folder} cannot be used: {error}") from None
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise DumpError(f"what an earlier attempt left in {self.folder} cannot be finished: {error}") from None
+            raise
+        self._batches = {
+            kind: Batch(
+                self.folder, kind, run_id, failed_groups_per_file if kind is FileKind.FAILED else groups_per_file
+            )
+            for kind in FileKind
+        }
         # Shared between threads without a lock: each operation made on them is atomic.
         self._jobs: dict[int, _Job] = {}
         self._dropped: list[int] = []
@@ -140,6 +143,7 @@ class DumpWriter:
         self._missing_when_said = 0
         # The callers' own.
         self._late = 0
+        self._dropped_when_said = 0
         self._closed = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
@@ -197,10 +201,11 @@ class DumpWriter:
         if not groups:
             job.settle(True)
         elif self._closed or pending + job.size > self._max_pending_bytes:
-            if not self._dropped:
-                why = "the record is closed" if self._closed else "too much waits for the disk already"
-                logger.error("dump: {} groups dropped, {}; training goes on", len(groups), why)
             self._dropped.append(len(groups))
+            if (dropped := sum(self._dropped)) >= 2 * self._dropped_when_said:
+                self._dropped_when_said = dropped
+                why = "the record is closed" if self._closed else "too much waits for the disk already"
+                logger.error("dump: {} groups dropped so far, {}; training goes on", dropped, why)
             job.settle(False)
         else:
             self._jobs[job.number] = job
@@ -251,6 +256,7 @@ class DumpWriter:
             self._drain()
             if isinstance(message, Future):
                 message.set_result(None)
+        self._drain()
         for batch in self._batches.values():
             self._finish(batch)
         self._lock.release()
@@ -315,7 +321,7 @@ class DumpWriter:
             job.groups.popleft()
         for batch, mark in zip(touched, marks, strict=True):
             if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
-                logger.info("dump: {}/{} {} groups towards {}", batch.lines, batch.limit, batch.kind, batch.path.name)
+                logger.info("dump: {}/{} groups towards {}", batch.lines, batch.limit, batch.path.name)
             if batch.lines >= batch.limit:
                 self._finish(batch)
 

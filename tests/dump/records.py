@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from rg_env.dump import GroupRecord, RolloutRecord, group_id, has_no_signal, outcome_of
+from rg_env.dump import FileKind, GroupRecord, RolloutRecord, group_id, has_no_signal, outcome_of
+from rg_env.dump.files import list_files
 from rg_env.scoring.types import Status, Violation
 
 RUN_ID = "20261121-053012-ab12"
@@ -39,7 +42,9 @@ def violating(repetition: int = 0, violation: Violation = Violation.NO_ANSWER) -
     return rollout(0.0, repetition, raw_score=None, tagged_score=None, violation=violation, answer=None)
 
 
-def group(uid: object = 0, rollouts: Sequence[RolloutRecord] | Sequence[float] = (1.0, 0.0), **changes: Any) -> GroupRecord:
+def group(
+    uid: object = 0, rollouts: Sequence[RolloutRecord] | Sequence[float] = (1.0, 0.0), **changes: Any
+) -> GroupRecord:
     """A group of these rollouts, or of rollouts with these base scores."""
     made = [r if isinstance(r, RolloutRecord) else rollout(r, k) for k, r in enumerate(rollouts)]
     values: dict[str, Any] = {
@@ -60,3 +65,18 @@ def group(uid: object = 0, rollouts: Sequence[RolloutRecord] | Sequence[float] =
     } | changes
     name = group_id(values["run_id"], values["attempt"], values["phase"], values["call"], values["uid"])
     return GroupRecord(**({"group_id": name} | values))
+
+
+def lines_of(folder: Path, kind: FileKind) -> list[dict[str, Any]]:
+    """All lines of a kind in a folder, in order, finished batches and the one under way alike. Strict."""
+    files = [file for file in list_files(folder) if file.kind is kind]
+    return [json.loads(line) for file in files for line in file.path.read_bytes().splitlines()]
+
+
+def uids(folder: Path, kind: FileKind = FileKind.LEDGER) -> list[str]:
+    return [line["uid"] for line in lines_of(folder, kind)]
+
+
+def names(folder: Path) -> set[str]:
+    """The files of a dump, without the prefix and the run id that they share."""
+    return {path.name.replace("reasoning_gym_environment_", "").replace(f"_{RUN_ID}", "") for path in folder.iterdir()}

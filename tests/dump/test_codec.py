@@ -77,7 +77,9 @@ def test_the_ledger_keeps_everything_but_the_texts(record):
 
 @given(groups)
 def test_every_line_is_strict_utf8_json(record):
-    orjson.loads(to_line(record))  # refuses NaN, lone surrogates and their escapes, which the standard library lets pass
+    orjson.loads(
+        to_line(record)
+    )  # refuses NaN, lone surrogates and their escapes, which the standard library lets pass
 
 
 @settings(max_examples=10)
@@ -149,7 +151,7 @@ def test_what_pythons_json_writes_is_read_too():
 
 def test_a_newer_schema_is_refused_by_version_number():
     wire = json.loads(to_line(group())) | {"schema_version": 2}
-    with pytest.raises(NewerSchemaError, match="schema version 2.*reads up to 1"):
+    with pytest.raises(NewerSchemaError, match=r"schema version 2.*reads up to 1"):
         from_line(json.dumps(wire).encode())
 
 
@@ -173,8 +175,8 @@ LINE = to_line(group())
         (b'{"item_id": "x", "rollouts": [{"conversation": [], "score": "high"}]}', "number"),
         (b'{"item_id": "x", "rollouts": [{"conversation": [{"role": 1, "content": ""}], "score": 1}]}', "strings"),
         (LINE.replace(b'"mixed"', b'"splendid"'), "splendid"),
-        (b"[" * 100_000, ""),
-        (b"\xff\xfe\xfa", ""),
+        (b"[" * 100_000, "recursion"),
+        (b"\xff\xfe\xfa", "decode"),
     ],
 )
 def test_a_damaged_line_says_what_is_wrong(line, reason):
@@ -194,5 +196,3 @@ def test_noise_is_a_bad_line_and_nothing_worse(noise):
         from_line(noise)
     with pytest.raises(BadLineError):
         ledger_from_line(noise)
-
-

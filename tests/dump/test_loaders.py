@@ -40,10 +40,16 @@ def _whole_numbers_then_fractions():
     yield group(MANY, [0.25, 0.5])
 
 
+def _nothing_scored_but_in_the_last_line_of_a_full_batch():
+    yield from (group(uid, [violating(k) for k in range(2)], step=None) for uid in range(99))
+    yield group(99, [0.25, 0.5])
+
+
 DUMPS = {
     "texts absent at first": _texts_absent_then_present,
     "all absent": _all_absent,
     "difficult texts": _difficult_texts,
+    "numbers absent at first": _nothing_scored_but_in_the_last_line_of_a_full_batch,
     "whole numbers at first": _whole_numbers_then_fractions,
 }
 

@@ -66,6 +66,9 @@ def test_no_signal_is_about_rewards():
 
 def test_a_group_id_differs_wherever_skyrls_uid_repeats():
     ids = {
-        group_id("run", attempt, phase, call, "5") for attempt in (1, 2) for phase in ("train", "eval") for call in (0, 1)
+        group_id("run", attempt, phase, call, "5")
+        for attempt in (1, 2)
+        for phase in ("train", "eval")
+        for call in (0, 1)
     }
     assert len(ids) == 8
