@@ -20,15 +20,16 @@ from rich.table import Table
 from rg_env.errors import RGEnvError
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split("\n")[0]
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="SkyRL on Reasoning Gym: train, evaluate, and read what happened.",
 )
 dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
 app.add_typer(dumps_app, name="dumps")
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _Json = Annotated[bool, typer.Option("--json", help="Print for machines.")]
-
-
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
 
@@ -109,7 +110,7 @@ def dataset(
     split: Annotated[
         Split, typer.Option(help="Questions for training or for evaluation; they never overlap.")
     ] = Split.train,
-    mix: Annotated[str | None, typer.Option("--tasks", help="The task mix; default: all sound tasks.")] = None,
+    mix: Annotated[str | None, typer.Option("--tasks", help="The task mix: names, categories and patterns, with commas between, or YAML.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Default: 42 for train, 123 for eval.")] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
 ) -> None:

@@ -13,7 +13,7 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 
-class _ReservedLayer(DynamicLayer):  # type: ignore[misc]
+class _ReservedLayer(DynamicLayer):
     """A full-attention layer with room for `room` more tokens; `rows[i]` of the source becomes row i."""
 
     def __init__(self, source: DynamicLayer, rows: torch.Tensor, room: int) -> None:

@@ -47,7 +47,7 @@ class SamplerActor:
         return self._sampler.weights()
 
 
-class CPUInferenceClient(InferenceEngineInterface):  # type: ignore[misc]
+class CPUInferenceClient(InferenceEngineInterface):
     """SkyRL's inference-engine interface over a `SamplerActor`.
 
     SkyRL's agent loop calls `generate` once per trajectory and turn. Calls that come close together are sent as one

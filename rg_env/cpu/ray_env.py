@@ -26,16 +26,14 @@ ENVIRONMENT = {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray announces this change of its own at each start otherwise
     "TOKENIZERS_PARALLELISM": "false",
-    # OpenMP's threads spin while they wait for each other. As soon as anything else runs on one of the cores, small
-    # operations take ten times as long; asleep, they cost a few percent on an idle machine.
-    "OMP_WAIT_POLICY": "PASSIVE",
     "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
     "RAY_ADDRESS": None,
 }
 """What Ray and its workers see; None: not set."""
 
-OBJECT_STORE_BYTES = 1 << 30
-"""Shared memory set aside, used only as filled. The largest object is one batch or the weights."""
+WAIT_POLICY = "OMP_WAIT_POLICY"
+"""How OpenMP's threads wait for each other; PASSIVE unless the user says otherwise. By default they spin, and where
+anything else wants one of the cores, small operations then take several times as long (measured: 5 to 10 times)."""
 
 _LONGEST_TEMP = 32
 """Ray puts sockets some 75 characters below its folder, and their paths may have 107 bytes."""
@@ -60,10 +58,10 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
         num_cpus=workers + 8,  # logical, for the sampler, SkyRL's entry task and its registries
         num_gpus=workers,
         include_dashboard=False,
-        object_store_memory=OBJECT_STORE_BYTES,
         _temp_dir=folder,
     )
     environ = {name: value for name, value in ENVIRONMENT.items() if value is not None}
+    environ[WAIT_POLICY] = os.environ.get(WAIT_POLICY, "PASSIVE")
     with mock.patch.dict(os.environ, environ):  # puts all of os.environ back, what SkyRL adds included
         for name in ENVIRONMENT.keys() - environ.keys():
             os.environ.pop(name, None)

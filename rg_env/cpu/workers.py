@@ -33,7 +33,7 @@ from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker
 from skyrl.env_vars import SKYRL_WORKER_NCCL_TIMEOUT_IN_S
 
 
-class CPUFSDPStrategy(FSDPStrategy):  # type: ignore[misc]
+class CPUFSDPStrategy(FSDPStrategy):
     """FSDP2 over a mesh of CPUs."""
 
     def setup_distributed(self) -> None:
@@ -103,7 +103,7 @@ class _CPUWorker:
         """There is nowhere else to go."""
 
 
-class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):  # type: ignore[misc]
+class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
     """The policy: SkyRL's, sending its weights to the sampler as a state dict."""
 
     async def init_weight_sync_state(self, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
@@ -115,15 +115,15 @@ class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):  # type
             await super().broadcast_to_inference_engines(*args, **kwargs)
 
 
-class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):  # type: ignore[misc]
+class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):
     """The reference policy."""
 
 
-class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):  # type: ignore[misc]
+class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):
     """The critic."""
 
 
-class StateDictSender(WeightTransferSender):  # type: ignore[misc]
+class StateDictSender(WeightTransferSender):
     """Gathers all weights on every rank, and hands them over from rank 0 in one piece."""
 
     def __init__(self, client: Any) -> None:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+
+from rg_env.cpu import client as client_module
+from rg_env.cpu.client import CPUInferenceClient
+from rg_env.cpu.sampler import Request, Response
+from rg_env.errors import ConfigError
+
+
+class Method:
+    """Stands for a method of an actor handle: `.remote(...)` gives something to await."""
+
+    def __init__(self, answer: Any) -> None:
+        self.remote = answer
+
+
+class Actor:
+    """Answers a request with its own prompt, and keeps the batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Request]] = []
+        self.fail: Exception | None = None
+        self.open: asyncio.Event | None = None
+        self.sample = Method(self._sample)
+
+    async def _sample(self, requests: list[Request]) -> list[Response]:
+        self.batches.append(requests)
+        if self.open is not None:
+            await self.open.wait()
+        if self.fail is not None:
+            raise self.fail
+        return [Response(list(r.prompt), [-0.5] * len(r.prompt), "stop", str(r.prompt[0])) for r in requests]
+
+
+@pytest.fixture
+def actor() -> Actor:
+    return Actor()
+
+
+@pytest.fixture
+def client(actor: Actor) -> CPUInferenceClient:
+    return CPUInferenceClient(actor, "toy", {"max_tokens": 4, "logprobs": 1})
+
+
+def ask(client: CPUInferenceClient, *prompts: int, **params: Any) -> Any:
+    return client.generate({"prompt_token_ids": [[p, p] for p in prompts], "sampling_params": params or None})
+
+
+def test_concurrent_calls_become_one_batch_and_each_gets_its_own(client: CPUInferenceClient, actor: Actor) -> None:
+    async def run() -> list[Any]:
+        return await asyncio.gather(*(ask(client, n, n + 100) for n in range(20)))
+
+    outputs = asyncio.run(run())
+    assert [len(batch) for batch in actor.batches] == [40]
+    assert [output["response_ids"] for output in outputs] == [[[n, n], [n + 100] * 2] for n in range(20)]
+    assert outputs[3]["responses"] == ["3", "103"] and outputs[3]["stop_reasons"] == ["stop", "stop"]
+    assert outputs[3]["response_logprobs"] == [[-0.5, -0.5]] * 2
+
+
+def test_batches_have_a_largest_size(client: CPUInferenceClient, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_BATCH", 8)
+
+    async def run() -> list[Any]:
+        return await asyncio.gather(*(ask(client, n) for n in range(20)))
+
+    assert [output["response_ids"][0][0] for output in asyncio.run(run())] == list(range(20))
+    assert [len(batch) for batch in actor.batches] == [8, 8, 4]
+
+
+def test_logprobs_only_if_asked_for(client: CPUInferenceClient) -> None:
+    assert asyncio.run(ask(client, 1, max_tokens=3))["response_logprobs"] is None
+
+
+def test_an_error_reaches_every_waiter_and_the_next_call_works(client: CPUInferenceClient, actor: Actor) -> None:
+    async def run() -> None:
+        actor.fail = RuntimeError("the sampler is gone")
+        outcomes = await asyncio.gather(*(ask(client, n) for n in range(5)), return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the sampler is gone"] * 5
+        actor.fail = None
+        assert (await ask(client, 9))["response_ids"] == [[9, 9]]
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_call_leaves_the_others_alone(client: CPUInferenceClient, actor: Actor) -> None:
+    async def run() -> None:
+        early, running, other = (asyncio.create_task(ask(client, n)) for n in (1, 2, 3))
+        await asyncio.sleep(0)
+        early.cancel()  # still waiting to be sent
+        actor.open = asyncio.Event()
+        while not actor.batches:
+            await asyncio.sleep(0.01)
+        running.cancel()  # its batch is with the actor
+        await asyncio.sleep(0)
+        actor.open.set()
+        assert (await other)["response_ids"] == [[3, 3]]
+        assert early.cancelled() and running.cancelled()
+
+    asyncio.run(run())
+    assert [[r.prompt[0] for r in batch] for batch in actor.batches] == [[2, 3]]
+
+
+def test_several_event_loops_one_after_the_other_and_at_once(client: CPUInferenceClient) -> None:
+    async def run(n: int) -> Any:
+        both = await asyncio.gather(ask(client, n), asyncio.to_thread(lambda: asyncio.run(ask(client, n + 50))))
+        return [output["response_ids"][0][0] for output in both]
+
+    assert [asyncio.run(run(n)) for n in (1, 2)] == [[1, 51], [2, 52]]
+
+
+def test_a_refused_parameter_stops_the_call_before_it_is_sent(client: CPUInferenceClient, actor: Actor) -> None:
+    with pytest.raises(ConfigError, match=r"repetition_penalty=1\.5"):
+        asyncio.run(ask(client, 1, repetition_penalty=1.5))
+    assert actor.batches == []
+
+
+def test_it_travels_and_says_what_it_has_not(client: CPUInferenceClient) -> None:
+    client._actor = "handle"
+    client.increment_weight_version()
+    copy = pickle.loads(pickle.dumps(client))
+    assert (copy.model_name, copy.weight_version) == ("toy", 1)
+    with pytest.raises(NotImplementedError, match="no HTTP server"):
+        asyncio.run(client.chat_completion({}))
+    with pytest.raises(TypeError, match="no LoRA"):
+        asyncio.run(client.update_named_weights(object()))  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
+from skyrl.train.config import SamplingParams as SkyRLSamplingParams
+from skyrl.train.config import SkyRLTrainConfig
+
+from rg_env.cpu import CPU_OVERRIDES, check_cpu_config
+from rg_env.cpu.sampling_params import SamplingParams
+from rg_env.cpu.settings import cpu_threads
+from rg_env.errors import ConfigError
+
+
+def test_what_skyrl_sends_is_understood() -> None:
+    skyrl = SkyRLSamplingParams(
+        max_generate_length=5, temperature=0.7, stop=["</answer>"], additional_kwargs={"seed": 3}
+    )
+    params = SamplingParams.from_vllm(get_sampling_params_for_backend("vllm", skyrl))
+    assert params == SamplingParams(
+        max_tokens=5, min_tokens=1, temperature=0.7, stop=("</answer>",), include_stop_str_in_output=True, seed=3,
+        logprobs=True,
+    )  # fmt: skip
+
+
+def test_what_is_off_may_be_said() -> None:
+    off = {"n": 1, "repetition_penalty": 1.0, "presence_penalty": 0, "logit_bias": None, "top_k": -1, "stop": None}
+    assert SamplingParams.from_vllm({**off, "logprobs": None}) == SamplingParams()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"repetition_penalty": 1.1},
+            "repetition_penalty=1.1: the CPU sampler has no repetition_penalty; the trainer's",
+        ),
+        ({"presence_penalty": 0.5}, "presence_penalty=0.5: "),
+        ({"n": 2}, "n=2: the CPU sampler has no n; use generator.n_samples_per_prompt"),
+        ({"logprobs": 5}, "logprobs=5: must be null, 0 or 1"),
+        ({"guided_json": {}}, "guided_json={}: unknown to the CPU sampler; it knows max_tokens, "),
+        ({"temperature": -1}, "temperature=-1: must be a number of at least 0"),
+        ({"temperature": float("nan")}, "temperature=nan: must be a number of at least 0"),
+        ({"top_p": 0}, "top_p=0: must be a number above 0 and at most 1"),
+        ({"top_k": 2.5}, "top_k=2.5: must be a whole number of at least -1"),
+        ({"min_p": 1.5}, r"min_p=1.5: must be a number in \[0, 1\]"),
+        ({"max_tokens": 0}, "max_tokens=0: must be a whole number of at least 1"),
+        ({"max_tokens": 4, "min_tokens": 5}, "min_tokens=5: must be at most max_tokens=4"),
+        ({"stop": [""]}, "stop=.*: must be a list of texts that are not empty"),
+        ({"seed": "x"}, "seed='x': must be a whole number or null"),
+    ],
+    ids=str,
+)
+def test_what_is_not_supported_is_refused_in_one_line(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refusal:
+        SamplingParams.from_vllm(params)
+    assert "\n" not in str(refusal.value)
+
+
+# ---------------------------------------------------------------------- the run's settings
+def config(**changes: Any) -> Any:
+    cfg = SkyRLTrainConfig.from_cli_overrides([f"{key}={value}" for key, value in CPU_OVERRIDES.items()])
+    for key, value in changes.items():
+        *path, name = key.split("__")
+        owner = cfg
+        for part in path:
+            owner = getattr(owner, part)
+        setattr(owner, name, value)
+    return cfg
+
+
+def test_the_overrides_make_a_run_that_passes() -> None:
+    check_cpu_config(config())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("trainer__strategy", "megatron", "trainer.strategy='megatron' cannot run on the CPU: use fsdp"),
+        ("trainer__flash_attn", True, "trainer.flash_attn=true cannot run on the CPU: set it to false"),
+        ("trainer__bf16", True, "trainer.bf16=true cannot run on the CPU"),
+        ("trainer__placement__colocate_all", True, "trainer.placement.colocate_all=true cannot run"),
+        ("trainer__placement__policy_num_gpus_per_node", 4, "for 4 data-parallel workers set policy_num_nodes=4"),
+        ("trainer__policy__model__lora__rank", 8, "trainer.policy.model.lora.rank=8 cannot run on the CPU"),
+        ("trainer__ref__sequence_parallel_size", 2, "trainer.ref.sequence_parallel_size=2"),
+        ("generator__inference_engine__model_dtype", "bfloat16", "model_dtype='bfloat16' cannot run on the CPU"),
+        ("generator__inference_engine__num_engines", 2, "there is one sampler"),
+        ("generator__sampling_params__repetition_penalty", 1.2, "generator.sampling_params: .*repetition_penalty=1.2"),
+        ("generator__eval_sampling_params__logprobs", 3, "generator.eval_sampling_params: .*logprobs=3"),
+        ("generator__sampling_params__additional_kwargs", {"best": 1}, "best=1: unknown to the CPU sampler"),
+        ("generator__sampling_params__additional_kwargs", {"seed": 1}, "makes all samples of a group equal"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_line(key: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refusal:
+        check_cpu_config(config(**{key: value}))
+    assert "\n" not in str(refusal.value)
+
+
+def test_threads_are_the_cores_shared_by_the_workers_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RG_ENV_CPU_THREADS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    assert [cpu_threads(workers) for workers in (1, 2, 4, 12)] == [6, 3, 1, 1]
+    monkeypatch.setenv("RG_ENV_CPU_THREADS", "3")
+    assert cpu_threads(2) == 3
+    monkeypatch.setenv("RG_ENV_CPU_THREADS", "many")
+    with pytest.raises(ConfigError, match="RG_ENV_CPU_THREADS='many': must be a whole number of at least 1"):
+        cpu_threads()

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+import torch
+
+from rg_env.cpu.shims import cuda_means_cpu, flash_attn_stub
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_cuda_means_cpu_only_inside_and_through_overlaps() -> None:
+    before = (torch.cuda.current_device, torch.cuda.synchronize)
+    first, second = cuda_means_cpu(), cuda_means_cpu()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.cuda.current_device() == torch.device("cpu")
+    torch.cuda.synchronize()
+    second.__exit__(None, None, None)
+    assert (torch.cuda.current_device, torch.cuda.synchronize) == before
+    with pytest.raises(ZeroDivisionError), cuda_means_cpu():
+        1 / 0  # noqa: B018
+    assert (torch.cuda.current_device, torch.cuda.synchronize) == before
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flash_attn") is not None, reason="the real one is here")
+def test_flash_attn_is_there_only_inside() -> None:
+    with flash_attn_stub():
+        from flash_attn.bert_padding import pad_input
+
+        assert pad_input is None
+    assert not {"flash_attn", "flash_attn.bert_padding"} & sys.modules.keys()
+    assert importlib.util.find_spec("flash_attn") is None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="not needed from 3.12 on")
+def test_skyrl_tinker_types_can_be_imported_and_typing_stays_as_it_was() -> None:
+    script = (
+        "import sys; known = set(sys.modules); import rg_env_py311;"
+        "assert not {'typing', 'typing_extensions'} & (set(sys.modules) - known), 'costs nothing until needed';"
+        "import typing; before = typing.TypedDict;"
+        "import skyrl.tinker.types; assert typing.TypedDict is before; print('imported')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "imported\n", done.stderr
+    assert typing.TypedDict.__module__ == "typing"
+
+
+def test_the_light_half_imports_neither_torch_nor_ray() -> None:
+    script = (
+        "import sys, rg_env.cpu; rg_env.cpu.CPU_OVERRIDES;"
+        "print(sorted({'torch', 'ray', 'skyrl', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
