@@ -15,11 +15,6 @@ Entry = Mapping[str, Any]
 """An item of a reasoning_gym dataset: `question`, `answer`, `metadata` with `source_dataset`."""
 
 
-def _spell_backward(entry: Entry) -> str:
-    """Number the letters: `neon` → `1n2e3o4n`."""
-    return "".join(f"{position}{letter}" for position, letter in enumerate(entry["metadata"]["word"], 1))
-
-
 def _chain_sum(entry: Entry) -> str:
     """One operation at a time: `4 - 1 + 5` → `4 - 1 = 3, 3 + 5 = 8`. Whole numbers only."""
     first, *rest = entry["metadata"]["expression"].split()
@@ -42,6 +37,11 @@ def _leg_counting(entry: Entry) -> str:
             steps.append(f"{total} + {legs} = {total + legs}")
         total = legs + (total or 0)
     return ", ".join(steps)
+
+
+def _spell_backward(entry: Entry) -> str:
+    """Number the letters: `neon` → `1n2e3o4n`."""
+    return "".join(f"{position}{letter}" for position, letter in enumerate(entry["metadata"]["word"], 1))
 
 
 _WORKING: dict[str, Callable[[Entry], str]] = {

@@ -1,0 +1,293 @@
+"""Trains `nano`, the small policy that ships in `rg_env/cpu/nano`: a few minutes on two CPU cores.
+
+Supervised training on worked solutions (`rg_env.cpu.worked`) of train-split items, from random weights, stopped at the
+first check at which the solve rate, sampled at temperature 1 on other train-split items, reaches `--stop-at`. The stop
+is measured rather than counted in steps, so that another machine's rounding does not move the figures: in this phase a
+hundred steps are worth a tenth of solve rate. Invariant: nano never sees an eval-split question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from rg_env import ReasoningGymDataset, Scorer
+from rg_env.cpu import nano_path
+from rg_env.cpu.worked import NANO_TASKS, worked_solution
+from rg_env.scoring import Verdict
+from rg_env.tasks import Item
+
+CONTEXT = 256
+"""Tokens; a prompt takes at most 128, a worked solution fewer than 64."""
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+PRE_TOKENS = r"</?(?:think|answer)>| ?[A-Za-z]+|[0-9]|\n|[^A-Za-z0-9\n<>]+|[<>]"
+"""Tags, words with their space, single digits, runs of punctuation."""
+WORD_SHARE = 0.1
+"""A word of this share of a task's texts is a token: the words of the prompts, not the words in questions."""
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One item as nano meets it."""
+
+    item: Item
+    messages: list[Message]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Shares in [0, 1] over one sampled response to each item. `given_format`: solved among the well-formed."""
+
+    format: float
+    solved: float
+    given_format: float
+    score: float
+    tokens: float
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict], lengths: Sequence[int]) -> Figures:
+        """Solved means a base score of at least 0.99, as `solved_at` has it."""
+        formed = sum(verdict.parsed.violation is None for verdict in verdicts)
+        solved = sum(verdict.base_score >= 0.99 for verdict in verdicts)
+        count = len(verdicts)
+        score = sum(verdict.base_score for verdict in verdicts) / count
+        return cls(formed / count, solved / count, solved / max(formed, 1), score, sum(lengths) / count)
+
+    def line(self, name: str) -> str:
+        return (
+            f"{name:<16} format {self.format:.3f}  solved {self.solved:.3f}  solved given format "
+            f"{self.given_format:.3f}  score {self.score:.3f}  tokens {self.tokens:.1f}"
+        )
+
+
+def examples(dataset: ReasoningGymDataset, indices: Iterable[int]) -> list[Example]:
+    """The rows of those indices, items beside their prompts."""
+    return [Example(dataset.item(index), dataset.row(index)["prompt"]) for index in indices]
+
+
+def build_tokenizer(train: Sequence[Example]) -> PreTrainedTokenizerFast:
+    """Whole tokens for the words that all prompts share, single bytes for everything else.
+
+    Byte-pair merges would glue the letters of the words to be spelled and the digits to be added. Here there are none:
+    a pre-token is looked up whole, and falls apart into bytes if it is no entry.
+    """
+    pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PRE_TOKENS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    texts: defaultdict[str, list[str]] = defaultdict(list)
+    for example in train:
+        turns = [*(f"{m['role']}\n{m['content']}" for m in example.messages), "assistant\n"]
+        texts[example.item.task].append("\n".join([*turns, worked_solution(example.item.entry)]))
+    common: set[str] = set()
+    for of_task in texts.values():
+        counts = Counter(
+            word for text in of_task for word in {word for word, _ in pre_tokenizer.pre_tokenize_str(text)}
+        )
+        common |= {word for word, count in counts.items() if count >= WORD_SHARE * len(of_task)}
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [*alphabet, *sorted(common.difference(alphabet))]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>"],
+        chat_template=CHAT_TEMPLATE,
+        padding_side="left",
+        model_max_length=CONTEXT,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
+    """0.9 million random parameters. Embeddings are untied: vLLM keeps the old head when it reloads tied ones."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(
+        do_sample=True, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+    return model
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, example: Example) -> list[int]:
+    """The prompt as SkyRL tokenises it, open for the response."""
+    ids: list[int] = tokenizer.apply_chat_template(example.messages, add_generation_prompt=True, return_dict=False)
+    return ids
+
+
+@torch.no_grad()
+def evaluate(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerBase,
+    subjects: Sequence[Example],
+    scorer: Scorer,
+    *,
+    seed: int,
+    max_new_tokens: int = 64,
+    batch_size: int = 128,
+) -> dict[str, Figures]:
+    """One response to each item, sampled at temperature 1; figures per task and for `all`. Torch's RNG is restored."""
+    model.eval()
+    verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
+    lengths: defaultdict[str, list[int]] = defaultdict(list)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for start in range(0, len(subjects), batch_size):
+            batch = subjects[start : start + batch_size]
+            inputs = tokenizer.pad({"input_ids": [prompt_ids(tokenizer, e) for e in batch]}, return_tensors="pt")
+            output = model.generate(**inputs, max_new_tokens=max_new_tokens, do_sample=True, temperature=1.0, top_k=0)
+            for example, response in zip(batch, output[:, inputs["input_ids"].shape[1] :], strict=True):
+                item = example.item
+                text = tokenizer.decode(response, skip_special_tokens=True)
+                for name in (item.task, "all"):
+                    lengths[name].append(int(response.ne(tokenizer.pad_token_id).sum()))
+                verdict = scorer.judge(item.entry, text, item.config)
+                verdicts[item.task].append(verdict)
+                verdicts["all"].append(verdict)
+    return {name: Figures.of(verdicts[name], lengths[name]) for name in sorted(verdicts)}
+
+
+def train(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerBase,
+    train_set: Sequence[Example],
+    check_set: Sequence[Example],
+    scorer: Scorer,
+    *,
+    seed: int,
+    steps: int,
+    batch_size: int,
+    lr: float,
+    stop_at: float,
+    check_every: int = 25,
+) -> int:
+    """Cross-entropy on the responses alone, until the check set is solved at a rate of `stop_at`; returns the steps."""
+    sequences = []
+    for example in train_set:
+        prompt = prompt_ids(tokenizer, example)
+        response = tokenizer(worked_solution(example.item.entry), add_special_tokens=False)["input_ids"]
+        sequences.append((prompt, [*response, tokenizer.eos_token_id]))
+    chooser = random.Random(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.05)
+    warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 50))
+    for step in range(1, steps + 1):
+        batch = chooser.sample(sequences, batch_size)
+        longest = max(len(prompt) + len(response) for prompt, response in batch)
+        ids = torch.full((batch_size, longest), tokenizer.pad_token_id)  # padding on the right: causal, no mask needed
+        labels = torch.full((batch_size, longest), -100)
+        for row, (prompt, response) in enumerate(batch):
+            end = len(prompt) + len(response)
+            ids[row, :end] = torch.tensor(prompt + response)
+            labels[row, len(prompt) : end] = torch.tensor(response)
+        model.train()
+        loss = model(input_ids=ids, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        warmup.step()
+        if step % check_every == 0:
+            figures = evaluate(model, tokenizer, check_set, scorer, seed=seed)
+            print(f"step {step:>4}  loss {loss.item():.3f}  {figures['all'].line('check').strip()}", flush=True)
+            if figures["all"].solved >= stop_at:
+                return step
+    return steps
+
+
+def eval_examples(per_task: int) -> list[Example]:
+    """The fixed evaluation set, with `eval_seed`'s default: 123."""
+    dataset = ReasoningGymDataset.fixed_eval(NANO_TASKS, samples_per_task=per_task)
+    return examples(dataset, range(len(dataset)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder to write (default: the shipped one)")
+    parser.add_argument("--eval-only", type=Path, metavar="FOLDER", help="print the eval figures of a policy and stop")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, batches, sampling and items")
+    parser.add_argument("--steps", type=int, default=1500, help="at most")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--stop-at", type=float, default=0.45, help="solve rate on train-split items, in [0, 1]")
+    parser.add_argument("--items", type=int, default=9000, help="train-split items to learn from")
+    parser.add_argument("--eval-per-task", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with Scorer(workers=1) as scorer:
+        if options.eval_only:
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(options.eval_only)
+            model = LlamaForCausalLM.from_pretrained(options.eval_only, dtype=torch.float32)
+        else:
+            start = time.monotonic()
+            torch.manual_seed(options.seed)
+            dataset = ReasoningGymDataset(NANO_TASKS, seed=options.seed, split="train")
+            train_set = examples(dataset, range(options.items))
+            check_set = examples(dataset, range(options.items, options.items + 384))
+            tokenizer = build_tokenizer(train_set)
+            model = build_model(tokenizer)
+            steps = train(
+                model,
+                tokenizer,
+                train_set,
+                check_set,
+                scorer,
+                seed=options.seed,
+                steps=options.steps,
+                batch_size=options.batch_size,
+                lr=options.lr,
+                stop_at=options.stop_at,
+            )
+            model = model.to(torch.bfloat16)
+            out = options.out or nano_path()
+            tokenizer.save_pretrained(out)
+            model.save_pretrained(out)
+            (out / "model.safetensors").chmod(0o644)
+            print(f"{steps} steps, {time.monotonic() - start:.0f} s, {model.num_parameters()} parameters → {out}")
+            model = model.to(torch.float32)  # what was saved, rounding included
+        figures = evaluate(model, tokenizer, eval_examples(options.eval_per_task), scorer, seed=options.seed)
+    for name, of_task in figures.items():
+        print(of_task.line(name))
+    print(json.dumps({name: vars(of_task) for name, of_task in figures.items()}))
+
+
+if __name__ == "__main__":
+    main()

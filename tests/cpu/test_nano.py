@@ -1,0 +1,97 @@
+"""The shipped policy: it loads, its tokens are what its card says, and its figures hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rg_env import ReasoningGymDataset, Scorer
+from rg_env.cpu import nano_path
+from rg_env.cpu.worked import NANO_TASKS, worked_solution
+
+TOLERANCE = 0.05
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return AutoTokenizer.from_pretrained(nano_path())
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    path = Path(__file__).parents[2] / "scripts" / "train_nano.py"
+    spec = importlib.util.spec_from_file_location("train_nano", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_takes_at_most_five_megabytes() -> None:
+    assert sum(file.stat().st_size for file in nano_path().iterdir()) <= 5_000_000
+
+
+def test_it_samples_text_from_a_chat_prompt(tokenizer: Any) -> None:
+    model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
+    assert model.config.vocab_size == len(tokenizer)
+    assert model.get_input_embeddings().weight.data_ptr() != model.get_output_embeddings().weight.data_ptr()
+    dataset = ReasoningGymDataset(NANO_TASKS)
+    prompts = [dataset.row(index)["prompt"] for index in range(8) for _ in range(4)]
+    inputs = tokenizer.apply_chat_template(
+        prompts, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+    )
+    torch.manual_seed(0)
+    output = model.generate(**inputs, max_new_tokens=64, do_sample=True)
+    texts = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    assert sum("</answer>" in text for text in texts) >= 16
+    assert len(set(texts)) > 8, "samples of one prompt should differ"
+
+
+def test_the_chat_template_marks_turns_and_opens_the_response(tokenizer: Any) -> None:
+    messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text == "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert tokenizer.pad_token_id != tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize("text", ["<think>1é2字</think>\n<answer>42 ≠ 41</answer>", " neon  sun\t\n\nZ-9"])
+def test_tokens_give_back_the_text(tokenizer: Any, text: str) -> None:
+    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+def test_words_to_work_on_are_letters_and_tags_are_single_tokens(tokenizer: Any) -> None:
+    question = "Spell this word backward (example: sun -> nus): plumb"
+    assert tokenizer.tokenize(question)[-5:] == list("plumb")
+    assert tokenizer.tokenize("<think>417</think>") == ["<think>", "4", "1", "7", "</think>"]
+
+
+def test_prompts_and_solutions_are_short(tokenizer: Any) -> None:
+    dataset = ReasoningGymDataset(NANO_TASKS)
+    for index in range(60):
+        messages = dataset.row(index)["prompt"]
+        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        assert len(prompt) <= 128
+        assert len(tokenizer.tokenize(worked_solution(dataset.item(index).entry))) < 64
+
+
+@pytest.mark.slow
+def test_its_eval_figures_are_those_of_its_card(tokenizer: Any, script: ModuleType) -> None:
+    card = (nano_path() / "README.md").read_text()
+    rows = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card, flags=re.MULTILINE)
+    assert {name for name, *_ in rows} == {"all", *NANO_TASKS}
+    model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
+    with Scorer(workers=1) as scorer:
+        figures = script.evaluate(model, tokenizer, script.eval_examples(200), scorer, seed=0)
+    for name, *written in rows:
+        measured = (figures[name].format, figures[name].solved, figures[name].given_format)
+        assert measured == pytest.approx([float(value) for value in written], abs=TOLERANCE), name
