@@ -284,7 +284,7 @@ def test_many_threads_share_few_workers(scorer: Scorer, item: Item) -> None:
     entries = [item(task, seed) for task in ("chain_sum", "gcd", "spell_backward", "spiral_matrix") for seed in (1, 2)]
     with ThreadPoolExecutor(32) as threads:
         jobs = [(entry, str(other["answer"])) for entry in entries for other in entries] * 4
-        scores = list(threads.map(lambda job: scorer.score(*job).raw, jobs))
+        scores = list(threads.map(lambda job: scorer.score(*job).raw or 0.0, jobs))
     assert scores == [in_process(*job) for job in jobs]
 
 
