@@ -110,7 +110,10 @@ def dataset(
     split: Annotated[
         Split, typer.Option(help="Questions for training or for evaluation; they never overlap.")
     ] = Split.train,
-    mix: Annotated[str | None, typer.Option("--tasks", help="The task mix: names, categories and patterns, with commas between, or YAML.")] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option("--tasks", help="Names, categories and patterns with commas between, or a mix in YAML."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Default: 42 for train, 123 for eval.")] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
 ) -> None:

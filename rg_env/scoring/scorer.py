@@ -27,7 +27,8 @@ class Scorer:
     Args:
         workers: how many answers are scored at once, at least 1.
         timeout: seconds that one answer may take, above 0.
-        max_answer_chars: longer answers are refused, at least 1.
+        max_answer_chars: longer answers are refused, at least 1. Items whose own answer is longer than half of this
+            allow twice its length.
 
     Raises:
         ConfigError: for a number outside its range.
@@ -62,7 +63,7 @@ class Scorer:
             ScorerPoolError: scorer processes cannot be started any more, or the scorer is closed.
         """
         task = _task_of(entry)
-        refusal = self._refusal(task, answer)
+        refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore(None, None, 0.0, Status.REJECTED, refusal)
         job = Job.of(task, config or {}, entry, answer, runs_code=task in guard.EVALUATING_TASKS)
@@ -82,7 +83,7 @@ class Scorer:
 
         Raises: as `score`.
         """
-        parsed = parse_response(text, prefilled_think, self._max_answer_chars)
+        parsed = parse_response(text, prefilled_think, guard.longest(entry, self._max_answer_chars))
         if parsed.answer is None:
             return Verdict(parsed, None, None, 0.0, Status.OK)
         scored = self.score(entry, parsed.answer, config)
@@ -104,12 +105,12 @@ class Scorer:
     ) -> None:
         self.close()
 
-    def _refusal(self, task: str, answer: object) -> str | None:
+    def _refusal(self, entry: Mapping[str, Any], answer: object) -> str | None:
         if not isinstance(answer, str):
             return f"the answer is no text but {type(answer).__name__}"
-        if len(answer) > self._max_answer_chars:
-            return f"the answer has {len(answer)} characters, more than {self._max_answer_chars}"
-        return guard.check(task, answer)
+        if len(answer) > (longest := guard.longest(entry, self._max_answer_chars)):
+            return f"the answer has {len(answer)} characters, more than {longest}"
+        return guard.check(entry, answer)
 
 
 def _task_of(entry: Mapping[str, Any]) -> str:

@@ -147,7 +147,7 @@ def _entries(spec: Any) -> Iterable[tuple[str, float, Mapping[str, Any]]]:
     else:
         raise ConfigError(f"tasks={spec!r}: must be {_FORMS}")
     for selector, value in pairs:
-        if not isinstance(selector, str):
+        if not isinstance(selector, str) or not selector.isprintable():
             raise ConfigError(f"tasks: {selector!r} is no task; must be {_FORMS}")
         options: Any = {}
         if isinstance(value, Mapping):

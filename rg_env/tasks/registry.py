@@ -17,7 +17,7 @@ from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks.snippets import UnusableSnippetError
-from rg_env.tasks.soundness import KNOWN_UNSOUND, Soundness, soundness_of
+from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
 from rg_env.tasks.upstream import UpstreamDataset, reasoning_gym
 
 _MIXERS = frozenset({"composite"})
@@ -56,7 +56,7 @@ class TaskInfo:
 
     Attributes:
         in_default_mix: False for unsound tasks and for tasks that failed when tried.
-        reason: why it is not sound; empty otherwise.
+        reason: why it is unsound, or what its guard closes; empty otherwise.
         has_curriculum: whether reasoning-gym knows levels of difficulty for it.
         state: `ok`, what went wrong when an item was made, or `not tried`.
     """
@@ -109,7 +109,7 @@ def list_tasks(validate: bool = True) -> list[TaskInfo]:
                 category=category,
                 in_default_mix=soundness is not Soundness.UNSOUND and error is None,
                 soundness=soundness,
-                reason=KNOWN_UNSOUND.get(name, ""),
+                reason=reason_for(name),
                 has_curriculum=name in curricula,
                 state=(error or "ok") if validate else "not tried",
             )

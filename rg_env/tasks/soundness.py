@@ -1,4 +1,8 @@
-"""What is known about the scorers of the tasks. One table: everything else reads it."""
+"""What is known about the scorers of the tasks (reasoning-gym 0.1.25). One place: everything else reads it.
+
+Each claim about upstream has its reproduction in `tests/tasks/test_soundness.py`; what the guard does is in
+`rg_env.scoring.guard`.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +13,86 @@ class Soundness(StrEnum):
     """Whether a task's score can be trusted."""
 
     SOUND = "sound"
-    """Audited: only right answers score."""
+    """By its source and by probing, upstream's scorer pays right answers only."""
     GUARDED = "guarded"
-    """Right, because rg_env checks the answer before the scorer sees it."""
+    """Upstream's scorer is open; rg_env checks the answer before the scorer sees it."""
     UNSOUND = "unsound"
-    """Wrong answers are known to score, or the scorer runs the answer as code."""
+    """Answers that deserve nothing are known to score, and no check outside the scorer keeps them out."""
     UNAUDITED = "unaudited"
-    """Nothing is known against it."""
+    """Constants and echoes of the question earn less than 0.5 on average; nothing else has been tried."""
 
-
-_RUNS_ANSWER = "its scorer runs the answer as code"
 
 KNOWN_UNSOUND: dict[str, str] = {
-    "binary_matrix": _RUNS_ANSWER,
-    "coin_flip": "`0` scores 0.9 on average",
-    "complex_arithmetic": "`nan` scores 1",
-    "countdown": f"{_RUNS_ANSWER}; expressions that do not use the given numbers score 1",
-    "game_of_life_halting": "any text scores 1",
-    "intermediate_integration": f"{_RUNS_ANSWER}; `integrate(<the integrand>, x)` scores 1",
-    "n_queens": f"{_RUNS_ANSWER}; an expression can read the solutions",
-    "polynomial_multiplication": f"{_RUNS_ANSWER}; `expand(<the question>)` scores 1",
-    "puzzle24": f"{_RUNS_ANSWER}; `4*3*2*1` scores 1 whatever the given numbers",
-    "simple_integration": f"{_RUNS_ANSWER}; `integrate(<the integrand>, x)` scores 1",
-    "spiral_matrix": _RUNS_ANSWER,
-    "string_insertion": _RUNS_ANSWER,
+    "propositional_logic": "a premise, copied from the question, is a valid conclusion and scores 1",
 }
-"""Tasks whose reward can be had for nothing, or whose scorer is dangerous, with the reason (reasoning-gym 0.1.25).
+"""Tasks whose reward can be had for nothing, with the reason.
 
 They are left out of the default mix, of categories and of patterns; naming one exactly brings it in.
 """
 
+_RUNS_ANSWER = "upstream runs the answer as code"
+_INTEGRATES = f"{_RUNS_ANSWER}, and pays `integrate(<the integrand>, x)` 1"
+_SUBSTRING = "upstream pays for any text that holds the answer"
+
+GUARDED: dict[str, str] = {
+    "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
+    "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
+    "coin_flip": "upstream pays `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the right one pass",
+    "complex_arithmetic": "upstream pays `nan` 1; only finite numbers pass",
+    "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
+    "course_schedule": f"{_SUBSTRING}; only True or False pass",
+    "game_of_life": "upstream pays an empty board 0.97; only a right board passes",
+    "game_of_life_halting": "upstream pays any text 1; only the right one of True and False passes",
+    "intermediate_integration": f"{_INTEGRATES}; only elementary functions pass",
+    "isomorphic_strings": f"{_SUBSTRING}; only True or False pass",
+    "knights_knaves": "upstream pays `all are knights` 0.6; only right answers pass",
+    "mahjong_puzzle": f"{_SUBSTRING}; only Peng, Chi or Pass pass",
+    "n_queens": f"{_RUNS_ANSWER}, which can read the solutions; only boards and lists pass",
+    "number_sorting": "upstream pays a list of NaN 1; only finite numbers pass",
+    "polynomial_multiplication": f"{_RUNS_ANSWER}, and pays `expand(<the question>)` 1; only polynomials pass",
+    "prime_factorization": "upstream pays the number itself 0.5; only other factors pass",
+    "puzzle24": f"{_RUNS_ANSWER}, and pays `4*3*2*1` 1; only arithmetic on exactly the given numbers passes",
+    "ransom_note": f"{_SUBSTRING}; only True or False pass",
+    "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
+    "rush_hour": "upstream hangs on A+99999999; moves are bounded",
+    "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
+    "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
+    "string_insertion": f"{_RUNS_ANSWER}; only letters and lists pass",
+    "syllogism": f"{_SUBSTRING}; only Yes or No pass",
+    "time_intervals": "upstream pays any interval 0.8; only right ones pass",
+}
+"""Tasks that have a check in `rg_env.scoring.guard`: what upstream does, and what the check lets pass."""
+
+_SOUND = frozenset(
+    {
+        "ab",
+        "bitwise_arithmetic",
+        "decimal_arithmetic",
+        "decimal_chain_sum",
+        "dice",
+        "family_relationships",
+        "kakurasu",
+        "needle_haystack",
+        "number_format",
+        "palindrome_partitioning",
+        "path_star",
+        "self_reference",
+        "survo",
+        "zebra_puzzles",
+    }
+)
+"""Their scorers give 0 to everything but right answers."""
+
 
 def soundness_of(task: str) -> Soundness:
     """What is known about the scorer of `task`."""
-    return Soundness.UNSOUND if task in KNOWN_UNSOUND else Soundness.UNAUDITED
+    if task in KNOWN_UNSOUND:
+        return Soundness.UNSOUND
+    if task in GUARDED:
+        return Soundness.GUARDED
+    return Soundness.SOUND if task in _SOUND else Soundness.UNAUDITED
+
+
+def reason_for(task: str) -> str:
+    """Why a task is unsound or guarded, in words for people; empty otherwise."""
+    return KNOWN_UNSOUND.get(task) or GUARDED.get(task, "")

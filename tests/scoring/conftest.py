@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import reasoning_gym
 
-from rg_env.scoring import Scorer
+from rg_env.scoring import Scorer, guard
+from rg_env.tasks.upstream import UpstreamDataset
 
 
 @pytest.fixture(scope="package")
@@ -24,5 +25,22 @@ def item() -> Callable[..., dict[str, Any]]:
         # acre draws from all its categories only when it makes several items
         made: dict[str, Any] = reasoning_gym.create_dataset(task, seed=seed, size=5, **options)[0]
         return made
+
+    return make
+
+
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every answer through to the pool, which has to hold on its own."""
+    monkeypatch.setattr(guard, "check", lambda entry, answer: None)
+
+
+@pytest.fixture(scope="session")
+def cured_items() -> Callable[[str, int], list[dict[str, Any]]]:
+    """The first items of a task as rg_env makes them."""
+
+    def make(task: str, count: int) -> list[dict[str, Any]]:
+        dataset = UpstreamDataset(task, {})
+        return [dataset.make(seed) for seed in range(count)]
 
     return make

@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,11 @@ def test_items_of_a_composite_are_scored_by_their_task(scorer: Scorer) -> None:
 
 
 def test_options_of_the_dataset_reach_its_scorer(scorer: Scorer, item: Item) -> None:
-    entry = item("time_intervals", task_types=["date"])
-    off_by_ten = f"{int(entry['answer'].split()[0]) + 10} days"
-    scores = [
-        scorer.score(entry, off_by_ten, {"max_date_difference_days": days, "size": 10**6}).raw for days in (20, 1000)
-    ]
-    assert scores == [0.5, 0.99]
-    assert scorer.score(entry, off_by_ten).raw == in_process(entry, off_by_ten)
+    entry = item("decimal_arithmetic")
+    nearly = str(Decimal(entry["answer"]) + Decimal("0.004"))
+    scores = [scorer.score(entry, nearly, {"max_num_decimal_places": n, "size": 10**6}).raw for n in (2, 5)]
+    assert scores == [1.0, 0.0]
+    assert scorer.score(entry, nearly).raw == in_process(entry, nearly)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -84,9 +83,9 @@ def test_what_is_no_answer_is_rejected(scorer: Scorer, item: Item, answer: Any) 
 
 
 def test_a_scorer_that_raises_is_an_error(scorer: Scorer, item: Item) -> None:
-    scored = scorer.score(item("prime_factorization"), "word")
+    scored = scorer.score(item("boxnet"), "[1]")
     assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.ERROR)
-    assert "ValueError" in scored.detail
+    assert "AttributeError" in scored.detail
 
 
 def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, item: Item) -> None:
@@ -114,9 +113,10 @@ def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
         Scorer(**bad)
 
 
-# -- answers that are code, until the guard keeps it out
+# -- answers that are code: the guard keeps them out, and the pool holds without it
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_an_answer_cannot_change_how_later_ones_score(scorer: Scorer, item: Item) -> None:
     entry = item("spiral_matrix")
     for _ in range(3):
@@ -126,6 +126,7 @@ def test_an_answer_cannot_change_how_later_ones_score(scorer: Scorer, item: Item
         assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer, item: Item) -> None:
     entry = item("spiral_matrix")
     scored = scorer.score(entry, "__import__('os')._exit(3)")
@@ -133,12 +134,14 @@ def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer, item: Item) 
     assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_an_answer_that_ends_the_fork_server_costs_nobody_a_score(scorer: Scorer, item: Item) -> None:
     entry = item("spiral_matrix")
     scorer.score(entry, "__import__('os').kill(__import__('os').getppid(), 9)")
     assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize(
     "forged",
     [
@@ -159,6 +162,7 @@ def dies_if(condition: str) -> str:
     return f"__import__('os')._exit(1) if {condition} else 0"
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
     monkeypatch: pytest.MonkeyPatch, item: Item
 ) -> None:
@@ -175,6 +179,7 @@ def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
             assert scorer.score(entry, dies_if(condition)).status is Status.OK, condition
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_workers_fill_no_file_and_do_not_write_to_our_output(
     scorer: Scorer, item: Item, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +207,7 @@ def impatient() -> Iterator[Scorer]:
         yield shared
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize(("task", "answer"), HANGING)
 def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: str, answer: str) -> None:
     entry = item(task)
@@ -213,6 +219,7 @@ def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: st
     assert impatient.score(entry, "4").status is not Status.TIMEOUT
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
     hanging, honest = item("coin_flip", seed=4), item("chain_sum")
     with ThreadPoolExecutor(8) as threads:
@@ -222,6 +229,7 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
         assert [future.result().score for future in good] == [1.0] * 6
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rg_env.scoring.patience._SHORT_AT_LEAST", 0.2)
     entry = item("coin_flip")
@@ -263,9 +271,9 @@ def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer,
 
 
 def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> None:
-    verdict = scorer.judge(item("prime_factorization"), "<think></think><answer>word</answer>")
+    verdict = scorer.judge(item("boxnet"), "<think></think><answer>[1]</answer>")
     assert (verdict.raw_score, verdict.base_score, verdict.status) == (None, 0.0, Status.ERROR)
-    assert verdict.parsed.answer == "word"
+    assert verdict.parsed.answer == "[1]"
     assert verdict.detail
 
 
@@ -276,7 +284,7 @@ def test_many_threads_share_few_workers(scorer: Scorer, item: Item) -> None:
     entries = [item(task, seed) for task in ("chain_sum", "gcd", "spell_backward", "spiral_matrix") for seed in (1, 2)]
     with ThreadPoolExecutor(32) as threads:
         jobs = [(entry, str(other["answer"])) for entry in entries for other in entries] * 4
-        scores = list(threads.map(lambda job: scorer.score(*job).raw, jobs))
+        scores = list(threads.map(lambda job: scorer.score(*job).raw or 0.0, jobs))
     assert scores == [in_process(*job) for job in jobs]
 
 

@@ -87,13 +87,13 @@ def test_options_reach_every_task_of_a_pattern() -> None:
 
 
 def test_unsound_tasks_come_in_by_exact_name_only_and_with_one_warning(warnings: list[str]) -> None:
-    assert "countdown" not in weights(["category:games"])
-    assert "countdown" not in weights(["count*"])
+    assert "propositional_logic" not in weights(["category:logic"])
+    assert "propositional_logic" not in weights(["p*"])
     assert warnings == []
     for _ in range(2):
-        assert weights(["countdown", "count_bits"]) == {"count_bits": 1.0, "countdown": 1.0}
+        assert weights(["propositional_logic", "gcd"]) == {"gcd": 1.0, "propositional_logic": 1.0}
     (warning,) = warnings
-    assert warning.startswith("task countdown: its score cannot be trusted: ")
+    assert warning.startswith("task propositional_logic: its score cannot be trusted: ")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_unsound_tasks_come_in_by_exact_name_only_and_with_one_warning(warnings:
         (["category:game"], r"unknown category 'game'; did you mean games"),
         (["category:zzz"], r"unknown category 'zzz'; there are algebra, algorithmic, "),
         (["zzz*"], r"the pattern 'zzz\*' matches no task"),
-        (["countdow?"], r"matches only tasks whose scores cannot be trusted \(countdown\); name them exactly"),
+        (["prop*"], r"matches only tasks whose scores cannot be trusted \(propositional_logic\); name them exactly"),
         ({"chain_sum": {"config": {"min_term": 3}}}, r"no option 'min_term'; did you mean min_terms"),
         ({"chain_sum": {"config": {"min_terms": 0}}}, r"refuses min_terms=0: min_terms must be positive"),
         ({"chain_sum": {"config": {"size": 5}}}, r"option 'size' is not for the task"),
@@ -193,5 +193,5 @@ def test_a_mix_describes_itself() -> None:
 
 
 def test_every_category_can_be_chosen() -> None:
-    for category in set(task_categories().values()) - {"probability"}:  # its only task is unsound
+    for category in set(task_categories().values()):
         assert weights([f"category:{category}"])

@@ -51,9 +51,13 @@ def test_an_unreadable_registry_falls_back_on_the_same_names(
 def test_listing_without_trying() -> None:
     listed = {task.name: task for task in list_tasks(validate=False)}
     assert list(listed) == sorted(listed)
-    assert listed["countdown"].soundness is Soundness.UNSOUND
-    assert not listed["countdown"].in_default_mix
-    assert listed["countdown"].reason == KNOWN_UNSOUND["countdown"]
+    unsound = listed["propositional_logic"]
+    assert unsound.soundness is Soundness.UNSOUND
+    assert not unsound.in_default_mix
+    assert unsound.reason == KNOWN_UNSOUND["propositional_logic"]
+    assert listed["countdown"].soundness is Soundness.GUARDED
+    assert listed["countdown"].in_default_mix
+    assert "given numbers" in listed["countdown"].reason
     assert listed["chain_sum"].in_default_mix
     assert listed["chain_sum"].has_curriculum
     assert not listed["acre"].has_curriculum

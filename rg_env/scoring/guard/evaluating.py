@@ -1,0 +1,122 @@
+"""The nine tasks whose scorers run the answer as Python: which answers may reach them.
+
+Invariant: what passes is inert. Either Python cannot run it to any effect (a plain board, a row of numbers, letters
+that name nothing), or it is a literal (`literals`), or it is bounded arithmetic (`expressions`). The same text in
+`<answer>…</answer>` is no Python at all, for it starts with `<`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rg_env.scoring.guard import literals
+from rg_env.scoring.guard.expressions import CONSTANTS, Grammar, Refusal, read
+
+Rule = Callable[[Mapping[str, Any], str], str | None]
+"""(entry, answer) → why the answer may not reach the scorer, in words for people; None if it may."""
+
+_FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "abs", "Abs"}) | {
+    before + function + after
+    for before in ("", "a")
+    for function in ("sin", "cos", "tan", "cot", "sec", "csc")
+    for after in ("", "h")
+}
+_INTEGRATION_CONSTANTS = frozenset({"C", "c", "K", "k", "C0", "C1", "C2"})
+_POWER = re.compile(r"\*\*\s*\(?-?(\d+)")
+_NAME = re.compile(r"[A-Za-z]\w*")
+_ROWS_OF_NUMBERS = re.compile(r"-?\d{1,9}(?:[\s,]+-?\d{1,9})*", re.ASCII)
+
+
+def _literal_or(plain: re.Pattern[str], described: str) -> Rule:
+    """Answers in the form that the question asks for, or as a Python literal, for which upstream gives part."""
+
+    def rule(entry: Mapping[str, Any], answer: str) -> str | None:
+        if plain.fullmatch(answer.strip()):
+            return None
+        reason = literals.check(answer)
+        return reason and f"the answer is neither {described} nor a list: {reason}"
+
+    return rule
+
+
+def _countdown(entry: Mapping[str, Any], answer: str) -> str | None:
+    target = entry["metadata"]["target"]
+    expression = read(answer, _grammar(entry))
+    if wrong := _other_numbers(expression.integers, entry["metadata"]["numbers"]):
+        return wrong
+    value = expression.value
+    if value is not None and value != target and abs(value - target) < 1:  # the scorer allows for 0.001 %
+        return f"the expression is not exactly {target}"
+    return None
+
+
+def _puzzle24(entry: Mapping[str, Any], answer: str) -> str | None:
+    named = re.search(r"operators ([-+*/, ]+)\.", entry["question"])
+    operators = frozenset(re.findall(r"[-+*/]", named.group(1))) if named else frozenset("+-*/")
+    expression = read(answer, _grammar(entry, operators=operators))
+    if wrong := _other_numbers(expression.integers, entry["metadata"]["numbers"]):
+        return wrong
+    value = expression.value
+    if value is not None and value != 24 and int(value) == 24:  # the scorer cuts off the fraction
+        return "the expression is not exactly 24"
+    return None
+
+
+def _integration(entry: Mapping[str, Any], answer: str) -> str | None:
+    names = _INTEGRATION_CONSTANTS | CONSTANTS.keys() | {entry["metadata"]["variable"]}
+    read(answer, _grammar(entry, names=names, functions=_FUNCTIONS, decimals=True))
+    return None
+
+
+def _polynomial_multiplication(entry: Mapping[str, Any], answer: str) -> str | None:
+    names = frozenset(_NAME.findall(entry["metadata"]["polynomial_expr"]))
+    read(answer, _grammar(entry, names=names, decimals=True))
+    return None
+
+
+def _grammar(entry: Mapping[str, Any], **allowed: Any) -> Grammar:
+    """What the answer may hold: at least twice what the item's own answer does, however difficult the item."""
+    own = str(entry["answer"])
+    powers = [int(digits[:6]) for digits in _POWER.findall(own)]
+    grammar = Grammar(**allowed)
+    return replace(
+        grammar,
+        max_tokens=max(grammar.max_tokens, 2 * len(own)),
+        max_exponent=max(grammar.max_exponent, 2 * max(powers, default=0)),
+        max_digits=max(grammar.max_digits, 2 * len(own)),
+    )
+
+
+def _other_numbers(used: tuple[int, ...], given: list[int]) -> str | None:
+    if Counter(used) == Counter(given):
+        return None
+    return f"the expression must use exactly the given numbers: {', '.join(map(str, given))}"
+
+
+def _refusing(rule: Rule) -> Rule:
+    def checked(entry: Mapping[str, Any], answer: str) -> str | None:
+        try:
+            return rule(entry, answer)
+        except Refusal as refusal:
+            return str(refusal)
+
+    return checked
+
+
+RULES: dict[str, Rule] = {
+    # eval()
+    "binary_matrix": _literal_or(_ROWS_OF_NUMBERS, "rows of numbers"),
+    "n_queens": _literal_or(re.compile(r"[Q_\s]+", re.ASCII), "a board of Q and _"),
+    "spiral_matrix": _literal_or(_ROWS_OF_NUMBERS, "whole numbers with spaces between"),
+    "string_insertion": _literal_or(re.compile(r"[A-E\s]+", re.ASCII), "a string of the letters A to E"),
+    # sympy's parse_expr(), which is eval() behind a tokenizer
+    "countdown": _refusing(_countdown),
+    "intermediate_integration": _refusing(_integration),
+    "polynomial_multiplication": _refusing(_polynomial_multiplication),
+    "puzzle24": _refusing(_puzzle24),
+    "simple_integration": _refusing(_integration),
+}

@@ -1,0 +1,335 @@
+"""Arithmetic expressions, read and measured, never evaluated.
+
+Invariant: a text for which `read` returns consists of ASCII numbers, allowed names and operators in an order that
+Python's own parser reads the same way, so that evaluating it can do nothing but arithmetic; and every number that can
+arise on the way has no more digits than the grammar allows, whatever cancels. `read` raises nothing but `Refusal`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+CONSTANTS = {"E": 0.5, "pi": 0.5}
+"""Names that stand for numbers in sympy, with a bound of the decimal logarithm of each."""
+
+_TOKEN = re.compile(
+    r"(?P<number>(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9]*)(?!\w)"
+    r"|(?P<operator>\*\*|//|[-+*/(),])"
+)
+_EXPONENTIALS = frozenset({"exp", "sinh", "cosh", "tanh", "coth", "sech", "csch"})
+_END: tuple[str | None, str] = (None, "")
+_ADVICE = {
+    "×": "write * for multiplication",
+    "·": "write * for multiplication",
+    "÷": "write / for division",
+    "−": "write - with the ordinary minus sign",
+    "^": "write ** for powers",
+    "=": "give an expression, not an equation",
+    "\\": "write a plain expression, no LaTeX",
+    "$": "write a plain expression, no LaTeX",
+    "!": "factorials are not allowed",
+}
+
+
+class Refusal(Exception):  # noqa: N818 (not an error: what a guard is for)
+    """Why an answer may not reach its scorer, in words for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an expression may hold.
+
+    Attributes:
+        names: variables and named constants.
+        functions: names that may be called; `log` takes one or two arguments, the others one.
+        operators: of + - * / and **; + and - also as signs.
+        decimals: whether numbers may have a point or an exponent.
+        max_tokens: numbers, names, operators and brackets together.
+        max_depth: of brackets, signs and powers in powers.
+        max_exponent: bound of the magnitude of an exponent.
+        max_digits: of the numerator and of the denominator of anything that can arise.
+    """
+
+    names: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+    operators: frozenset[str] = frozenset({"+", "-", "*", "/", "**"})
+    decimals: bool = False
+    max_tokens: int = 1000
+    max_depth: int = 40
+    max_exponent: int = 100
+    max_digits: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """What `read` found out.
+
+    Attributes:
+        integers: every whole number in the text, in order.
+        value: exact, where the expression holds nothing but rational numbers; else None.
+    """
+
+    integers: tuple[int, ...]
+    value: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A part of the expression: its value if that is a known rational, and how large its numbers can get.
+
+    `top` and `bottom` bound the decimal logarithms of numerators and denominators, at least 0, with every variable
+    taken as 1 and no sign as negative: so they hold for all coefficients too, and for what is left when variables
+    cancel (`9**(9**(x - x + 9))`).
+    """
+
+    top: float
+    bottom: float
+    value: Fraction | None = None
+
+
+def read(text: str, grammar: Grammar) -> Expression:
+    """Check an expression.
+
+    Raises:
+        Refusal: it is none, or holds what the grammar does not allow, or would compute numbers that are too large.
+    """
+    return _Reader(text, grammar).read()
+
+
+class _Reader:
+    """Recursive descent along Python's own rules. Brackets, signs and powers recurse, at most `max_depth` levels."""
+
+    def __init__(self, text: str, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._text = text.strip(" \t\r\n")  # as sympy does
+        self._integers: list[int] = []
+        self._tokens = self._tokenize()
+        self._kind, self._token = _END
+        self._depth = 0
+
+    def read(self) -> Expression:
+        self._next()
+        whole = self._sum()
+        if self._kind is not None:
+            raise self._unexpected()
+        return Expression(tuple(self._integers), whole.value)
+
+    # -- tokens
+
+    def _tokenize(self) -> Iterator[tuple[str | None, str]]:
+        place, count, brackets = 0, 0, 0
+        text = self._text
+        while place < len(text):
+            character = text[place]
+            if character in " \t" or (character in "\r\n" and brackets):
+                place += 1
+                continue
+            match = _TOKEN.match(text, place)
+            if match is None:
+                raise Refusal(_what_is_wrong(text, place))
+            token = match.group()
+            brackets += (token == "(") - (token == ")")
+            count += 1
+            if count > self.grammar.max_tokens:
+                raise Refusal(f"the expression has more than {self.grammar.max_tokens} numbers, names and signs")
+            yield match.lastgroup, token
+            place = match.end()
+
+    def _next(self) -> None:
+        self._kind, self._token = next(self._tokens, _END)
+
+    def _accept(self, *operators: str) -> str | None:
+        """The operator that comes next, if it is one of these, and past it."""
+        if self._kind != "operator" or self._token not in operators:
+            return None
+        operator = self._token
+        if operator not in "()," and operator not in self.grammar.operators:
+            raise Refusal(f"the operator {operator} is not allowed here")
+        self._next()
+        return operator
+
+    # -- grammar
+
+    def _sum(self) -> _Bound:
+        left = self._product()
+        while operator := self._accept("+", "-"):
+            right = self._product()
+            value = None
+            if left.value is not None and right.value is not None:
+                value = left.value + right.value if operator == "+" else left.value - right.value
+            top = _log_of_sum(left.top + right.bottom, right.top + left.bottom)
+            left = self._bounded(top, left.bottom + right.bottom, value)
+        return left
+
+    def _product(self) -> _Bound:
+        left = self._sign()
+        while operator := self._accept("*", "/"):
+            right = self._sign()
+            if operator == "/":
+                right = _inverse(right)
+            value = left.value * right.value if left.value is not None and right.value is not None else None
+            left = self._bounded(left.top + right.top, left.bottom + right.bottom, value)
+        return left
+
+    def _sign(self) -> _Bound:
+        if operator := self._accept("+", "-"):
+            with _Deeper(self):
+                part = self._sign()
+            if operator == "-" and part.value is not None:
+                return _Bound(part.top, part.bottom, -part.value)
+            return part
+        return self._power()
+
+    def _power(self) -> _Bound:
+        base = self._atom()
+        if not self._accept("**"):
+            return base
+        with _Deeper(self):
+            exponent = self._sign()
+        return self._raise(base, exponent)
+
+    def _atom(self) -> _Bound:
+        kind, token = self._kind, self._token
+        if kind == "number":
+            self._next()
+            return self._number(token)
+        if kind == "name":
+            self._next()
+            if self._kind == "operator" and self._token == "(":
+                return self._call(token)
+            return self._name(token)
+        if self._accept("("):
+            with _Deeper(self):
+                inner = self._sum()
+            self._close()
+            return inner
+        raise self._unexpected()
+
+    def _close(self) -> None:
+        if not self._accept(")"):
+            raise Refusal("a bracket is not closed") if self._kind is None else self._unexpected()
+
+    def _unexpected(self) -> Refusal:
+        return Refusal(
+            "the expression is not complete" if self._kind is None else f"`{self._token}` is not expected here"
+        )
+
+    def _call(self, name: str) -> _Bound:
+        if name not in self.grammar.functions:
+            if name in self.grammar.names:
+                raise Refusal(f"write * between {name} and the bracket")
+            raise Refusal(f"the function {_quoted(name)} is not allowed here")
+        self._accept("(")
+        with _Deeper(self):
+            arguments = [self._sum()]
+            while self._accept(","):
+                arguments.append(self._sum())
+        self._close()
+        if len(arguments) > (2 if name == "log" else 1):
+            raise Refusal(f"{name} takes {'two arguments at most' if name == 'log' else 'one argument'}")
+        argument = arguments[0]
+        if name in _EXPONENTIALS:
+            return self._raise(_Bound(max(1.0, argument.top), max(1.0, argument.bottom)), argument, 10)
+        top = sum(part.top for part in arguments)
+        bottom = sum(part.bottom for part in arguments)
+        return self._bounded(top + 1, bottom + 1, None)
+
+    def _name(self, name: str) -> _Bound:
+        if name not in self.grammar.names:
+            if name in self.grammar.functions:
+                raise Refusal(f"the function {name} needs its argument in brackets")
+            raise Refusal(f"the name {_quoted(name)} is not allowed here")
+        return _Bound(CONSTANTS.get(name, 0.0), 0.0)
+
+    def _number(self, token: str) -> _Bound:
+        if token.isdigit():
+            if len(token) > self.grammar.max_digits:
+                raise Refusal(f"a number has more than {self.grammar.max_digits} digits")
+            integer = int(token)
+            self._integers.append(integer)
+            return _Bound(_log(integer), 0.0, Fraction(integer))
+        if not self.grammar.decimals:
+            raise Refusal(f"{_quoted(token)} is not a whole number")
+        mantissa, _, exponent = token.lower().partition("e")
+        if len(exponent) > 4 or len(mantissa) + abs(int(exponent or 0)) > self.grammar.max_digits:
+            raise Refusal(f"a number has more than {self.grammar.max_digits} digits")
+        value = Fraction(token)
+        return _Bound(_log(value.numerator), _log(value.denominator), value)
+
+    # -- bounds
+
+    def _bounded(self, top: float, bottom: float, value: Fraction | None) -> _Bound:
+        if max(top, bottom) > self.grammar.max_digits:
+            raise Refusal(f"it would compute numbers of more than {self.grammar.max_digits} digits")
+        return _Bound(top, bottom, value)
+
+    def _raise(self, base: _Bound, exponent: _Bound, times: int = 1) -> _Bound:
+        """A power. A number can be raised to a fraction too, which gives no rational: its value is then unknown."""
+        limit = self.grammar.max_exponent * times
+        if exponent.value is not None:
+            magnitude = float(min(abs(exponent.value), Fraction(limit + 1)))
+        else:
+            magnitude = 10**exponent.top if exponent.top <= _log(limit) + 1 else math.inf
+        if magnitude > limit:
+            raise Refusal(f"an exponent is larger than {limit}")
+        size = max(base.top, base.bottom) * magnitude
+        bound = self._bounded(size, size, None)
+        if base.value is None or exponent.value is None or exponent.value.denominator != 1:
+            return bound
+        if exponent.value < 0:
+            base = _inverse(base)
+        return _Bound(size, size, (base.value or Fraction(0)) ** abs(exponent.value.numerator))
+
+
+class _Deeper:
+    """One level down while it lasts."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
+
+    def __enter__(self) -> None:
+        self._reader._depth += 1
+        if self._reader._depth > self._reader.grammar.max_depth:
+            raise Refusal(f"brackets, signs or powers are nested more than {self._reader.grammar.max_depth} deep")
+
+    def __exit__(self, *_: object) -> None:
+        self._reader._depth -= 1
+
+
+def _inverse(part: _Bound) -> _Bound:
+    if part.value == 0:
+        raise Refusal("it divides by zero")
+    return _Bound(part.bottom, part.top, None if part.value is None else 1 / part.value)
+
+
+def _log(number: int) -> float:
+    return math.log10(number) if number > 1 else 0.0
+
+
+def _log_of_sum(a: float, b: float) -> float:
+    """The logarithm of the sum of two numbers, from theirs."""
+    high, low = max(a, b), min(a, b)
+    return high + math.log10(1 + 10 ** (low - high))
+
+
+def _what_is_wrong(text: str, place: int) -> str:
+    character = text[place]
+    if advice := _ADVICE.get(character):
+        return advice
+    if character.isdigit() and character.isascii():
+        rest = re.match(r"[0-9.]*\w*", text[place:])
+        shown = _quoted(rest.group() if rest else character)
+        return f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros"
+    if character == "\n":
+        return "an expression has one line"
+    return f"the character {_quoted(character)} is not allowed in an expression"
+
+
+def _quoted(text: str) -> str:
+    shown = text if len(text) <= 20 else text[:20] + "…"
+    return f"`{shown}`" if shown.isprintable() else ascii(shown)

@@ -1,0 +1,232 @@
+"""Every claim about upstream's scorers has its reproduction here, on the raw scorer, and is closed by the guard."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import re
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+import pytest
+import reasoning_gym
+
+from rg_env.scoring import guard
+from rg_env.tasks import KNOWN_UNSOUND, Soundness, TaskMix, soundness_of, task_names
+from rg_env.tasks.soundness import GUARDED
+from rg_env.tasks.upstream import UpstreamDataset
+
+Entry = dict[str, Any]
+
+
+@functools.cache
+def raw(task: str) -> Any:
+    return reasoning_gym.create_dataset(task, seed=1, size=10 if task == "intermediate_integration" else 20)
+
+
+def raw_mean(task: str, answer: Callable[[Entry], str]) -> float:
+    """What the answers earn on 20 items from upstream's own scorer, in this process: harmless answers only."""
+    dataset = raw(task)
+    return fmean(dataset.score_answer(answer(entry), copy.deepcopy(entry)) for entry in dataset)
+
+
+def same(answer: str) -> Callable[[Entry], str]:
+    return lambda entry: answer
+
+
+def everyone_is_the_first_role(entry: Entry) -> str:
+    role = re.search(r"is an? (\w+)/", entry["question"])
+    assert role
+    return re.sub(r"(is an?) \w+", rf"\1 {role.group(1)}", entry["answer"])
+
+
+def expand_the_question(entry: Entry) -> str:
+    return f"expand({entry['metadata']['polynomial_expr']})"
+
+
+def integrate_the_question(entry: Entry) -> str:
+    return f"integrate({entry['metadata']['integrand']}, {entry['metadata']['variable']})"
+
+
+def counted_strings(entry: Entry) -> str:
+    """The target as the length of a text; the given numbers count for nothing."""
+    numbers = "+".join(map(str, entry["metadata"]["numbers"]))
+    return f"len('{'x' * entry['metadata']['target']}')+(z-z)*({numbers})"
+
+
+def not_a_number_each(entry: Entry) -> str:
+    return json.dumps([float("nan")] * (entry["answer"].count(",") + 1))
+
+
+def some_interval(entry: Entry) -> str:
+    kind = entry["metadata"]["task_type"]
+    return "40 days" if kind == "date" else "40 days, 12:00:00" if kind.startswith("datetime") else "08:00:00"
+
+
+FREE: list[tuple[str, Callable[[Entry], str], float]] = [
+    ("acre", same("on off undetermined"), 0.15),
+    ("coin_flip", same("0"), 0.8),
+    ("complex_arithmetic", same("nan"), 1.0),
+    ("complex_arithmetic", same("nan+1j"), 1.0),
+    ("countdown", counted_strings, 1.0),
+    ("course_schedule", same("True False"), 0.4),
+    ("game_of_life", same(json.dumps([[0] * 50] * 50)), 0.9),
+    ("game_of_life_halting", same("any text"), 1.0),
+    ("intermediate_integration", integrate_the_question, 0.8),
+    ("isomorphic_strings", same("True False"), 0.4),
+    ("knights_knaves", everyone_is_the_first_role, 0.45),
+    ("mahjong_puzzle", same("Peng Chi Pass"), 0.25),
+    ("n_queens", same("[row.split() for row in valid_solutions[0].split(chr(10))]"), 0.5),
+    ("number_sorting", not_a_number_each, 1.0),
+    ("polynomial_multiplication", expand_the_question, 1.0),
+    ("prime_factorization", lambda entry: entry["question"].split(" of ")[1].split(".")[0], 0.5),
+    ("puzzle24", same("4*3*2*1"), 1.0),
+    ("ransom_note", same("True False"), 0.4),
+    ("simple_integration", integrate_the_question, 1.0),
+    ("syllogism", same("Yes No"), 0.35),
+    ("time_intervals", some_interval, 0.7),
+]
+
+
+@pytest.mark.parametrize(("task", "answer", "earned"), FREE)
+def test_what_upstream_pays_for_nothing_the_guard_closes(
+    task: str, answer: Callable[[Entry], str], earned: float
+) -> None:
+    assert raw_mean(task, answer) >= earned
+    scorer = raw(task)
+    left = [
+        0.0 if guard.check(entry, answer(entry)) else scorer.score_answer(answer(entry), copy.deepcopy(entry))
+        for entry in scorer
+    ]
+    right = [float(str(answer(entry)).strip() == str(entry["answer"])) for entry in scorer]
+    assert left == right  # nothing but what is right by chance: a prime number is its own factorization
+
+
+@pytest.mark.parametrize("task", sorted(guard.EVALUATING_TASKS))
+def test_upstream_runs_the_answer(task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    raw_mean(task, same("print('the answer runs')"))
+    assert "the answer runs" in capsys.readouterr().out
+    assert guard.check(raw(task)[0], "print('the answer runs')")
+
+
+def test_upstream_takes_near_misses() -> None:
+    entry = {"question": "", "answer": "", "metadata": {"source_dataset": "puzzle24", "numbers": [7, 7, 2, 1]}}
+    assert raw("puzzle24").score_answer("(7*7)/2*1", entry) == 1.0  # 24.5
+    assert "not exactly 24" in str(guard.check(entry, "(7*7)/2*1"))
+    metadata = {"source_dataset": "countdown", "numbers": [999, 1000, 1, 1], "target": 1000}
+    near = {"question": "", "answer": "", "metadata": metadata}
+    assert raw("countdown").score_answer("1000 + 1/999*1", near) == 1.0  # 1000.001
+    assert "not exactly 1000" in str(guard.check(near, "1000 + 1/999*1"))
+
+
+def test_upstream_writes_out_every_repeated_turn() -> None:
+    assert len(raw("rubiks_cube").expand_moves("R9999").split()) == 9999
+    entry = raw("rubiks_cube")[0]
+    assert guard.check(entry, "R99999999")
+    assert guard.check(entry, "R999 " * 3)
+    assert guard.check(entry, "R2 U' F R3 B2") is None
+
+
+@pytest.mark.parametrize(("task", "answer"), [("coin_flip", "1e999999999"), ("rush_hour", "A+99999999")])
+def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
+    """That it hangs is shown in a process of its own, by `tests/scoring/test_scorer.py`."""
+    assert guard.check(raw(task)[0], answer)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "passes"),
+    [
+        ("coin_flip", "{0}", True),
+        ("coin_flip", " {0} ", True),
+        ("coin_flip", "-{0}", False),
+        ("coin_flip", "1{0}", False),
+        ("complex_arithmetic", "( {0} )", True),
+        ("complex_arithmetic", "-inf", False),
+        ("game_of_life", " {0}\n", True),
+        ("knights_knaves", "{0}", True),
+        ("number_sorting", "{0}", True),
+        ("prime_factorization", " {0} ", True),
+        ("prime_factorization", "{0} × 1", True),
+        ("prime_factorization", "two", False),
+        ("rush_hour", "A+2 B-3 C+1", True),
+        ("syllogism", " Yes\n", True),
+        ("syllogism", "Yes.", False),
+        ("time_intervals", " {0} ", True),
+    ],
+)
+def test_forms_of_answers_to_guarded_tasks(task: str, answer: str, passes: bool) -> None:
+    for entry in raw(task):
+        assert (guard.check(entry, answer.format(entry["answer"])) is None) is passes
+
+
+def test_fractions_and_rounded_probabilities_pass() -> None:
+    entry = {"question": "", "answer": "0.3125", "metadata": {"source_dataset": "coin_flip"}}
+    assert [guard.check(entry, answer) for answer in ("5/16", "10 / 32", "0.31", ".3125", "3.125e-1", "0.31250")] == [
+        None
+    ] * 6
+    assert guard.check(entry, "1/0")
+
+
+# -- the exclusions
+
+
+def test_a_premise_copied_from_the_question_is_a_conclusion() -> None:
+    assert set(KNOWN_UNSOUND) == {"propositional_logic"}
+    assert raw_mean("propositional_logic", lambda entry: entry["metadata"]["premises"][0]) > 0.7
+
+
+def test_at_least_95_tasks_are_in_the_default_mix() -> None:
+    assert len(TaskMix.parse().tasks) == 105 - len(KNOWN_UNSOUND) >= 95
+
+
+def test_the_table_and_the_guard_know_the_same_tasks() -> None:
+    assert set(GUARDED) == guard.GUARDED_TASKS - set(KNOWN_UNSOUND)
+    assert set(KNOWN_UNSOUND) | set(GUARDED) < set(task_names())
+
+
+CONSTANTS = [
+    "",
+    "0",
+    "1",
+    "True",
+    "False",
+    "Yes",
+    "No",
+    "None",
+    "nan",
+    "inf",
+    "A",
+    "[]",
+    "[[0]]",
+    "0, 0",
+    "no solution",
+]
+
+
+@pytest.mark.parametrize("task", [task for task in task_names() if soundness_of(task) is Soundness.SOUND])
+def test_a_sound_task_pays_nothing_but_right_answers(task: str) -> None:
+    dataset = raw(task)
+    for entry in dataset:
+        for answer in [*CONSTANTS, entry["question"], f"{entry['answer']} {entry['answer']}", entry["answer"] * 2]:
+            assert dataset.score_answer(answer, copy.deepcopy(entry)) == float(answer == entry["answer"]), answer
+        assert dataset.score_answer(entry["answer"], copy.deepcopy(entry)) == 1.0
+
+
+# -- answers that upstream gets wrong
+
+
+def test_integrals_that_upstream_leaves_as_they_are_are_worked_out() -> None:
+    upstream = [reasoning_gym.create_dataset("intermediate_integration", seed=seed, size=1)[0] for seed in range(25)]
+    assert any("Integral(" in entry["answer"] for entry in upstream)
+    ours = UpstreamDataset("intermediate_integration", {})
+    scorer = raw("intermediate_integration")
+    for seed, entry in enumerate(upstream):
+        made = ours.make(seed)
+        if "Integral(" not in entry["answer"]:
+            assert made["answer"] == entry["answer"]
+            continue
+        assert made["question"] == entry["question"]
+        assert "Integral" not in made["answer"]
+        assert scorer.score_answer(made["answer"], made) == 1.0
