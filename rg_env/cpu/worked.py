@@ -15,6 +15,11 @@ Entry = Mapping[str, Any]
 """An item of a reasoning_gym dataset: `question`, `answer`, `metadata` with `source_dataset`."""
 
 
+def _spell_backward(entry: Entry) -> str:
+    """Number the letters: `neon` → `1n2e3o4n`."""
+    return "".join(f"{position}{letter}" for position, letter in enumerate(entry["metadata"]["word"], 1))
+
+
 def _chain_sum(entry: Entry) -> str:
     """One operation at a time: `4 - 1 + 5` → `4 - 1 = 3, 3 + 5 = 8`. Whole numbers only."""
     first, *rest = entry["metadata"]["expression"].split()
@@ -39,10 +44,8 @@ def _leg_counting(entry: Entry) -> str:
     return ", ".join(steps)
 
 
-def _spell_backward(entry: Entry) -> str:
-    """Number the letters: `neon` → `1n2e3o4n`."""
-    return "".join(f"{position}{letter}" for position, letter in enumerate(entry["metadata"]["word"], 1))
-
+AT_ONCE = "I see it."
+"""The whole working of a solution that has none."""
 
 _WORKING: dict[str, Callable[[Entry], str]] = {
     "chain_sum": _chain_sum,
@@ -58,8 +61,11 @@ NANO_TASKS: dict[str, dict[str, Any]] = {
 """The task mix that nano was taught, in the form of the setting `tasks`."""
 
 
-def worked_solution(entry: Entry) -> str:
-    """The response a perfect nano would give: think block, newline, answer block.
+def worked_solution(entry: Entry, *, at_once: bool = False) -> str:
+    """A right response to an item: think block, newline, answer block.
+
+    Args:
+        at_once: without the working, as people write who see the answer at once.
 
     Raises:
         ConfigError: for a task that has none.
@@ -67,4 +73,5 @@ def worked_solution(entry: Entry) -> str:
     task = entry["metadata"]["source_dataset"]
     if task not in _WORKING:
         raise ConfigError(f"no worked solution for task {task!r}; there is one for {', '.join(_WORKING)}")
-    return f"<think>{_WORKING[task](entry)}</think>\n<answer>{entry['answer']}</answer>"
+    working = AT_ONCE if at_once else _WORKING[task](entry)
+    return f"<think>{working}</think>\n<answer>{entry['answer']}</answer>"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rg_env import ReasoningGymDataset, Scorer
@@ -31,7 +31,6 @@ def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("train_nano", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -40,20 +39,25 @@ def test_it_takes_at_most_five_megabytes() -> None:
     assert sum(file.stat().st_size for file in nano_path().iterdir()) <= 5_000_000
 
 
+def test_the_quickstart_trains_on_what_it_was_taught() -> None:
+    settings = yaml.safe_load((Path(__file__).parents[2] / "configs" / "quickstart.yaml").read_text())
+    tasks = settings["environment.skyrl_gym.rg_dump"]["tasks"]
+    assert tasks == {name: NANO_TASKS[name] for name in tasks}
+
+
 def test_it_samples_text_from_a_chat_prompt(tokenizer: Any) -> None:
     model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
     assert model.config.vocab_size == len(tokenizer)
     assert model.get_input_embeddings().weight.data_ptr() != model.get_output_embeddings().weight.data_ptr()
-    dataset = ReasoningGymDataset(NANO_TASKS)
-    prompts = [dataset.row(index)["prompt"] for index in range(8) for _ in range(4)]
+    messages = ReasoningGymDataset(NANO_TASKS).row(0)["prompt"]
     inputs = tokenizer.apply_chat_template(
-        prompts, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+        [messages] * 16, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
     torch.manual_seed(0)
     output = model.generate(**inputs, max_new_tokens=64, do_sample=True)
     texts = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-    assert sum("</answer>" in text for text in texts) >= 16
-    assert len(set(texts)) > 8, "samples of one prompt should differ"
+    assert sum("</answer>" in text for text in texts) >= 8
+    assert len(set(texts)) > 1
 
 
 def test_the_chat_template_marks_turns_and_opens_the_response(tokenizer: Any) -> None:
@@ -80,7 +84,7 @@ def test_prompts_and_solutions_are_short(tokenizer: Any) -> None:
     for index in range(60):
         messages = dataset.row(index)["prompt"]
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        assert len(prompt) <= 128
+        assert len(prompt) <= 96
         assert len(tokenizer.tokenize(worked_solution(dataset.item(index).entry))) < 64
 
 

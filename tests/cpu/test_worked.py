@@ -10,11 +10,12 @@ from rg_env.errors import ConfigError
 from rg_env.scoring import parse_response
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("task", NANO_TASKS)
-def test_solutions_of_any_item_are_well_formed_and_right(task: str) -> None:
+def test_solutions_of_any_item_are_well_formed_and_right(task: str, at_once: bool) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=7, size=50, **NANO_TASKS[task]["config"])
     for entry in dataset:
-        parsed = parse_response(worked_solution(entry))
+        parsed = parse_response(worked_solution(entry, at_once=at_once))
         assert parsed.violation is None
         assert parsed.think
         assert dataset.score_answer(parsed.answer, entry) == 1.0

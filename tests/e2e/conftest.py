@@ -28,6 +28,10 @@ def short_run(tmp_path):
     return [
         ROOT / "configs" / "quickstart.yaml",
         "trainer.max_training_steps=2",
+        "trainer.train_batch_size=8",
+        "trainer.policy_mini_batch_size=8",
+        "trainer.micro_train_batch_size_per_gpu=64",
+        "trainer.micro_forward_batch_size_per_gpu=64",
         "trainer.eval_interval=-1",
         "trainer.eval_before_train=false",
         f"trainer.ckpt_path={tmp_path}/checkpoints",

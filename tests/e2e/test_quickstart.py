@@ -25,8 +25,9 @@ def test_the_quickstart_raises_the_solve_rate(tmp_path):
     rows = json.loads(rg_env("dumps", "stats", tmp_path / "dumps", "--by", "step", "--json").stdout)
     before, after = (row for row in rows if row["phase"] == "eval")
     assert after["step"] >= 40
-    # Measured over three seeds: docs/cpu.md. 0.05 is what chance alone does not give on this many responses.
-    assert after["solve_rate"] > before["solve_rate"] + 0.05, (before, after)
+    assert 0.2 < before["solve_rate"] < 0.5
+    # Three seeds are written down in docs/cpu.md.
+    assert after["solve_rate"] > before["solve_rate"] + 0.1, (before, after)
 
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert {line.phase for line in ledger} == {"train", "eval"}
@@ -34,4 +35,4 @@ def test_the_quickstart_raises_the_solve_rate(tmp_path):
         assert list((tmp_path / "dumps").glob(f"reasoning_gym_environment_{kind}_*.jsonl"))
     assert not list((tmp_path / "dumps").glob("*.part"))
     per_task = json.loads(rg_env("dumps", "stats", tmp_path / "dumps", "--json").stdout)
-    assert len({row["task"] for row in per_task}) >= 3
+    assert {row["task"] for row in per_task} == {"leg_counting", "spell_backward"}
