@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,7 @@ def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("train_nano", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -84,7 +86,7 @@ def test_prompts_and_solutions_are_short(tokenizer: Any) -> None:
     for index in range(60):
         messages = dataset.row(index)["prompt"]
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        assert len(prompt) <= 96
+        assert len(prompt) <= 128  # the quickstart's max_prompt_length
         assert len(tokenizer.tokenize(worked_solution(dataset.item(index).entry))) < 64
 
 
