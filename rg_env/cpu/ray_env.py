@@ -24,6 +24,7 @@ ENVIRONMENT = {
     "RAY_enable_metrics_collection": "0",
     "RAY_enable_worker_prestart": "0",  # workers started early have none of the run's environment and serve nobody
     "RAY_prestart_worker_first_driver": "0",
+    "RAY_worker_niceness": "0",  # with Ray's own 15, any other program on the machine starves the run
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray announces this change of its own at each start otherwise
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
