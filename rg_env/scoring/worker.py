@@ -32,6 +32,7 @@ from typing import Any, NoReturn
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.sandbox import Sandbox
 from rg_env.scoring.wire import COMMAND, FORK, FORKED, Form, encode_measures, encode_reply, recv_frame, send_frame
+from rg_env.tasks.audited import refuse_unguarded
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
@@ -88,11 +89,9 @@ def serve_forks(control: socket.socket) -> None:
 def _warm_up() -> None:
     """Import what scorers need. Those that run code get a new fork for each answer: one trusted item now spares every
     fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
-    import reasoning_gym
-
     for task in sorted(EVALUATING_TASKS):
         with suppress(Exception):  # a scorer that fails says so when it is asked
-            dataset = reasoning_gym.create_dataset(task, size=1, seed=0)
+            dataset = make_scorer(task, {})
             item = dataset[0]
             dataset.score_answer(item["answer"], item)
 
@@ -149,12 +148,15 @@ def serve_answers(connection: socket.socket) -> None:
 def make_scorer(task: str, options: dict[str, Any]) -> Any:
     """The dataset object whose `score_answer` judges this task, or in one line why there is none.
 
-    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them.
+    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them. A scorer
+    that evaluates answers and is not guarded (another version's, or somebody's own) is refused.
     """
     import reasoning_gym
 
     try:
-        return reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+        made = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+        refuse_unguarded(task, type(made), EVALUATING_TASKS)
+        return made
     except BaseException as error:
         return _describe(error)
 
