@@ -57,14 +57,14 @@ def markdown(audit: Audit) -> str:
     head = [
         "# What `rg-env audit` found",
         "",
-        f"{audit.date}, reasoning-gym {audit.reasoning_gym}, Python {audit.python}, {audit.system}; up to {payloads} payloads "
-        f"per task, {audit.items} items, {audit.deadline:g} s per answer. Made by `rg-env audit --markdown`.",
+        f"{audit.date}, reasoning-gym {audit.reasoning_gym}, Python {audit.python}, {audit.system}; up to {payloads} "
+        f"payloads per task, {audit.items} items, {audit.deadline:g} s per answer. Made by `rg-env audit --markdown`.",
         "",
         f"**{verdict(audit)}.**",
         "",
-        "×n: how many payloads showed it. *free reward*: the mean score that one text, which is no answer, earns over all "
-        f"items, counted from {audit.free_reward:g}. What each word means stands in `rg_env/audit/probes.py`; what protects "
-        "against it in [security.md](security.md).",
+        "×n: how many payloads showed it. *free reward*: the mean score that one text, which is no answer, earns over "
+        f"all items, counted from {audit.free_reward:g}. What each word means stands in `rg_env/audit/probes.py`; what "
+        "protects against it in [security.md](security.md).",
         "",
         "## Scorer processes on this machine",
         "",
