@@ -8,11 +8,12 @@
 | memory | the scorer's process grew by more than 256 MiB; of `rg_env`, which bounds them: never |
 | crash | the scorer's process died; of `rg_env`, which replaces them: never |
 | exception | the scorer raised; of `rg_env`: an exception reached the caller |
-| free reward | the same attack earned at least 0.4 on average, over what it earns where it is simply right |
+| free reward | the same attack earned at least 0.5 on average (many answers in one text: 0.3), where it is not simply right |
 
 "Simply right": an answer of two possible ones is right half of the time. So where the attack's text is the item's right
-answer, the item counts 0. Why 0.4: `Yes No`, a full reward for every second item, has to be found in 20 items; honest
-partial credit for junk stays below on all tasks (`docs/audit.md`).
+answer, the item counts 0. Why 0.3 for many answers in one: no such text is an answer, and `Yes No` earns one for every
+second item or so. Below 0.5 lies what one fixed answer earns on tasks with many right ones: `P ∧ Q` follows from 0.43 of
+propositional_logic's premises.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from typing import Any
 from rg_env.audit.payloads import Kind, Payload, Subject
 from rg_env.audit.sides import Ending, Outcome, Side, is_touched
 
-FREE_REWARD = 0.4
+FREE_REWARD = 0.5
 """Mean score from which a text that is no answer is a hole."""
+_MANY_IN_ONE_REWARD = 0.3
+"""The same, for a text of many answers."""
 _GROWN_MB = 256
 _OVERTIME_SECONDS = 1.0
 _HIDDEN_ON = 3
@@ -92,8 +95,9 @@ def probe(side: Side, subjects: Sequence[Subject], payload: Payload, reference: 
     if not ended_badly and Hole.POISON not in findings:
         if payload.control is not None and _hidden_code_ran(side, subjects[:_HIDDEN_ON], payload):
             found(Hole.CODE, "the right answer, hidden in code, scored")
-        mean = _unearned_mean(side, subjects, payload, outcome)
-        if mean >= FREE_REWARD and payload.kind is not Kind.CODE:
+        enough = _MANY_IN_ONE_REWARD if payload.kind is Kind.SUBSTRING else FREE_REWARD
+        mean = _unearned_mean(side, subjects, payload, outcome, enough)
+        if mean >= enough and payload.kind is not Kind.CODE:
             found(Hole.FREE_REWARD, f"mean of {len(subjects)} items", round(mean, 3))
     return list(findings.values())
 
@@ -159,11 +163,11 @@ def _hidden_code_ran(side: Side, subjects: Sequence[Subject], payload: Payload) 
     )
 
 
-def _unearned_mean(side: Side, subjects: Sequence[Subject], payload: Payload, first: Outcome) -> float:
-    """Mean score over the items, those counting 0 for which the text is right; at once 0 when it cannot be a hole."""
+def _unearned_mean(side: Side, subjects: Sequence[Subject], payload: Payload, first: Outcome, enough: float) -> float:
+    """Mean score over the items, those counting 0 for which the text is right; 0 as soon as it cannot be `enough`."""
     total = 0.0
     for asked, subject in enumerate(subjects):
-        if total + len(subjects) - asked < FREE_REWARD * len(subjects):
+        if total + len(subjects) - asked < enough * len(subjects):
             return 0.0
         text = payload.answer(subject)
         if text is None or _normal(text) == _normal(subject.oracle):

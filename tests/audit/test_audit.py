@@ -139,6 +139,7 @@ class FakeSide:
             "grow": Outcome(Ending.SCORED, grown_mb=1000),
             "escape": Outcome(Ending.ESCAPED),
             "junk": Outcome(Ending.SCORED, 0.5),
+            "crumbs": Outcome(Ending.SCORED, 0.4),
         }
         return outcomes.get(answer, Outcome(Ending.SCORED, 0.0))
 
@@ -165,12 +166,17 @@ def holes(side: FakeSide, text: str, kind: Kind = Kind.MALFORMED) -> set[Hole]:
         ("die", {Hole.CRASH}, set()),
         ("grow", {Hole.MEMORY}, set()),
         ("junk", {Hole.FREE_REWARD}, {Hole.FREE_REWARD}),
+        ("crumbs", set(), set()),
         ("Yes", set(), set()),  # right half of the time, which is no hole
         ("poison", {Hole.POISON}, {Hole.POISON}),
     ],
 )
 def test_what_counts_as_a_hole(side: FakeSide, text: str, raw: set[Hole], ours: set[Hole]) -> None:
     assert holes(side, text) == (ours if side.contains else raw)
+
+
+def test_many_answers_in_one_text_count_earlier(side: FakeSide) -> None:
+    assert holes(side, "crumbs", Kind.SUBSTRING) == {Hole.FREE_REWARD}
 
 
 @pytest.mark.parametrize("text", ["hang", "die"])
