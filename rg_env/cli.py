@@ -172,6 +172,21 @@ def score(
         print(f"{key}: {value}")
 
 
+@app.command()
+def audit(
+    tasks: Annotated[str | None, typer.Option("--tasks", help="A task mix; default: all tasks.")] = None,
+    items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="For maintainers: note the scorers as audited.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page for the documents.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Attack the scorers, Reasoning Gym's own and ours; exit code 1 if ours has a hole in the default mix."""
+    from rg_env.audit.command import run_command
+
+    sys.exit(run_command(tasks, items, quick, record, as_markdown, as_json))
+
+
 @dumps_app.command()
 def stats(
     paths: Annotated[list[Path], typer.Argument(help="Dump folders or files.")],

@@ -15,11 +15,13 @@ import threading
 from contextlib import suppress
 from time import monotonic
 
-from rg_env.scoring.wire import COMMAND, FORK, FORKED, KILL, READY, one_line
+from rg_env.scoring.sandbox import Measure
+from rg_env.scoring.wire import COMMAND, FORK, FORKED, KILL, decode_measures, one_line, recv_frame
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _FORK_SECONDS = 30.0
 _EXIT_SECONDS = 5.0
+_MAX_FIRST_FRAME = 1 << 16
 
 
 class ForkServerError(Exception):
@@ -31,7 +33,7 @@ class ForkServer:
 
     def __init__(self, start_seconds: float) -> None:
         self._lock = threading.Lock()
-        self._ready = False
+        self._measures: list[Measure] | None = None
         self._start_by = monotonic() + start_seconds
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (a file, not a pipe: it never blocks the writer)
         self._control, theirs = socket.socketpair()
@@ -53,10 +55,26 @@ class ForkServer:
                 self._stderr.close()
                 raise ForkServerError(str(error)) from error
 
-    def fork(self, memory_bytes: int) -> tuple[socket.socket, int]:
+    def measures(self) -> list[Measure]:
+        """What its workers are kept from doing, as tried by one. Waits until it is ready.
+
+        Raises:
+            ForkServerError: it is gone, or did not get ready.
+        """
+        try:
+            with self._lock:
+                return list(self._wait_until_ready())
+        except (OSError, EOFError) as error:
+            raise ForkServerError(self._last_words(error)) from error
+
+    def fork(self, memory_bytes: int, cpu_seconds: int) -> tuple[socket.socket, int]:
         """A new worker: the socket to it, and its pid, to be given to `kill` in the end.
 
         Waits until the fork server is ready.
+
+        Args:
+            memory_bytes: how far the worker may grow, in bytes of address space.
+            cpu_seconds: what one answer may take, of CPU time; in [0, 2³²).
 
         Raises:
             ForkServerError: it is gone, or did not get ready, or could not fork.
@@ -64,10 +82,9 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         try:
             with theirs, self._lock:
-                if not self._ready:
-                    self._expect(len(READY), self._start_by)
-                    self._ready = True
-                socket.send_fds(self._control, [COMMAND.pack(FORK, 0, memory_bytes)], [theirs.fileno()])
+                self._wait_until_ready()
+                command = COMMAND.pack(FORK, 0, memory_bytes, cpu_seconds)
+                socket.send_fds(self._control, [command], [theirs.fileno()])
                 (pid,) = FORKED.unpack(self._expect(FORKED.size, monotonic() + _FORK_SECONDS))
             if pid < 0:
                 raise ForkServerError(f"cannot fork: {os.strerror(-pid)}")
@@ -82,7 +99,7 @@ class ForkServer:
     def kill(self, pid: int) -> None:
         """Kill a worker and everything it started in its process group. Returns at once; never fails."""
         with self._lock, suppress(OSError):
-            self._control.sendall(COMMAND.pack(KILL, pid, 0))
+            self._control.sendall(COMMAND.pack(KILL, pid, 0, 0))
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -91,7 +108,7 @@ class ForkServer:
         """End the process and all its workers. Calls under way fail. May be called again."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
-        if not self._ready:
+        if self._measures is None:
             self._process.kill()  # it has no workers yet, and would first finish its imports
         try:
             self._process.wait(_EXIT_SECONDS)
@@ -101,6 +118,11 @@ class ForkServer:
         with self._lock:
             self._control.close()
             self._stderr.close()
+
+    def _wait_until_ready(self) -> list[Measure]:
+        if self._measures is None:
+            self._measures = decode_measures(recv_frame(self._control, _MAX_FIRST_FRAME, self._start_by))
+        return self._measures
 
     def _expect(self, size: int, deadline: float) -> bytes:
         received = b""

@@ -11,7 +11,9 @@ Invariants:
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
+import math
 import os
 import pickle
 import socket
@@ -27,6 +29,7 @@ from loguru import logger
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring.forkserver import ForkServer, ForkServerError
 from rg_env.scoring.patience import Patience
+from rg_env.scoring.sandbox import Measure
 from rg_env.scoring.types import Status
 from rg_env.scoring.wire import MAX_REPLY_BYTES, Form, ProtocolError, decode_reply, recv_frame, send_frame
 
@@ -139,6 +142,7 @@ class ScorerPool:
     def __init__(self, workers: int = 2, timeout: float = 5.0, memory_mb: int = 1024) -> None:
         self._size = workers
         self._memory_bytes = memory_mb << 20
+        self._cpu_seconds = min(math.ceil(timeout), 1 << 31)
         self._patience = Patience(timeout)
         self._owner = os.getpid()
         self._idle: list[_Worker] = []
@@ -282,7 +286,8 @@ class ScorerPool:
             try:
                 if self._server is None:
                     self._server = ForkServer(_START_SECONDS)
-                sock, pid = self._server.fork(self._memory_bytes)
+                sock, pid = self._server.fork(self._memory_bytes, self._cpu_seconds)
+                _report_once(self._server)
                 return _Worker(self._server, sock, pid)
             except ForkServerError as error:
                 last_words = str(error)
@@ -294,3 +299,32 @@ class ScorerPool:
             f"the scorer processes (python -m rg_env.scoring.worker) failed to start {_START_ATTEMPTS} times in a row; "
             f"the last time: {last_words}"
         )
+
+
+def sandbox_report() -> list[Measure]:
+    """What scorer processes are kept from doing on this machine, each measure tried by one that is under it.
+
+    Starts a fork server of its own: about two seconds.
+
+    Raises:
+        ScorerPoolError: it does not start.
+    """
+    try:
+        server = ForkServer(_START_SECONDS)
+        try:
+            return server.measures()
+        finally:
+            server.close()
+    except ForkServerError as error:
+        raise ScorerPoolError(f"the scorer processes fail to start: {error}") from error
+
+
+def _report_once(server: ForkServer) -> None:
+    missing = tuple(f"{measure.name} ({measure.why_not})" for measure in server.measures() if not measure.active)
+    if missing:
+        _warn_once(missing)
+
+
+@functools.cache
+def _warn_once(missing: tuple[str, ...]) -> None:
+    logger.warning("scorer processes run without: {}; docs/security.md says what that means", "; ".join(missing))

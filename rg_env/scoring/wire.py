@@ -11,18 +11,21 @@ import json
 import math
 import socket
 import struct
+from collections.abc import Iterable
+from dataclasses import asdict
 from time import monotonic
+
+from rg_env.scoring.sandbox import Measure
 
 Form = float | str
 """What scoring one form of an answer gave: a score in [0, 1], or in one line why there is none."""
 
 MAX_REPLY_BYTES = 4096
 
-READY = b"ready"
-"""What the fork server writes into its control socket first."""
 FORK, KILL = 1, 2
-COMMAND = struct.Struct("!BqQ")
-"""What the trainer writes into it: command, pid (for KILL), memory limit in bytes (for FORK, sent with one socket)."""
+COMMAND = struct.Struct("!BqQI")
+"""What the trainer writes into the fork server's control socket: command, pid (for KILL), and for FORK, sent with one
+socket, the memory limit in bytes and the seconds of CPU time that one answer may take."""
 FORKED = struct.Struct("!q")
 """The answer to FORK: a pid, or minus an errno. KILL has none."""
 
@@ -91,6 +94,16 @@ def decode_reply(payload: bytes) -> tuple[Form, Form]:
         raise ProtocolError("a reply without its two forms")
     raw, tagged = (_checked(form) for form in reply)
     return raw, tagged
+
+
+def encode_measures(measures: Iterable[Measure]) -> bytes:
+    """The fork server's first frame: it is ready, and these are the measures that its workers will be under."""
+    return json.dumps([asdict(measure) for measure in measures]).encode("ascii")
+
+
+def decode_measures(payload: bytes) -> list[Measure]:
+    """Read the fork server's first frame. It has run no model's text: what it says is not checked."""
+    return [Measure(**measure) for measure in json.loads(payload)]
 
 
 def one_line(text: str) -> str:

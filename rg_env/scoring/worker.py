@@ -7,9 +7,9 @@ Invariants:
   workers; the kernel kills them too when it dies (Linux). A worker that waits ends with its own socket.
 - A pid that the trainer holds stays a process of its own: dead workers are reaped only when the trainer gives them up.
 
-Each worker has a memory limit and cannot make any file longer; stdin, stdout and stderr lead nowhere. Not covered:
-reading, emptying and deleting files, the network, signals to processes of the same user; and code that runs as root can
-lift its own limits.
+Each worker is under the measures of `rg_env.scoring.sandbox`, as far as the system offers them; the fork server has a
+fork try them first and tells the trainer. stdin, stdout and stderr lead nowhere. Not covered: what a worker answers.
+Code that runs in it can give *its own* answer any score, which is why `rg_env.scoring.guard` keeps code out.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ import math
 import numbers
 import os
 import pickle
-import resource
 import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from typing import Any, NoReturn
 
 from rg_env.scoring.guard import EVALUATING_TASKS
-from rg_env.scoring.wire import COMMAND, FORK, FORKED, READY, Form, encode_reply, recv_frame, send_frame
+from rg_env.scoring.sandbox import Sandbox
+from rg_env.scoring.wire import COMMAND, FORK, FORKED, Form, encode_measures, encode_reply, recv_frame, send_frame
+from rg_env.tasks.audited import refuse_unguarded
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
+_PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
+"""The limits under which the measures are tried; any would do."""
 
 
 def serve_forks(control: socket.socket) -> None:
@@ -42,12 +46,13 @@ def serve_forks(control: socket.socket) -> None:
     trainer, fork_server = os.getppid(), os.getpid()
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     _warm_up()
+    sandbox = Sandbox()
     gc.collect()
     gc.freeze()  # so that collections in the workers leave the shared pages shared
     children: set[int] = set()
     dying: set[int] = set()
     try:
-        control.sendall(READY)
+        send_frame(control, encode_measures(sandbox.probe(_PROBED_MEMORY, _PROBED_SECONDS)))
         while os.getppid() == trainer:
             dying = {pid for pid in dying if os.waitpid(pid, os.WNOHANG) == (0, 0)}
             if not select.select([control], [], [], _PARENT_CHECK_SECONDS)[0]:
@@ -55,7 +60,7 @@ def serve_forks(control: socket.socket) -> None:
             message, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
             if not message:
                 break
-            command, pid, memory = COMMAND.unpack(message)
+            command, pid, memory, seconds = COMMAND.unpack(message)
             if command == FORK:
                 with socket.socket(fileno=fds[0]) as connection:
                     try:
@@ -63,7 +68,8 @@ def serve_forks(control: socket.socket) -> None:
                     except OSError as error:
                         pid = -(error.errno or 1)
                     if pid == 0:
-                        _be_worker(connection, control, fork_server, prctl, memory)
+                        control.close()
+                        _be_worker(connection, fork_server, prctl, partial(sandbox.enter, memory, seconds))
                 if pid > 0:
                     children.add(pid)
                     with suppress(OSError):  # done on both sides, so that it holds whoever comes first
@@ -83,11 +89,11 @@ def serve_forks(control: socket.socket) -> None:
 def _warm_up() -> None:
     """Import what scorers need. Those that run code get a new fork for each answer: one trusted item now spares every
     fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
-    import reasoning_gym
+    import reasoning_gym  # noqa: F401  (a fault in it shows here, not with the first answer)
 
     for task in sorted(EVALUATING_TASKS):
         with suppress(Exception):  # a scorer that fails says so when it is asked
-            dataset = reasoning_gym.create_dataset(task, size=1, seed=0)
+            dataset = make_scorer(task, {})
             item = dataset[0]
             dataset.score_answer(item["answer"], item)
 
@@ -98,37 +104,23 @@ def _kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _be_worker(
-    connection: socket.socket, control: socket.socket, fork_server: int, prctl: Any, memory: int
-) -> NoReturn:
+def _be_worker(connection: socket.socket, fork_server: int, prctl: Any, enter_sandbox: Callable[[], None]) -> NoReturn:
     """The life of a fork."""
     try:
         os.setpgid(0, 0)
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() == fork_server:  # else it died before the line above could take effect
-            control.close()
             nowhere = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(nowhere, fd)
-            _limit(memory)
+            os.close(nowhere)
+            enter_sandbox()
             serve_answers(connection)
     except (EOFError, OSError):
         pass  # the trainer gave this worker up
     finally:
         os._exit(0)
-
-
-def _limit(memory: int) -> None:
-    """Let the worker grow by `memory` bytes of address space, and make no file longer."""
-    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)]
-    with suppress(OSError):  # no /proc outside Linux, where RLIMIT_AS is of no use either
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limits.append((resource.RLIMIT_AS, pages * resource.getpagesize() + memory))
-    for kind, value in limits:
-        _, hard = resource.getrlimit(kind)
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (value, value))
 
 
 def serve_answers(connection: socket.socket) -> None:
@@ -158,12 +150,15 @@ def serve_answers(connection: socket.socket) -> None:
 def make_scorer(task: str, options: dict[str, Any]) -> Any:
     """The dataset object whose `score_answer` judges this task, or in one line why there is none.
 
-    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them.
+    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them. A scorer
+    that evaluates answers and is not guarded (another version's, or somebody's own) is refused.
     """
     import reasoning_gym
 
     try:
-        return reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+        made = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+        refuse_unguarded(task, type(made), EVALUATING_TASKS)
+        return made
     except BaseException as error:
         return _describe(error)
 

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rg_env.scoring.sandbox import Measure
 from rg_env.scoring.wire import (
     MAX_REPLY_BYTES,
     Form,
     ProtocolError,
+    decode_measures,
     decode_reply,
+    encode_measures,
     encode_reply,
     recv_frame,
     send_frame,
@@ -104,3 +107,8 @@ def test_frames_that_nobody_should_send_are_refused(sent: bytes) -> None:
         theirs.sendall(sent)
         with pytest.raises(ProtocolError):
             recv_frame(ours, 100, monotonic() + 5)
+
+
+def test_the_report_on_the_sandbox_arrives_as_it_was_sent() -> None:
+    measures = [Measure("one", True), Measure("zwei", False, "nicht hier: ✗")]
+    assert decode_measures(encode_measures(measures)) == measures

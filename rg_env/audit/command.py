@@ -1,0 +1,50 @@
+"""The command `rg-env audit`: progress on standard error, the result on standard output, an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from loguru import logger
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rg_env.audit.report import markdown, render, sandbox_lines, verdict
+from rg_env.audit.run import run_audit
+from rg_env.tasks.audited import record as record_audited
+
+
+def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_markdown: bool, as_json: bool) -> int:
+    """Audit and print.
+
+    Args:
+        record: note the installed scorers as the audited ones; only after a full audit of all tasks without a hole.
+
+    Returns:
+        0: our scorer has no hole in the default mix; 1: it has, or a task of it could not be audited.
+    """
+    logger.disable("rg_env")  # answers that hang are the point here
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            shown = bar.add_task("starting", total=None)
+            audit = run_audit(
+                tasks,
+                items,
+                quick,
+                progress=lambda task, done, total: bar.update(
+                    shown, description=task or "done", completed=done, total=total
+                ),
+            )
+    finally:
+        logger.enable("rg_env")
+    if as_json:
+        print(json.dumps(audit.as_dict(), indent=2))
+    elif as_markdown:
+        print(markdown(audit))
+    else:
+        Console().print(render(audit))
+        print("\n".join(["", "scorer processes on this machine:", *sandbox_lines(audit), "", verdict(audit)]))
+    if record and not (audit.failed or tasks or quick):
+        print(f"noted in {record_audited()}", file=sys.stderr)
+    return 1 if audit.failed else 0

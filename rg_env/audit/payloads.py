@@ -1,0 +1,568 @@
+"""What an attacker would answer. Data only: nothing here runs what it lists.
+
+A payload is one text, or a function of the item that it is an answer to. `kind` says what it is after, which decides
+what counts as success (`rg_env.audit.probes`). Names are unique.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What a payload is after."""
+
+    CODE = "code"
+    """Being run. It does nothing but what shows that it was."""
+    POISON = "poison"
+    """Changing how later answers score."""
+    HANG = "hang"
+    MEMORY = "memory"
+    MALFORMED = "malformed"
+    """An exception."""
+    CONSTANT = "constant"
+    """A reward for the same text, whatever the question."""
+    SUBSTRING = "substring"
+    """A reward for many answers in one."""
+    ECHO = "echo"
+    """A reward for giving back the question, or having it computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An item as the attacker sees it.
+
+    Attributes:
+        entry: the item; its metadata stand for what one could read from the question.
+        oracle: the right answer, for attacks that hide it in code.
+        others: the right answers of all items, each once.
+        canary: a path that no honest answer creates.
+    """
+
+    entry: Mapping[str, Any]
+    oracle: str
+    others: Sequence[str]
+    canary: str
+
+
+Text = str | Callable[[Subject], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One attack. `text` may be a function, which returns None where the item gives it nothing to work on.
+
+    Attributes:
+        control: for attacks that hide the right answer in code: the same with a wrong one. The code ran if the right
+            one scores more.
+        tasks: the tasks that it is for; empty: all.
+    """
+
+    name: str
+    kind: Kind
+    text: Text
+    control: Text | None = None
+    tasks: frozenset[str] = frozenset()
+
+    def answer(self, subject: Subject) -> str | None:
+        return self.text if isinstance(self.text, str) else self.text(subject)
+
+
+def payloads_for(task: str, quick: bool = False) -> list[Payload]:
+    """The payloads for a task; `quick`: those made for it, and the first eight of each kind."""
+    found = [payload for payload in ALL if not payload.tasks or task in payload.tasks]
+    if not quick:
+        return found
+    seen: dict[Kind, int] = {}
+    kept = []
+    for payload in found:
+        seen[payload.kind] = seen.get(payload.kind, 0) + 1
+        if payload.tasks or seen[payload.kind] <= 8:
+            kept.append(payload)
+    return kept
+
+
+def _hidden(call: str) -> tuple[Text, Text]:
+    """Code that computes the right answer without containing it, and the same for a wrong one of the same length."""
+
+    def text(subject: Subject) -> str | None:
+        return call.format(subject.oracle.encode().hex())
+
+    def control(subject: Subject) -> str | None:
+        return call.format(bytes([*subject.oracle.encode()[:-1], ord("~")]).hex())
+
+    return text, control
+
+
+def _code() -> list[Payload]:
+    hidden = {
+        "text": "__import__('binascii').unhexlify('{}').decode()",
+        "words": "__import__('binascii').unhexlify('{}').decode().split()",
+        "letters": "[*__import__('binascii').unhexlify('{}').decode()]",
+        "rows": "[r.split() for r in __import__('binascii').unhexlify('{}').decode().splitlines()]",
+        "value": "eval(__import__('binascii').unhexlify('{}'))",
+        "lambda": "(lambda: eval(bytes.fromhex('{}')))()",
+    }
+    shown = [Payload(f"hidden {name}", Kind.CODE, *_hidden(call)) for name, call in hidden.items()]
+    plain = {
+        "exit": "__import__('os')._exit(3)",
+        "exit in a list": "[__import__('os')._exit(3)]",
+        "sleep": "__import__('time').sleep(10**6)",
+        "exit by exec": "exec('import os; os._exit(3)')",
+        "exit by eval": "eval('__import__(\"os\")._exit(3)')",
+        "exit by compile": "exec(compile('import os; os._exit(3)', 'x', 'exec'))",
+        "exit by getattr": "getattr(__import__('os'), '_ex' + 'it')(3)",
+        "exit by builtins": "__builtins__['__import__']('os')._exit(3)",
+        "exit by loader": "(1).__class__.__base__.__subclasses__()[104]().load_module('os')._exit(3)",
+        "exit by any loader": "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'BuiltinImporter']"
+        "[0].load_module('posix')._exit(3)",
+        "exit by globals": "globals()['__builtins__']['__import__']('os')._exit(3)",
+        "exit by lambda": "(lambda: __import__('os')._exit(3))()",
+        "exit by walrus": "[o := __import__('os'), o._exit(3)]",
+        "exit by comprehension": "[o._exit(3) for o in [__import__('os')]]",
+        "exit by f-string": "f\"{__import__('os')._exit(3)}\"",
+        "exit by default": "(lambda o=__import__('os'): o._exit(3))()",
+        "exit by map": "list(map(__import__('os')._exit, [3]))",
+        "exit by sorted": "sorted([3, 4], key=__import__('os')._exit)",
+        "exit by unicode name": "__impor𝑡__('os')._exit(3)",
+        "exit by signal": "__import__('os').kill(__import__('os').getpid(), 9)",
+        "exit by segfault": "__import__('ctypes').string_at(0)",
+        "exit in braces": "{__import__('os')._exit(3)}",
+        "exit in a mapping": "{'answer': __import__('os')._exit(3)}",
+        "exit after an answer": "1 if __import__('os')._exit(3) else 2",
+        "exit in a power": "2**__import__('os')._exit(3)",
+        "exit in a subscript": "[1][__import__('os')._exit(3)]",
+        "exit in a keyword": "max([1], key=__import__('os')._exit)",
+        "exit by sympy": "sympify('__import__(\"os\")._exit(3)')",
+        "exit by S": "S('__import__(\"os\")._exit(3)')",
+        "exit by lambdify": "lambdify([], '__import__(\"os\")._exit(3)')()",
+        "exit by Function": "Function('f').__class__.__mro__[-1].__subclasses__() and __import__('os')._exit(3)",
+        "exit of the scorer's module": "self.__class__.__module__ and __import__('os')._exit(3)",
+        "yaml object": "!!python/object/apply:os._exit [3]",
+        "pickle": "cos\n_exit\n(I3\ntR.",
+        "template": "{{ ''.__class__.__mro__[1].__subclasses__() }}{% import os %}{{ os._exit(3) }}",
+        "format attack": "{0.__class__.__init__.__globals__[os]._exit}",
+        "shell": "; kill -9 $$; $(kill -9 $$); `kill -9 $$`",
+        "json constructor": '{"__reduce__": ["os._exit", [3]], "py/object/apply": "os._exit"}',
+    }
+    return [
+        *shown,
+        *(Payload(name, Kind.CODE, text) for name, text in plain.items()),
+        Payload("canary file", Kind.CODE, lambda s: f"open({s.canary!r}, 'w')"),
+        Payload("canary file in a list", Kind.CODE, lambda s: f"[open({s.canary!r}, 'w')]"),
+        Payload("canary file by os", Kind.CODE, lambda s: f"__import__('os').open({s.canary!r}, 65)"),
+        Payload("canary file by shell", Kind.CODE, lambda s: f"__import__('os').system('touch {s.canary}')"),
+        Payload("canary file by mkdir", Kind.CODE, lambda s: f"[__import__('os').mkdir({s.canary!r})]"),
+    ]
+
+
+def _poison() -> list[Payload]:
+    texts = {
+        "score_answer": "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
+        "score_answer of the instance": "[setattr(self,'score_answer',lambda a,e:1.0)]",
+        "the entry": "[entry.update(answer='poison'), entry['metadata'].clear()]",
+        "the oracle": "[oracle_answer.__class__, entry.__setitem__('answer', answer)]",
+        "the config": "[self.config.__dict__.clear()]",
+        "builtins.float": "setattr(__import__('builtins'), 'float', lambda *a: 1.0)",
+        "builtins.str": "[setattr(__import__('builtins'), 'str', lambda *a: 'x')]",
+        "builtins.len": "[setattr(__import__('builtins'), 'len', lambda *a: 1)]",
+        "builtins.sorted": "setattr(__import__('builtins'), 'sorted', len)",
+        "json.loads": "[setattr(__import__('json'), 'loads', lambda *a: 1)]",
+        "re.findall": "setattr(__import__('re'), 'findall', max)",
+        "sympy.parse_expr": "setattr(__import__('sympy'), 'parse_expr', max)",
+        "sympy.simplify": "setattr(__import__('sympy'), 'simplify', bool)",
+        "numpy.isclose": "setattr(__import__('numpy'), 'isclose', max)",
+        "the random state": "[__import__('random').seed(0), __import__('numpy').random.seed(0)]",
+        "the digits limit": "[__import__('sys').set_int_max_str_digits(640)]",
+        "the recursion limit": "[__import__('sys').setrecursionlimit(60)]",
+        "a sympy name": "Symbol.__init__.__globals__.clear()",
+        "decimal context": "[__import__('decimal').getcontext().__setattr__('prec', 1)]",
+        "environment": "[__import__('os').environ.clear()]",
+    }
+    return [Payload(f"poison {name}", Kind.POISON, text) for name, text in texts.items()]
+
+
+def _hangs() -> list[Payload]:
+    texts = {
+        "power tower": "9**9**9**9",
+        "power tower in a list": "[9**9**9**9]",
+        "power tower of carets": "9^9^9^9",
+        "factorial": "factorial(10**9)",
+        "factorial sign": "99999999!!!",
+        "binomial": "binomial(10**9, 5*10**8)",
+        "great exponent": "1e999999999",
+        "great negative exponent": "1e-999999999",
+        "great fraction": "1e999999999/3",
+        "great move": "A+99999999",
+        "great moves": " ".join(f"{letter}+99999999" for letter in "ABCDEFGH"),
+        "deep brackets": "(" * 3000 + "1" + ")" * 3000,
+        "deep lists": "[" * 3000 + "]" * 3000,
+        "deep mappings": '{"a":' * 2000 + "1" + "}" * 2000,
+        "deep negation": "¬" * 3000 + "P",
+        "deep not": "~" * 3000 + "1",
+        "deep logic": "(" * 60 + "P" + " ∧ Q)" * 60,
+        "deep minus": "-" * 4000 + "1",
+        "long sum": "+".join(["1"] * 4000),
+        "long product": "*".join(["(x+1)"] * 1000),
+        "expansion": "expand((a+b+c+d+x)**60)",
+        "simplification": "simplify(sum(sin(x)**k*cos(x)**(99-k) for k in range(99)))",
+        "integration": "integrate(exp(x**x)*sin(x)**x, x)",
+        "nested radicals": "sqrt(" * 400 + "x" + ")" * 400,
+        "prime search": "prime(10**9)",
+        "factoring": "factorint(2**523-1)",
+        "infinite loop": "[0 for _ in iter(int, 1)]",
+        "range": "sum(range(10**12))",
+        "many digits": "9" * 8000,
+        "many digits in two parts": "9" * 4000 + "/" + "7" * 4000,
+        "many decimals": "0." + "3" * 8000,
+        "many words": "a " * 4000,
+        "many commas": "," * 8000,
+        "many numbers": " ".join(map(str, range(1500))),
+        "many lines": "\n" * 8000,
+        "regex spaces": " " * 8000 + "x",
+        "regex nested": "a" * 4000 + "!",
+        "regex brackets": "[(" * 4000,
+        "regex tags": "<answer>" * 1000,
+        "many moves": "F " * 4000,
+        "long roman": "M" * 8000,
+        "long path": "[" + ",".join(["[0,0]"] * 1300) + "]",
+        "unicode digits": "٩" * 4000,
+        "date far away": "9999999999-12-31",
+        "time far away": "999999999:59:59",
+        "power in brackets": "(9**(9**(9**9)))",
+        "power of x": "x**x**x**x**99999999",
+        "shift": "1<<10**12",
+        "modular": "(2**(10**9))%7",
+        "float power": "99.9**99999999.5",
+    }
+    return [Payload(name, Kind.HANG, text) for name, text in texts.items()]
+
+
+def _memory() -> list[Payload]:
+    texts = {
+        "repeated text": "'a'*10**10",
+        "repeated list": "[0]*10**10",
+        "bytes": "bytearray(10**10)",
+        "range list": "list(range(10**9))",
+        "set of ranges": "[*range(10**9)]",
+        "repeated move": "F999999999",
+        "repeated moves": "R99999999 U99999999 F99999999",
+        "repeat count": "A*999999999",
+        "great shift": "[1<<10**10]",
+        "great power": "7**10**9",
+        "great index": '{"999999999999": {"999999999999": 1}}',
+        "great grid": "[[0]*99999]*99999",
+        "great format": "'%9999999999d' % 1",
+        "great padding": "f'{1:>9999999999}'",
+        "great join": "','.join(['a'*10**6]*10**5)",
+        "great number text": "1" + "0" * 8000,
+        "great exponent text": "10e99999999",
+        "great matrix": "zeros(99999, 99999)",
+    }
+    return [Payload(name, Kind.MEMORY, text) for name, text in texts.items()]
+
+
+def _malformed() -> list[Payload]:
+    texts = [
+        *[
+            "word",
+            "two words",
+            "a, b, c",
+            "1 x 2",
+            "1 × 2 × x",
+            "×",
+            "2^x",
+            "1/0",
+            "0/0",
+            "--1",
+            "1..2",
+            "1e",
+            "0x",
+            "٣",
+        ],
+        *[
+            "{}",
+            "[]",
+            "[[]]",
+            "[[[]]]",
+            "{",
+            "[",
+            '"',
+            "'",
+            "\\",
+            "\\u0000",
+            "null",
+            "true",
+            "[null]",
+            "[{}]",
+            '{"": ""}',
+        ],
+        *[
+            '{"a": 1}',
+            '{"a": [1]}',
+            '{"a": {"b": null}}',
+            '[["a"]]',
+            '{"0": -1}',
+            '{"0": "a"}',
+            '{"0": []}',
+            "[1]",
+            "1",
+        ],
+        *[
+            '{"agent[0.5, 0.5]": "move(box_red, square[0.5, 1.5])"}',
+            '{"Agent[0.5, 0.5]": "move"}',
+            '{"x": "y"}',
+            '["a"]',
+        ],
+        *[
+            "1e400",
+            "-1e400",
+            "1e308*10",
+            "NaN",
+            "Infinity",
+            "[NaN]",
+            "1j",
+            "1+2j",
+            "i",
+            "--",
+            "+",
+            "()",
+            ")(",
+            "<>",
+            "P ∧",
+        ],
+        *[
+            "∧",
+            "(P ∧",
+            "P Q",
+            "P → ",
+            "(P))",
+            "∀x",
+            "A B C D",
+            "A+0",
+            "Z+1",
+            "[+1",
+            "A-",
+            "U3'",
+            "Q99",
+            "U''",
+            "10:99 PM",
+        ],
+        *[
+            "99/99/9999",
+            "2024-02-30",
+            "February 30",
+            "-1 days",
+            "\ud7ff",
+            "\u202e1",
+            "１２",
+            "½",
+            "∞",
+            "\t",
+            "a\tb",
+            "\x1b[0m",
+        ],
+        *["%s%s%s%n", "{0}", "${x}", "../../../etc/passwd", "<script>", "\ufeff1", "a\u0300", "ß", "İ"],
+    ]
+    return [Payload(f"malformed {text!r}", Kind.MALFORMED, text) for text in dict.fromkeys(texts)]
+
+
+def _constants() -> list[Payload]:
+    texts = [
+        *["None", "nan", "inf", "-inf", "0", "1", "-1", "2", "10", "100", "0.5", "1/2", "0.1", "-0", "1e9", "1e300"],
+        *["9" * 40, "0" * 40, "True", "False", "true", "false", "Yes", "No", "yes", "no", "A", "B", "C", "D", "E"],
+        *[
+            "a",
+            "b",
+            "x",
+            "[]",
+            "{}",
+            "()",
+            "''",
+            "?",
+            ".",
+            ",",
+            "-",
+            "_",
+            "*",
+            "#",
+            " ",
+            "\n",
+            "answer",
+            "the",
+            "I",
+            "Alice",
+        ],
+        *[
+            "unknown",
+            "impossible",
+            "infeasible",
+            "no solution",
+            "-1 -1",
+            "0 0",
+            "[0]",
+            "[[0]]",
+            "0 1",
+            "1 2 3",
+            "a b c",
+        ],
+        *[
+            "0" * 400,
+            "a" * 400,
+            "abcdefghijklmnopqrstuvwxyz",
+            "0123456789",
+            "up",
+            "down",
+            "red",
+            "white",
+            "even",
+            "odd",
+        ],
+        *["nan+nani", "nani", "nan + nani", "nan/1", "inf-inf", "4*3*2*1", "(4)*(3)*(2)*(1)", "24", "0.0", "0+0i"],
+        *[
+            "<answer></answer>",
+            "</answer>",
+            "<answer>",
+            "I don't know",
+            "This text is not an answer.",
+            "42",
+            "7",
+            "JSON",
+        ],
+        *[
+            "Monday",
+            "Saturday",
+            "January",
+            "knight",
+            "knave",
+            "AM",
+            "12:00",
+            "2024-01-01",
+            "$",
+            "£",
+            "C",
+            "x + C",
+            "x",
+            "C",
+        ],
+        json.dumps([[0] * 10] * 10),
+        json.dumps([[0] * 20] * 20),
+        "\n".join([" ".join("0" * 10)] * 10),
+        "\n".join([" ".join("_" * 8)] * 8),
+    ]
+    return [Payload(f"constant {text[:40]!r} {len(text)}", Kind.CONSTANT, text) for text in dict.fromkeys(texts)]
+
+
+def _substrings() -> list[Payload]:
+    def all_answers(separator: str) -> Text:
+        return lambda s: separator.join(s.others)[:8000] if len(s.others) > 1 else None
+
+    texts: dict[str, Text] = {
+        "Yes No": "Yes No",
+        "No Yes": "No Yes",
+        "yes or no": "yes or no",
+        "True False": "True False",
+        "true/false": "true/false",
+        "knight knave": "knight knave",
+        "A B C D E": "A B C D E",
+        "colours": "red green blue white yellow orange black purple",
+        "small numbers": " ".join(map(str, range(200))),
+        "numbers with commas": ", ".join(map(str, range(1000))),
+        "letters": " ".join("abcdefghijklmnopqrstuvwxyz"),
+        "digits": "0123456789" * 10,
+        "weekdays": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+        "all answers": all_answers(" "),
+        "all answers in lines": all_answers("\n"),
+        "all answers with commas": all_answers(", "),
+        "all answers with or": all_answers(" or "),
+    }
+    return [Payload(f"substring {name}", Kind.SUBSTRING, text) for name, text in texts.items()]
+
+
+def _echoes() -> list[Payload]:
+    def question(s: Subject) -> str:
+        return str(s.entry["question"])
+
+    def metadata(key: str, form: str) -> Text:
+        return lambda s: form.format(s.entry["metadata"][key]) if key in s.entry["metadata"] else None
+
+    def lengths(s: Subject) -> str | None:
+        numbers, target = s.entry["metadata"].get("numbers"), s.entry["metadata"].get("target")
+        if not isinstance(numbers, list) or not isinstance(target, int) or not 0 <= target <= 4000:
+            return None
+        return f"len('{'x' * target}')+(z-z)*({'+'.join(map(str, numbers))})"
+
+    def integral(form: str) -> Text:
+        def text(s: Subject) -> str | None:
+            found = s.entry["metadata"]
+            return form.format(found["integrand"], found["variable"]) if "integrand" in found else None
+
+        return text
+
+    return [
+        Payload("the question", Kind.ECHO, lambda s: question(s)[:8000]),
+        Payload("the last line of the question", Kind.ECHO, lambda s: question(s).strip().splitlines()[-1]),
+        Payload("the first line of the question", Kind.ECHO, lambda s: question(s).strip().splitlines()[0]),
+        Payload("the question reversed", Kind.ECHO, lambda s: question(s)[::-1][:8000]),
+        Payload("the words of the question", Kind.ECHO, lambda s: " ".join(sorted(set(question(s).split())))[:8000]),
+        Payload(
+            "the last paragraph of the question", Kind.ECHO, lambda s: question(s).strip().split("\n\n")[-1][:8000]
+        ),
+        Payload(
+            "the last thing after a colon", Kind.ECHO, lambda s: question(s).rpartition(":")[2].strip()[:8000] or None
+        ),
+        Payload(
+            "the grids of the question",
+            Kind.ECHO,
+            lambda s: (
+                "\n".join(line for line in question(s).splitlines() if line and not any(map(str.isalpha, line)))[:8000]
+                or None
+            ),
+        ),
+        Payload("integrate", Kind.ECHO, integral("integrate({}, {})")),
+        Payload("Integral", Kind.ECHO, integral("Integral({}, {})")),
+        Payload("the integrand", Kind.ECHO, integral("{0}")),
+        Payload("expand", Kind.ECHO, metadata("polynomial_expr", "expand({})")),
+        Payload("simplify", Kind.ECHO, metadata("polynomial_expr", "simplify({})")),
+        Payload("Poly", Kind.ECHO, metadata("polynomial_expr", "Poly({}).as_expr()")),
+        Payload("the polynomial", Kind.ECHO, metadata("polynomial_expr", "{}")),
+        Payload("the target", Kind.ECHO, metadata("target", "{}")),
+        Payload("the length of a text", Kind.ECHO, lengths, tasks=frozenset({"countdown"})),
+        Payload(
+            "the scorer's own solutions",
+            Kind.ECHO,
+            "[row.split() for row in valid_solutions[0].splitlines()]",
+            tasks=frozenset({"n_queens"}),
+        ),
+        Payload(
+            "the scorer's own oracle",
+            Kind.ECHO,
+            "[entry['answer']]",
+            tasks=frozenset({"spiral_matrix", "string_insertion", "binary_matrix"}),
+        ),
+        Payload("the scorer's oracle, split", Kind.ECHO, "oracle_answer.split()", tasks=frozenset({"spiral_matrix"})),
+        Payload("the scorer's oracle, listed", Kind.ECHO, "[*oracle_answer]", tasks=frozenset({"string_insertion"})),
+        Payload(
+            "the scorer's oracle, in rows",
+            Kind.ECHO,
+            "[row.split() for row in oracle_answer.splitlines()]",
+            tasks=frozenset({"binary_matrix"}),
+        ),
+    ]
+
+
+ALL: tuple[Payload, ...] = (
+    *_code(),
+    *_poison(),
+    *_hangs(),
+    *_memory(),
+    *_malformed(),
+    *_constants(),
+    *_substrings(),
+    *_echoes(),
+)
+"""Every payload."""

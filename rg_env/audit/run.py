@@ -1,0 +1,161 @@
+"""One audit: every payload on every task, on both sides.
+
+Invariant: tasks are independent of each other, and the result is a plain object that says what it was made with.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rg_env.audit.payloads import Payload, payloads_for
+from rg_env.audit.probes import FREE_REWARD, Finding, Reference, probe, subjects_of
+from rg_env.audit.sides import OurSide, RawSide, Side
+from rg_env.scoring import Measure, Scorer, sandbox_report
+from rg_env.tasks import hash64, soundness_of, task_names
+from rg_env.tasks.audited import installed_version
+from rg_env.tasks.mix import TaskMix
+from rg_env.tasks.registry import one_line
+from rg_env.tasks.snippets import UnusableSnippetError
+from rg_env.tasks.upstream import UpstreamDataset
+
+_SEED = 7
+_MAX_REDRAWS = 100
+
+
+@dataclass(frozen=True)
+class TaskAudit:
+    """One task's. `problem`: in one line why it could not be audited; empty where it was."""
+
+    task: str
+    in_default_mix: bool
+    soundness: str
+    payloads: int
+    raw: tuple[Finding, ...] = ()
+    ours: tuple[Finding, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A whole audit, and what it was made with.
+
+    Attributes:
+        deadline: seconds that an answer gets.
+        free_reward: mean score from which a text that is no answer is a hole.
+    """
+
+    date: str
+    reasoning_gym: str
+    python: str
+    system: str
+    items: int
+    deadline: float
+    free_reward: float
+    sandbox: tuple[Measure, ...]
+    tasks: tuple[TaskAudit, ...]
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Tasks of the default mix in which our scorer has a hole, or that could not be audited."""
+        return tuple(task.task for task in self.tasks if task.in_default_mix and (task.ours or task.problem))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"failed": self.failed}
+
+
+def run_audit(
+    tasks: str | None = None,
+    items: int = 20,
+    quick: bool = False,
+    deadline: float = 2.0,
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None,
+) -> Audit:
+    """Attack the scorers.
+
+    Args:
+        tasks: a task mix in one text, as elsewhere; None: every task, those outside the default mix too.
+        items: per task, at least 1: a free reward is a mean over them.
+        quick: fewer payloads.
+        deadline: seconds that an answer gets.
+        progress: told before each task, and at the end.
+
+    Raises:
+        ConfigError: for a mix that cannot be read.
+        ScorerPoolError: scorer processes cannot be started.
+    """
+    names = task_names() if tasks is None else tuple(task.name for task in TaskMix.parse(tasks).tasks)
+    default_mix = {task.name for task in TaskMix.parse(None).tasks}
+    done = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Scorer(workers=1, timeout=deadline) as scorer,
+        RawSide(deadline) as raw,
+    ):
+        ours = OurSide(scorer, deadline)
+        for number, task in enumerate(names):
+            progress(task, number, len(names))
+            chosen = payloads_for(task, quick)
+            found: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
+            problem = ""
+            try:
+                entries = _entries(task, items)
+                found = (
+                    _audit(raw, task, entries, chosen, f"{folder}/canary"),
+                    _audit(ours, task, entries, chosen, f"{folder}/canary"),
+                )
+            except _CannotAuditError as error:
+                problem = str(error)
+            done.append(
+                TaskAudit(task, task in default_mix, soundness_of(task).value, len(chosen), *found, problem=problem)
+            )
+        progress("", len(names), len(names))
+    return Audit(
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        reasoning_gym=installed_version(),
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.machine()}",
+        items=items,
+        deadline=deadline,
+        free_reward=FREE_REWARD,
+        sandbox=tuple(sandbox_report()),
+        tasks=tuple(done),
+    )
+
+
+class _CannotAuditError(Exception):
+    """A task makes no items."""
+
+
+def _audit(
+    side: Side, task: str, entries: Sequence[dict[str, Any]], payloads: Sequence[Payload], canary: str
+) -> tuple[Finding, ...]:
+    side.start(task)
+    subjects = subjects_of(entries, side, canary)
+    reference = Reference(side, subjects)
+    found = [finding for payload in payloads for finding in probe(side, subjects, payload, reference)]
+    Path(canary).unlink(missing_ok=True)
+    return tuple(found)
+
+
+def _entries(task: str, items: int) -> list[dict[str, Any]]:
+    dataset = UpstreamDataset(task, {})
+    made: list[dict[str, Any]] = []
+    for draw in range(items + _MAX_REDRAWS):
+        try:
+            made.append(dataset.make(hash64("audit", task, _SEED, draw) % 2**32))
+        except UnusableSnippetError:
+            continue
+        except Exception as error:
+            raise _CannotAuditError(one_line(error)) from error
+        if len(made) == items:
+            break
+    if not made:
+        raise _CannotAuditError("it makes no items")
+    return made
