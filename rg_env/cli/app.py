@@ -1,8 +1,4 @@
-"""The command `rg-env`. Each command reads its arguments, calls the library and prints; no rule lives here.
-
-Nothing heavy is imported before a command needs it: reading dumps must not wait for torch. Exit codes: 0 good, 1 found
-problems, 2 bad usage.
-"""
+"""The commands of `rg-env` but for `rg-env dumps …`."""
 
 from __future__ import annotations
 
@@ -17,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rg_env.cli.dumps import dumps_app
+from rg_env.cli.options import JsonFlag
 from rg_env.errors import RGEnvError
 
 app = typer.Typer(
@@ -25,25 +23,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="SkyRL on Reasoning Gym: train, evaluate, and read what happened.",
 )
-dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
 app.add_typer(dumps_app, name="dumps")
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-_Json = Annotated[bool, typer.Option("--json", help="Print for machines.")]
-_PIPE_WIDTH = 160
-"""Columns of a table that nobody looks at directly."""
 
 
 class Split(StrEnum):
     train = "train"
     eval = "eval"
-
-
-class By(StrEnum):
-    task = "task"
-    step = "step"
-    phase = "phase"
-    outcome = "outcome"
 
 
 def main() -> None:
@@ -81,7 +68,7 @@ def evaluate(ctx: typer.Context) -> None:
 
 
 @app.command()
-def tasks(as_json: _Json = False) -> None:
+def tasks(as_json: JsonFlag = False) -> None:
     """List the tasks of Reasoning Gym, each tried by making one item."""
     from rg_env.tasks import list_tasks
 
@@ -138,7 +125,7 @@ def score(
     seed: Annotated[int, typer.Option(min=0, help="The dataset's seed.")] = 42,
     split: Annotated[Split, typer.Option(help="Which split.")] = Split.train,
     prefilled_think: Annotated[bool, typer.Option(help="The prompt already opened <think>.")] = False,
-    as_json: _Json = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Score one response to one item, showing every number; without --response, show the item."""
     from rg_env.dataset import ReasoningGymDataset
@@ -179,30 +166,9 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks.")] = False,
     record: Annotated[bool, typer.Option("--record", help="For maintainers: note the scorers as audited.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page for the documents.")] = False,
-    as_json: _Json = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Attack the scorers, Reasoning Gym's own and ours; exit code 1 if ours has a hole in the default mix."""
     from rg_env.audit.command import run_command
 
     sys.exit(run_command(tasks, items, quick, record, as_markdown, as_json))
-
-
-@dumps_app.command()
-def stats(
-    paths: Annotated[list[Path], typer.Argument(help="Dump folders or files.")],
-    by: Annotated[By, typer.Option(help="What a row of the table is.")] = By.task,
-    as_json: _Json = False,
-) -> None:
-    """What a policy learnt: scores, solve rate, format rate, per task or over the steps."""
-    from rg_env.analysis import render_table, statistics
-    from rg_env.dump import open_run
-
-    dump = open_run(*paths)
-    frame = statistics(dump, by=by.value)
-    if as_json:
-        print(frame.write_json())
-    else:
-        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(render_table(frame))
-    for remark in (dump.caveat, *dump.problems):
-        if remark:
-            print(f"rg-env: {remark}", file=sys.stderr)

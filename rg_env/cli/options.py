@@ -1,0 +1,31 @@
+"""Arguments that several commands take, and the ways of printing that they share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rg_env.dump import Dump
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print for machines.")]
+DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
+
+_PIPE_WIDTH = 160
+"""Columns of a table that nobody looks at directly."""
+
+
+def console() -> Console:
+    """Standard output, wide enough for a table where it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def print_remarks(dump: Dump) -> None:
+    """Say on standard error what the figures cannot show and which lines were skipped."""
+    for remark in (dump.caveat, *dump.problems):
+        if remark:
+            print(f"rg-env: {remark}", file=sys.stderr)
