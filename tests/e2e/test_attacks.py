@@ -68,3 +68,15 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
     logged = {name for step in metrics for name in step}
     for status in recorded - {Status.OK}:
         assert any(name.endswith(f"rg_dump/mean_status_{status}") for name in logged), status
+
+
+def test_scorers_that_start_no_more_stop_the_run_with_one_line_and_a_whole_record(tmp_path, short_run):
+    done = run_command(sys.executable, ROOT / "tests" / "e2e" / "broken_pool_run.py", *short_run, check=False)
+    assert done.returncode == 2, done.stderr[-4000:]
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("rg-env: the scorer processes")
+    assert "no such wheel" in last
+    assert not list((tmp_path / "dumps").glob("*.part"))
+    ledger = list(open_run(tmp_path / "dumps").ledger())
+    assert [line.step for line in ledger] == [1] * 8  # the first batch whole, and no row of zeros after it
+    assert all(status is not Status.ERROR for line in ledger for status in line.status)
