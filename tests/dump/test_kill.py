@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,14 +20,6 @@ from rg_env.dump.runs import read_manifest
 from tests.dump.dying import Death, DyingWriters, Life, Moment, uids_of
 
 PARSERS = {FileKind.LEDGER: ledger_from_line, FileKind.TRAINED: trained_from_line}
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where that is possible: what a process leaves behind is the same there, and sooner."""
-    shared_memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as name:
-        yield Path(name)
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +80,15 @@ def _deaths(operations: dict[str, list[str]]) -> list[Death]:
     ]
 
 
-def test_killed_at_every_file_operation(folder, writers):
+def test_killed_at_every_file_operation(ram_folder, writers):
     """Through rotations, compressions, and the start and the end of a run."""
-    whole = writers.live(folder / "whole", 1, calls=2)
+    whole = writers.live(ram_folder / "whole", 1, calls=2)
     assert not whole.unseen
     assert set(whole.operations) == {"MainThread", "writer", "rg-dump-zstd"}
     deaths = _deaths(whole.operations)
     assert len(deaths) > 200
     for number, death in enumerate(deaths):
-        place = folder / str(number)
+        place = ram_folder / str(number)
         life = writers.live(place, 1, calls=2, death=death)
         assert life.killed, death
         _check(place, life.acknowledged, life.trained)
@@ -105,22 +96,22 @@ def test_killed_at_every_file_operation(folder, writers):
         shutil.rmtree(place)
 
 
-def test_a_recovery_killed_at_every_file_operation(folder, writers):
+def test_a_recovery_killed_at_every_file_operation(ram_folder, writers):
     """Of several states that a kill leaves behind: half a text, half a ledger line, a batch under two names."""
-    whole = writers.live(folder / "whole", 1, calls=2)
+    whole = writers.live(ram_folder / "whole", 1, calls=2)
     half_written = [death for death in _deaths(whole.operations) if death.moment is Moment.HALF]
     _, text, ledger = [death for death in half_written if death.thread == "writer"][:3]
     compressed = whole.operations["rg-dump-zstd"].index("rename") + 1
     states = [text, ledger, Death("rg-dump-zstd", compressed, Moment.AFTER)]
     for state, first_death in enumerate(states):
-        left = folder / f"left-{state}"
+        left = ram_folder / f"left-{state}"
         first = writers.live(left, 1, calls=2, death=first_death)
-        shutil.copytree(left, folder / f"resumed-{state}")
-        resumed = writers.live(folder / f"resumed-{state}", 2, calls=1)
+        shutil.copytree(left, ram_folder / f"resumed-{state}")
+        resumed = writers.live(ram_folder / f"resumed-{state}", 2, calls=1)
         assert not resumed.unseen
         deaths = [death for death in _deaths(resumed.operations) if death.thread == "MainThread"]
         for number, death in enumerate(deaths):
-            place = folder / f"{state}-{number}"
+            place = ram_folder / f"{state}-{number}"
             shutil.copytree(left, place)
             second = writers.live(place, 2, calls=1, death=death)
             assert second.killed, death
@@ -129,11 +120,11 @@ def test_a_recovery_killed_at_every_file_operation(folder, writers):
             shutil.rmtree(place)
 
 
-def test_killed_at_random_moments(folder, writers):
+def test_killed_at_random_moments(ram_folder, writers):
     moments = random.Random(7)
     acknowledged = []
     for number in range(50):
-        place = folder / str(number)
+        place = ram_folder / str(number)
         life = writers.live(place, 1, calls=1_000_000, after=moments.random() / 10)
         assert life.killed
         _check(place, life.acknowledged, life.trained)

@@ -97,13 +97,13 @@ def test_a_tail_longer_than_a_read_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER])
-def test_a_file_cut_off_at_every_byte_of_its_last_two_lines(tmp_path, kind):
+def test_a_file_cut_off_at_every_byte_of_its_last_two_lines(ram_folder, kind):
     """Whichever of a group's two files it is, the other one's whole lines and this one's are all there afterwards."""
     texts, ledger = [_text(k) for k in range(3)], [_ledger(k) for k in range(3)]
     torn, whole = (texts, ledger) if kind is FileKind.ROLLOUTS else (ledger, texts)
     content = b"".join(torn)
     for end in range(len(torn[0]), len(content) + 1):
-        folder = tmp_path / str(end)
+        folder = ram_folder / str(end)
         folder.mkdir()
         _part(folder, kind, content[:end])
         if kind is FileKind.LEDGER:
