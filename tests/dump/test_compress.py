@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pytest
 from backports import zstd
 
@@ -90,6 +92,13 @@ def test_a_batch_that_cannot_be_compressed_stays_as_it_is_and_is_said(tmp_path, 
     assert _read(tmp_path) == ["0", "1"]
     (said,) = [line for line in log if line.startswith("WARNING")]
     assert "groups_20261121-053012-ab12_0000.jsonl stays uncompressed" in said
+
+
+def test_other_libraries_read_compressed_batches_as_they_are(tmp_path):
+    _write(tmp_path, 1, range(2), compression="zstd")
+    for path in tmp_path.iterdir():
+        assert pl.read_ndjson(path)["uid"].to_list() == ["0", "1"]
+        assert duckdb.sql(f"select uid from read_json_auto('{path}')").fetchall() == [("0",), ("1",)]
 
 
 def test_damage_to_a_compressed_file_is_noticed(tmp_path):
