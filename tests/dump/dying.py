@@ -87,21 +87,21 @@ class DyingWriters:
         self._process.wait()
 
     def live(
-        self, folder: Path, start: int, *, calls: int, death: Death | None = None, after: float | None = None
+        self, folder: Path, start: int, *, calls: int, death: Death | None = None, kill: tuple[int, float] | None = None
     ) -> Life:
         """Let a child start or resume the run in `folder` and write the groups of `calls` calls.
 
         Args:
             start: 1 for a new run, then 2, 3, … for its resumptions; the groups' uids say it.
             death: the file operation at which it kills itself.
-            after: seconds after which it is killed from outside.
+            kill: it is killed from outside so many seconds after so many acknowledgements.
         """
         order = {
             "folder": str(folder),
             "start": start,
             "calls": calls,
             "death": death and asdict(death),
-            "after": after,
+            "kill": kill,
         }
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -127,12 +127,15 @@ def _main() -> None:
             os.close(read)
             _live(lambda what, write=write, tell=os.write: tell(write, (json.dumps(what) + "\n").encode()), order)
         os.close(write)
-        if order["after"] is not None:
-            time.sleep(order["after"])
-            os.kill(child, signal.SIGKILL)
         life: dict[str, Any] = {"acknowledged": [], "trained": [], "operations": {}, "unseen": []}
         with os.fdopen(read) as reports:
-            for report in map(json.loads, reports):
+            lines = []
+            if order["kill"] is not None:
+                count, seconds = order["kill"]
+                lines = [reports.readline() for _ in range(count)]
+                time.sleep(seconds)
+                os.kill(child, signal.SIGKILL)
+            for report in map(json.loads, [*lines, *reports]):
                 for key, value in report.items():
                     life[key] = life[key] + value if isinstance(value, list) else value
         status = os.waitpid(child, 0)[1]

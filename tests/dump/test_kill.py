@@ -127,7 +127,7 @@ def test_killed_at_random_moments(ram_folder, writers):
     acknowledged = []
     for number in range(50):
         place = ram_folder / str(number)
-        life = writers.live(place, 1, calls=1_000_000, after=moments.random() / 10)
+        life = writers.live(place, 1, calls=1_000_000, kill=(moments.randrange(40), moments.random() / 100))
         assert life.killed
         _check(place, life.acknowledged, life.trained)
         _check_after_next_attempt(place, writers, 2, life)
