@@ -238,6 +238,15 @@ def ledger_from_line(line: bytes) -> LedgerRecord:
         )
 
 
+def wire_of(line: bytes) -> Wire:
+    """A line as the object that it holds, for checks of its very keys and types.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `from_line`.
+    """
+    return _decode(line)
+
+
 def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:
     score = _required(wire["score"])
     violation = wire.get("violation")

@@ -89,3 +89,20 @@ class RunLock:
             return os.path.samestat(self._path.stat(), os.fstat(fd))
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+def is_held(folder: Path, run_id: str) -> bool:
+    """Whether a process writes this run now. False on file systems without `flock`, where nobody can know."""
+    try:
+        fd = os.open(folder / lock_name(run_id), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
