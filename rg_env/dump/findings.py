@@ -25,6 +25,7 @@ class Trouble(StrEnum):
     NO_LEDGER_LINE = "no_ledger_line"
     NO_TEXT = "no_text"
     DISAGREEMENT = "disagreement"
+    UNKNOWN_GROUP = "unknown_group"
     GAP = "gap"
     UNFINISHED = "unfinished"
     EMPTY = "empty_file"
@@ -49,6 +50,7 @@ _ADVICE = {
     Trouble.NO_LEDGER_LINE: "`rg-env dumps recover` makes it anew from the text",
     Trouble.NO_TEXT: "look for the missing file; `rg-env dumps recover` notes the text as lost",
     Trouble.DISAGREEMENT: "`rg-env dumps recover` makes the ledger's line anew from the text",
+    Trouble.UNKNOWN_GROUP: _RECOVER,
     Trouble.GAP: "look for the missing file; `rg-env dumps recover` closes the gap",
     Trouble.UNFINISHED: "resume the run, or use `rg-env dumps recover`",
     Trouble.EMPTY: _RECOVER,

@@ -11,15 +11,16 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, wire_of
+from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, trained_from_line, wire_of
 from rg_env.dump.files import DumpFile
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase
-from rg_env.dump.shape import check_group, check_ledger, check_shape
+from rg_env.dump.lines import open_lines
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, TrainedRecord
+from rg_env.dump.shape import check_group, check_ledger, check_shape, check_trained
 
-Record = GroupRecord | LedgerRecord
+Record = GroupRecord | LedgerRecord | TrainedRecord
 
 _NULS = re.compile(rb"\0+")
-_START = re.compile(rb'\{\s*"item_id"')
+_START = re.compile(rb'\{\s*"(?:item_id|schema_version)"')
 """How a record begins. Inside a string the quotes would be escaped, so that this is never the middle of a record."""
 
 
@@ -40,10 +41,13 @@ def lines_of(file: DumpFile, advance: Callable[[int], None] = lambda _: None) ->
     Raises:
         OSError: the file cannot be read, or not from here on.
     """
-    with file.path.open("rb") as lines:
+    with open_lines(file.path) as lines:
         for number, line in enumerate(lines, 1):
             yield number, line
-            advance(len(line))
+            if not file.compressed:
+                advance(len(line))
+    if file.compressed:
+        advance(file.path.stat().st_size)
 
 
 def parse(line: bytes, file: DumpFile, number: int) -> Record:
@@ -55,12 +59,17 @@ def parse(line: bytes, file: DumpFile, number: int) -> Record:
         BadLineError: torn, glued or no record; `FaultyRecordError` where it is JSON and cannot be.
         NewerSchemaError: written by a later version.
     """
-    if file.kind is FileKind.LEDGER:
-        check_shape(wire_of(line), LedgerRecord)
-        record = ledger_from_line(line)
-        check_ledger(record)
-        return record
     wire = wire_of(line)
+    if file.kind is FileKind.LEDGER:
+        check_shape(wire, LedgerRecord)
+        ledger = ledger_from_line(line)
+        check_ledger(ledger)
+        return ledger
+    if file.kind is FileKind.TRAINED:
+        check_shape(wire, TrainedRecord)
+        trained = trained_from_line(line)
+        check_trained(trained)
+        return trained
     if not wire.get("schema_version"):
         phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
         return from_line(line, run_id=file.run_id, group_id=f"{file.path.stem}:{number}", phase=phase)

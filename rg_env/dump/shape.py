@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import orjson
 
 from rg_env.dump.codec import BadLineError
-from rg_env.dump.schema import GroupRecord, LedgerRecord, Message, Phase, group_id, has_no_signal
+from rg_env.dump.schema import GroupRecord, LedgerRecord, Message, Phase, TrainedRecord, group_id, has_no_signal
 from rg_env.scoring.types import Status
 
 _CLOSE = 1e-9
@@ -26,13 +26,14 @@ class FaultyRecordError(BadLineError):
     """A line that is whole as JSON and yet no record that a run can have written."""
 
 
-def check_shape(wire: Mapping[str, Any], kind: type[GroupRecord | LedgerRecord]) -> None:
+def check_shape(wire: Mapping[str, Any], kind: type[GroupRecord | LedgerRecord | TrainedRecord]) -> None:
     """Check that a decoded line has exactly the keys and types of a record of this kind, as files have them.
 
     Raises:
         FaultyRecordError: naming the first place that does not fit.
     """
-    problem = _checker(kind)(wire, "")
+    hint: Any = kind
+    problem = _checker(hint)(wire, "")
     if problem is not None:
         raise FaultyRecordError(problem)
 
@@ -127,6 +128,16 @@ def check_ledger(record: LedgerRecord) -> None:
     if (record.text is None) == (record.text_reason is None):
         raise FaultyRecordError("says both where the text is and why it is nowhere, or neither")
     _check_numbers(record)
+
+
+def check_trained(record: TrainedRecord) -> None:
+    """Check what a line of a step's training batch says.
+
+    Raises:
+        FaultyRecordError: no rollout was trained on.
+    """
+    if record.rollouts < 1:
+        raise FaultyRecordError(f"`rollouts` is {record.rollouts}, less than 1")
 
 
 def _check_numbers(record: LedgerRecord) -> None:

@@ -9,7 +9,7 @@ A run that is being written is not held against itself, because its files are ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from rg_env.dump.lock import is_held
 from rg_env.dump.reader import Run, open_run
 from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.salvage import Record, lines_of, parse
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, outcome_of
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, TrainedRecord, outcome_of
 from rg_env.dump.settings import RunSettings, settings_of
 from rg_env.dump.shape import FaultyRecordError
 
@@ -34,6 +34,7 @@ class Validation:
     Attributes:
         texts: groups with their text, Atropos' included; `atropos` counts those among them that have nothing more.
         ledger_lines: groups in ledgers.
+        trained: groups in the training batches of steps.
     """
 
     findings: Findings = field(default_factory=Findings)
@@ -41,6 +42,7 @@ class Validation:
     files: int = 0
     texts: int = 0
     ledger_lines: int = 0
+    trained: int = 0
     atropos: int = 0
 
     @property
@@ -143,7 +145,8 @@ class _RunCheck:
         if self.whole:
             self._check_names()
         self._check_texts([file for file in files if file.kind.holds_text])
-        self._check_ledger([file for file in files if file.kind is FileKind.LEDGER])
+        groups = self._check_ledger([file for file in files if file.kind is FileKind.LEDGER])
+        self._check_trained([file for file in files if file.kind is FileKind.TRAINED], groups)
 
     # -- names
 
@@ -204,7 +207,8 @@ class _RunCheck:
             right = f"belongs to the {kind} file" if kind else f"was not to be kept ({reason})"
             self.found.add(Trouble.WRONG_FILE, file.path.name, number, f"by the manifest's settings, it {right}")
 
-    def _check_ledger(self, files: Sequence[DumpFile]) -> None:
+    def _check_ledger(self, files: Sequence[DumpFile]) -> Container[str]:
+        """Returns the groups that the ledger knows."""
         lines: dict[str, tuple[str, int]] = {}
         position = _Position()
         for file in files:
@@ -226,6 +230,30 @@ class _RunCheck:
                 if group_id not in lines:
                     what = f"group {group_id} is not in the ledger"
                     self.found.add(Trouble.NO_LEDGER_LINE, text.file.path.name, text.line, what)
+        return lines
+
+    def _check_trained(self, files: Sequence[DumpFile], groups: Container[str]) -> None:
+        now = (0, 0)
+        in_step: set[str] = set()
+        for file in files:
+            name = file.path.name
+            for number, record in self._records(file):
+                assert isinstance(record, TrainedRecord)
+                self.result.trained += 1
+                self._check_run(file, number, record)
+                before, now = now, (record.attempt, record.step)
+                if now != before:
+                    in_step.clear()
+                if now < before:
+                    what = f"attempt {now[0]}, step {now[1]} after attempt {before[0]}, step {before[1]}"
+                    self.found.add(Trouble.ORDER, name, number, what)
+                if record.group_id in in_step:
+                    what = f"group {record.group_id} again in step {record.step}"
+                    self.found.add(Trouble.DUPLICATE, name, number, what)
+                in_step.add(record.group_id)
+                if self.whole and record.group_id not in groups:
+                    what = f"trained on group {record.group_id}, which is not in the ledger"
+                    self.found.add(Trouble.UNKNOWN_GROUP, name, number, what)
 
     def _check_reason(self, file: DumpFile, number: int, record: LedgerRecord) -> None:
         settings = self.settings.get(record.attempt)
@@ -256,8 +284,7 @@ class _RunCheck:
     ) -> None:
         """What holds for a group's text and for its line in the ledger."""
         name = file.path.name
-        if parse_name(file.path) and record.run_id != file.run_id:
-            self.found.add(Trouble.WRONG_FILE, name, number, f"of run {record.run_id}")
+        self._check_run(file, number, record)
         settings = self.settings.get(record.attempt)
         back = position.goes_back(record, in_order=settings is None or not settings.fully_async)
         if back is not None:
@@ -267,6 +294,10 @@ class _RunCheck:
         elif self.settings and record.attempt not in self.unknown_attempts:
             self.unknown_attempts.add(record.attempt)
             self.found.add(Trouble.SETTINGS, name, number, f"the manifest knows no attempt {record.attempt}")
+
+    def _check_run(self, file: DumpFile, number: int, record: Record) -> None:
+        if parse_name(file.path) and record.run_id != file.run_id:
+            self.found.add(Trouble.WRONG_FILE, file.path.name, number, f"of run {record.run_id}")
 
     def _check_settings(
         self, name: str, number: int, record: GroupRecord | LedgerRecord, settings: RunSettings
