@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rg_env.dump.batch import Batch
 from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line
+from rg_env.dump.compress import compress
 from rg_env.dump.files import DumpFile, list_files, manifest_name
 from rg_env.dump.findings import MAX_KEPT
 from rg_env.dump.lock import is_held
@@ -30,6 +31,7 @@ from rg_env.dump.validate import Advance, batch_limit
 from rg_env.errors import DumpError
 
 _NO_LIMIT = 1 << 62
+_AT_THE_END = (float("inf"), 0.0)
 
 
 class Mend(StrEnum):
@@ -117,7 +119,7 @@ def recover(path: str | Path, out: str | Path, *, advance: Advance = lambda _: N
     Args:
         path: a dump folder, or a single file, whose lines are mended without a look at the rest of its run.
         out: a folder without dumps; made if need be.
-        advance: called with the bytes read since the last call; the ledger is read twice.
+        advance: called with the bytes copied since the last call.
 
     Returns:
         what became of each run.
@@ -135,9 +137,21 @@ def recover(path: str | Path, out: str | Path, *, advance: Advance = lambda _: N
         out.mkdir(parents=True, exist_ok=True)
         if list_files(out):
             raise DumpError(f"{out} has a dump in it already: choose an empty folder")
-        return [_Mender(run, path.is_dir(), out, advance).mend() for run in runs]
+        return copy_runs(runs, out, whole=path.is_dir(), advance=advance)
     except OSError as error:
         raise DumpError(f"{out} cannot be written ({error.strerror}): choose another folder") from None
+
+
+def copy_runs(runs: Sequence[Run], out: Path, *, whole: bool, advance: Advance) -> list[Recovery]:
+    """The same for runs that are known not to be written now.
+
+    Args:
+        whole: whether all files of the runs are here, so that they can be held against each other.
+
+    Raises:
+        OSError: `out` cannot be written. `NewerSchemaError`.
+    """
+    return [_Mender(run, whole, out, advance).mend() for run in runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +164,7 @@ class _Made:
 
 
 class _Mender:
-    """Mends one run. `whole`: all its files are here, so that they can be held against each other."""
+    """Mends one run."""
 
     def __init__(self, run: Run, whole: bool, out: Path, advance: Advance) -> None:
         self.run = run
@@ -207,9 +221,8 @@ class _Mender:
 
     def _copy_ledger(self, files: Sequence[DumpFile]) -> None:
         copy = _Copy(self.out, FileKind.LEDGER, self.run.run_id, self.limit, self.report)
-        missing = deque(
-            sorted((made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known)
-        )
+        made = [(made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known]
+        missing = deque(sorted(made, key=lambda one: one[0]))  # within a call, in the order of the texts
         seen: set[str] = set()
 
         def make_before(place: tuple[float, float]) -> None:
@@ -234,8 +247,10 @@ class _Mender:
                 seen.add(record.group_id)
                 copy.write(self._fitting(file, whole, record))
                 self.report.ledger_lines += 1
+            if file is files[-1]:
+                make_before(_AT_THE_END)
             copy.end_file(file)
-        make_before((float("inf"), 0))
+        make_before(_AT_THE_END)  # there was no ledger
         copy.end()
         self.known = dict.fromkeys(seen, 0)
 
@@ -276,24 +291,26 @@ class _Mender:
 
     def _wholes(self, file: DumpFile, quiet: bool = False) -> Iterator[Whole]:
         """All whole records of a file; what is damaged is noted unless `quiet`."""
-        number, line = 0, b"\n"
+        number, open_end = 0, False
         try:
-            for number, line in lines_of(file, self.advance):
+            for number, line in lines_of(file, (lambda _: None) if quiet else self.advance):
                 try:
-                    yield Whole(parse(line, file, number), line.removesuffix(b"\n"))
+                    record = parse(line, file, number)
                 except BadLineError as error:
                     saved, lost = salvage(line, file, number)
                     if not quiet:
                         self._note_damage(file, number, error, len(saved), lost)
                     yield from saved
+                else:
+                    open_end = not line.endswith(b"\n")
+                    yield Whole(record, line.removesuffix(b"\n"))
         except NewerSchemaError as error:
             raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
         except OSError as error:
             if not quiet:
                 what = f"cannot be read from here on ({error.strerror})"
                 self.report.note(Mend.UNREADABLE, file.path.name, number + 1, what)
-            return
-        if not (quiet or line.endswith(b"\n")):
+        if open_end and not quiet:
             self.report.note(Mend.LINE_FEED, file.path.name, number, "ended the last line")
 
     def _note_damage(self, file: DumpFile, number: int, error: BadLineError, saved: int, lost: int) -> None:
@@ -327,7 +344,10 @@ class _Copy:
         copy = self._batch.finish()
         if copy is None:
             self._report.note(Mend.EMPTY, name, 0, "left out: nothing in it is whole")
-        elif copy.name != name:
+            return
+        if file.compressed:
+            copy = compress(copy)
+        if copy.name != name:
             self._report.note(Mend.RENAMED, name, 0, f"is {copy.name} in the copy")
 
     def end(self) -> None:

@@ -318,7 +318,7 @@ class _RunCheck:
     def _records(self, file: DumpFile) -> Iterator[tuple[int, Record]]:
         """The whole records of a file; whatever else is there becomes a finding."""
         name = file.path.name
-        number, line = 0, b""
+        number = 0
         try:
             for number, line in lines_of(file, self.advance):
                 try:
@@ -330,14 +330,14 @@ class _RunCheck:
                 except NewerSchemaError as error:
                     raise NewerSchemaError(f"{name}, line {number}: {error}") from None
                 else:
+                    if not line.endswith(b"\n"):
+                        self.found.add(Trouble.DAMAGED, name, number, "the file ends without a line feed")
                     yield number, record
         except OSError as error:
             self.found.add(Trouble.DAMAGED, name, number + 1, f"cannot be read from here on ({error.strerror})")
             return
         if not number:
             self.found.add(Trouble.EMPTY, name, 0, "nothing is in it")
-        elif not line.endswith(b"\n"):
-            self.found.add(Trouble.DAMAGED, name, number, "the file ends without a line feed")
         limit = batch_limit(self.settings, file.kind)
         if limit is not None and number > limit:
             what = f"{number} lines; the manifest allows {limit} in a file"
