@@ -16,12 +16,12 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def late_bar(what: str, total: int) -> Iterator[Advance]:
+def late_bar(what: str, total: int | None) -> Iterator[Advance]:
     """A bar on standard error, which appears after two seconds and only on a terminal.
 
     Args:
         what: what is being done.
-        total: the whole work, in any unit.
+        total: the whole work, in any unit; None where nobody knows.
 
     Yields:
         a function to call with the work done since the last call.
