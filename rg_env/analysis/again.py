@@ -5,14 +5,13 @@ Invariant: nothing of the first verdict goes into the second one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.settings import RunSettings, default_settings, settings_of
-from rg_env.scoring import Scorer, Status, Verdict, Violation
+from rg_env.scoring import Status, Verdict, Violation, shared_scorer
 from rg_env.tasks.codec import decode_entry
 
 
@@ -81,32 +80,32 @@ class Judge:
     """Today's scorer, with the settings that each run had.
 
     Args:
+        dump: whose groups are judged.
         workers: answers scored at once.
         timeout: seconds for one answer; None: as the run had it.
     """
 
-    def __init__(self, dump: Dump, workers: int, timeout: float | None, stack: ExitStack) -> None:
+    def __init__(self, dump: Dump, workers: int, timeout: float | None = None) -> None:
         self._settings = {run.run_id: settings_of(run.manifest) for run in dump.runs}
+        self._defaults = default_settings()
         self._workers = workers
         self._timeout = timeout
-        self._stack = stack
-        self._scorers: dict[tuple[float, int], Scorer] = {}
 
     def settings(self, group: GroupRecord) -> RunSettings:
         """The settings of the group's attempt; today's defaults where no manifest tells of it."""
-        return self._settings.get(group.run_id, {}).get(group.attempt) or default_settings()
+        return self._settings.get(group.run_id, {}).get(group.attempt) or self._defaults
 
-    def scorer(self, group: GroupRecord) -> Scorer:
-        """The scorer for the group. Not thread-safe, unlike what it returns."""
-        settings = self.settings(group).config.scorer
-        key = (settings.timeout if self._timeout is None else self._timeout, settings.max_answer_chars)
-        if key not in self._scorers:
-            self._scorers[key] = self._stack.enter_context(Scorer(self._workers, *key))
-        return self._scorers[key]
+    def knows_settings(self, group: GroupRecord) -> bool:
+        """Whether a manifest tells of the group's attempt."""
+        return group.attempt in self._settings.get(group.run_id, {})
 
+    def verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
+        """Judge one of the group's responses. Thread-safe.
 
-@contextmanager
-def judge(dump: Dump, workers: int, timeout: float | None = None) -> Iterator[Judge]:
-    """A `Judge` whose processes end with the `with` block."""
-    with ExitStack() as stack:
-        yield Judge(dump, workers, timeout, stack)
+        Raises:
+            ScorerPoolError: the scorer's processes cannot be started.
+        """
+        config = self.settings(group).config
+        timeout = config.scorer.timeout if self._timeout is None else self._timeout
+        scorer = shared_scorer(replace(config.scorer, workers=self._workers, timeout=timeout))
+        return scorer.judge(question.entry, response_of(rollout), question.config, config.prefilled_think)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from rg_env.analysis.again import Question, judge, response_of, same
+from rg_env.analysis.again import Judge, Question, response_of, same
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, LedgerRecord, Phase, RolloutRecord, has_no_signal, outcome_of
 from rg_env.dump.settings import RunSettings
@@ -89,17 +89,14 @@ def replay(dump: Dump, name: str, *, timeout: float | None = None) -> Replay:
     question = Question.of(group)
     if question is None:
         raise DumpError(f"group {group.group_id} cannot be replayed: its line does not hold the question")
-    with judge(dump, 1, timeout) as judging:
-        settings = judging.settings(group)
-        scorer = judging.scorer(group)
-        verdicts = [
-            scorer.judge(question.entry, response_of(rollout), question.config, settings.config.prefilled_think)
-            for rollout in group.rollouts
-        ]
-    return _lay_out(group, question, verdicts, settings)
+    judge = Judge(dump, workers=1, timeout=timeout)
+    verdicts = [judge.verdict(group, question, rollout) for rollout in group.rollouts]
+    return _lay_out(group, question, verdicts, judge.settings(group), judge.knows_settings(group))
 
 
-def _lay_out(group: GroupRecord, question: Question, verdicts: Sequence[Verdict], settings: RunSettings) -> Replay:
+def _lay_out(
+    group: GroupRecord, question: Question, verdicts: Sequence[Verdict], settings: RunSettings, known: bool
+) -> Replay:
     config = settings.config
     max_length = config.length_penalty.max_length or settings.max_generate_length
     in_training = group.phase == Phase.TRAIN
@@ -134,13 +131,20 @@ def _lay_out(group: GroupRecord, question: Question, verdicts: Sequence[Verdict]
         Step("outcome", f"of the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
         Step("no_signal", "all rewards are equal, or not", group.no_signal, silent, compared=computable),
     ]
-    return Replay(group, question, rollouts, steps, list(_remarks(settings, computable)))
+    return Replay(group, question, rollouts, steps, list(_remarks(settings, known, computable)))
 
 
-def _remarks(settings: RunSettings, computable: bool) -> Iterable[str]:
-    if settings.absent:
-        shown = ", ".join(settings.absent[:6]) + (" …" if len(settings.absent) > 6 else "")
-        yield f"{len(settings.absent)} settings are not in the manifest, today's defaults stand in: {shown}"
+_DECIDE = ("generator.", "rg_dump.scorer", "rg_dump.length_penalty")
+_DECIDE_TOO = ("prefilled_think", "on_scorer_failure", "solved_at", "format_bonus", "binarize_at")
+"""The settings that a decision depends on."""
+
+
+def _remarks(settings: RunSettings, known: bool, computable: bool) -> Iterable[str]:
+    absent = [n for n in settings.absent if n.startswith(_DECIDE) or n.removeprefix("rg_dump.") in _DECIDE_TOO]
+    if not known:
+        yield "no manifest tells of this attempt: today's default settings stand in"
+    elif absent:
+        yield f"not in the manifest, so that today's defaults stand in: {', '.join(absent)}"
     if not computable:
         yield "the length limit is not known: penalty, score and reward are not compared"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from rg_env.analysis.again import Judge, Marks, Question, judge, response_of
+from rg_env.analysis.again import Judge, Marks, Question
 from rg_env.dump import Dump, GroupRecord, outcome_of
 from rg_env.errors import DumpError
 from rg_env.scoring import Verdict
@@ -81,10 +81,12 @@ class Rescored:
     Attributes:
         tasks: by name.
         without_question: groups that were left out, because their lines do not hold the question (Atropos').
+        without_settings: groups of attempts that no manifest tells of: they were scored with today's defaults.
     """
 
     tasks: dict[str, TaskChanges] = field(default_factory=dict)
     without_question: int = 0
+    without_settings: int = 0
 
     @property
     def changed(self) -> int:
@@ -113,10 +115,12 @@ def rescore(
         DumpError: no line holds its question: Atropos' own files don't. `ScorerPoolError`: scorers cannot be started.
     """
     result = Rescored()
-    with judge(dump, workers, timeout) as judging, ThreadPoolExecutor(workers) as threads:
-        for group, compared in _compare(dump, judging, threads, workers * _AHEAD, result):
+    judge = Judge(dump, workers, timeout)
+    with ThreadPoolExecutor(workers) as threads:
+        for group, compared in _compare(dump, judge, threads, workers * _AHEAD, result):
             task = result.tasks.setdefault(group.task, TaskChanges(group.task))
-            task.add(group, compared, judging.settings(group).config.solved_at)
+            task.add(group, compared, judge.settings(group).config.solved_at)
+            result.without_settings += not judge.knows_settings(group)
             for comparison in compared:
                 each(comparison)
             advance(len(compared))
@@ -128,7 +132,7 @@ def rescore(
 
 
 def _compare(
-    dump: Dump, judging: Judge, threads: ThreadPoolExecutor, ahead: int, result: Rescored
+    dump: Dump, judge: Judge, threads: ThreadPoolExecutor, ahead: int, result: Rescored
 ) -> Iterator[tuple[GroupRecord, list[Comparison]]]:
     waiting: deque[tuple[GroupRecord, list[Future[Verdict]]]] = deque()
 
@@ -144,12 +148,7 @@ def _compare(
         if question is None:
             result.without_question += 1
             continue
-        scorer = judging.scorer(group)
-        prefilled = judging.settings(group).config.prefilled_think
-        verdicts = [
-            threads.submit(scorer.judge, question.entry, response_of(rollout), question.config, prefilled)
-            for rollout in group.rollouts
-        ]
+        verdicts = [threads.submit(judge.verdict, group, question, rollout) for rollout in group.rollouts]
         waiting.append((group, verdicts))
         if len(waiting) >= ahead:
             yield take()

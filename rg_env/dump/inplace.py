@@ -21,8 +21,9 @@ from pathlib import Path
 
 from rg_env.dump.files import PREFIX, parse_name, sync_folder
 from rg_env.dump.lock import RunLock
+from rg_env.dump.mends import Recovery
 from rg_env.dump.reader import Run, open_run
-from rg_env.dump.recover import Recovery, copy_runs
+from rg_env.dump.recover import copy_runs
 from rg_env.dump.validate import Advance
 from rg_env.errors import DumpError
 

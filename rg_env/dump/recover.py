@@ -11,106 +11,27 @@ Kept in memory: for each group its id and two numbers, and a ledger line for eac
 from __future__ import annotations
 
 import shutil
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rg_env.dump.batch import Batch
 from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line
 from rg_env.dump.compress import compress
 from rg_env.dump.files import DumpFile, list_files, manifest_name
-from rg_env.dump.findings import MAX_KEPT
 from rg_env.dump.lock import is_held
+from rg_env.dump.mends import Mend, Recovery
+from rg_env.dump.order import TrainedOrder
 from rg_env.dump.reader import Run, open_run
 from rg_env.dump.salvage import Whole, lines_of, parse, salvage
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, NotKept, TrainedRecord
-from rg_env.dump.settings import settings_of
-from rg_env.dump.validate import Advance, batch_limit
+from rg_env.dump.settings import batch_limit, settings_of
+from rg_env.dump.validate import Advance
 from rg_env.errors import DumpError
 
 _NO_LIMIT = 1 << 62
 _AT_THE_END = (float("inf"), 0.0)
-
-
-class Mend(StrEnum):
-    """Something that the copy has otherwise than the original."""
-
-    SAVED = "saved"
-    """Whole records were taken out of a damaged line."""
-    DAMAGED = "damaged"
-    """A part of a line belongs to no whole record."""
-    LINE_FEED = "line_feed_added"
-    UNREADABLE = "unreadable"
-    """The rest of a file could not be read."""
-    DUPLICATE = "duplicate_dropped"
-    LEDGER_MADE = "ledger_line_made"
-    LEDGER_REPLACED = "ledger_line_replaced"
-    TEXT_LOST = "text_lost"
-    UNKNOWN_GROUP = "unknown_group_dropped"
-    """A step was trained on a group of which nothing else is left."""
-    RENAMED = "renamed"
-    EMPTY = "empty_file_dropped"
-    MANIFEST_LOST = "manifest_lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One thing that was mended, or could not be.
-
-    Attributes:
-        line: in the damaged file, from 1; 0 where it is about the whole file.
-    """
-
-    mend: Mend
-    file: str
-    line: int
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.what}" if self.line else f"{self.file}: {self.what}"
-
-
-@dataclass
-class Recovery:
-    """What became of one run.
-
-    Attributes:
-        texts, ledger_lines, trained: lines in the copy.
-        notes: `MAX_KEPT` at most; `counts` counts all.
-        damaged_texts, damaged_ledger: damaged places in files of either kind that gave no whole record.
-    """
-
-    run_id: str
-    texts: int = 0
-    ledger_lines: int = 0
-    trained: int = 0
-    notes: list[Note] = field(default_factory=list)
-    counts: Counter[Mend] = field(default_factory=Counter)
-    damaged_texts: int = 0
-    damaged_ledger: int = 0
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.counts)
-
-    @property
-    def lost(self) -> int:
-        """Losses for good, as far as they can be known: texts, groups, lines of damage that nothing accounts for.
-
-        A damaged line of the ledger is no loss where a line was made anew, a damaged text is counted once where the
-        ledger still names it.
-        """
-        texts = max(self.damaged_texts, self.counts[Mend.TEXT_LOST])
-        ledger = max(0, self.damaged_ledger - self.counts[Mend.LEDGER_MADE])
-        others = (Mend.UNREADABLE, Mend.UNKNOWN_GROUP, Mend.MANIFEST_LOST)
-        return texts + ledger + sum(self.counts[mend] for mend in others)
-
-    def note(self, mend: Mend, file: str, line: int, what: str) -> None:
-        self.counts[mend] += 1
-        if len(self.notes) < MAX_KEPT:
-            self.notes.append(Note(mend, file, line, what))
 
 
 def recover(path: str | Path, out: str | Path, *, advance: Advance = lambda _: None) -> list[Recovery]:
@@ -176,6 +97,7 @@ class _Mender:
         self.known: dict[str, int] = {}
         self.texts: dict[str, FileKind] = {}
         self.made: dict[str, _Made] = {}
+        self.in_ledger: set[str] = set()
 
     def mend(self) -> Recovery:
         """Order matters: what the ledger knows, then the texts, then the ledger that fits them."""
@@ -223,7 +145,7 @@ class _Mender:
         copy = _Copy(self.out, FileKind.LEDGER, self.run.run_id, self.limit, self.report)
         made = [(made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known]
         missing = deque(sorted(made, key=lambda one: one[0]))  # within a call, in the order of the texts
-        seen: set[str] = set()
+        seen = self.in_ledger
 
         def make_before(place: tuple[float, float]) -> None:
             """Write the lines that are missing before this place: a call's groups come after those it has already."""
@@ -252,7 +174,6 @@ class _Mender:
             copy.end_file(file)
         make_before(_AT_THE_END)  # there was no ledger
         copy.end()
-        self.known = dict.fromkeys(seen, 0)
 
     def _fitting(self, file: DumpFile, whole: Whole, record: LedgerRecord) -> bytes:
         """The ledger's line as it has to be, given the texts that there are."""
@@ -269,22 +190,18 @@ class _Mender:
 
     def _copy_trained(self) -> None:
         copy = _Copy(self.out, FileKind.TRAINED, self.run.run_id, _NO_LIMIT, self.report)
-        now = (0, 0)
-        in_step: set[str] = set()
+        order = TrainedOrder()
         for file in self.run.files_of(FileKind.TRAINED):
             for whole in self._wholes(file):
                 record = whole.record
                 assert isinstance(record, TrainedRecord)
-                before, now = now, (record.attempt, record.step)
-                if now != before:
-                    in_step.clear()
                 what = f"group {record.group_id} in step {record.step}"
-                if record.group_id in in_step:
+                order.goes_back(record)
+                if order.repeats(record):
                     self.report.note(Mend.DUPLICATE, file.path.name, 0, f"dropped {what}, there already")
-                elif self.whole and record.group_id not in self.known:
+                elif self.whole and record.group_id not in self.in_ledger:
                     self.report.note(Mend.UNKNOWN_GROUP, file.path.name, 0, f"dropped {what}: nothing is left of it")
                 else:
-                    in_step.add(record.group_id)
                     copy.write(whole.raw)
                     self.report.trained += 1
             copy.end_file(file)

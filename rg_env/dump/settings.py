@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
-from rg_env.dump.schema import Phase
+from rg_env.dump.schema import FileKind, Phase
 from rg_env.errors import ConfigError
 
 _PARTS = {"scorer": ScorerConfig, "length_penalty": LengthPenaltyConfig}
@@ -54,6 +54,13 @@ def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
 def default_settings() -> RunSettings:
     """What stands in where there is no manifest."""
     return _read({})
+
+
+def batch_limit(settings: Mapping[int, RunSettings], kind: FileKind) -> int | None:
+    """The most lines that a batch of this kind can have, over all attempts; None where no manifest says."""
+    configs = [attempt.config for attempt in settings.values()]
+    limits = [c.failed_groups_per_file if kind is FileKind.FAILED else c.groups_per_file for c in configs]
+    return max(limits, default=None)
 
 
 def _read(start: Mapping[str, Any]) -> RunSettings:

@@ -9,7 +9,7 @@ A run that is being written is not held against itself, because its files are ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line
 from rg_env.dump.files import DumpFile, manifest_name, parse_name
 from rg_env.dump.findings import Findings, Trouble
 from rg_env.dump.lock import is_held
+from rg_env.dump.order import GroupOrder, TrainedOrder
 from rg_env.dump.reader import Run, open_run
 from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.salvage import Record, lines_of, parse
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, TrainedRecord, outcome_of
-from rg_env.dump.settings import RunSettings, settings_of
+from rg_env.dump.settings import RunSettings, batch_limit, settings_of
 from rg_env.dump.shape import FaultyRecordError
 
 Advance = Callable[[int], None]
@@ -90,34 +91,6 @@ class _Text:
     digest: int
 
 
-@dataclass(slots=True)
-class _Position:
-    """The last group of a stream of lines, to see whether the next one comes after it."""
-
-    attempt: int = 0
-    last: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def goes_back(self, record: GroupRecord | LedgerRecord, in_order: bool) -> str | None:
-        """What stands before its time, or None.
-
-        Args:
-            in_order: False where calls of `generate()` overlap, so that only attempts come in order.
-        """
-        if record.attempt != self.attempt:
-            if record.attempt < self.attempt:
-                return f"attempt {record.attempt} after attempt {self.attempt}"
-            self.attempt = record.attempt
-            self.last.clear()
-        call, step = self.last.get(record.phase, (0, 0))
-        now = record.call, record.step or 0
-        self.last[record.phase] = now
-        if not in_order:
-            return None
-        if now[0] < call:
-            return f"call {now[0]} after call {call}"
-        return f"step {now[1]} after step {step}" if now[1] < step else None
-
-
 class _RunCheck:
     """The checks of one run.
 
@@ -175,10 +148,10 @@ class _RunCheck:
     # -- lines
 
     def _check_texts(self, files: Sequence[DumpFile]) -> None:
-        positions: dict[FileKind, _Position] = {}
+        positions: dict[FileKind, GroupOrder] = {}
         atropos = self.result.atropos
         for file in files:
-            position = positions.setdefault(file.kind, _Position())
+            position = positions.setdefault(file.kind, GroupOrder())
             for number, group in self._records(file):
                 assert isinstance(group, GroupRecord)
                 self.result.texts += 1
@@ -210,7 +183,7 @@ class _RunCheck:
     def _check_ledger(self, files: Sequence[DumpFile]) -> Container[str]:
         """Returns the groups that the ledger knows."""
         lines: dict[str, tuple[str, int]] = {}
-        position = _Position()
+        position = GroupOrder()
         for file in files:
             for number, record in self._records(file):
                 assert isinstance(record, LedgerRecord)
@@ -233,24 +206,19 @@ class _RunCheck:
         return lines
 
     def _check_trained(self, files: Sequence[DumpFile], groups: Container[str]) -> None:
-        now = (0, 0)
-        in_step: set[str] = set()
+        order = TrainedOrder()
         for file in files:
             name = file.path.name
             for number, record in self._records(file):
                 assert isinstance(record, TrainedRecord)
                 self.result.trained += 1
                 self._check_run(file, number, record)
-                before, now = now, (record.attempt, record.step)
-                if now != before:
-                    in_step.clear()
-                if now < before:
-                    what = f"attempt {now[0]}, step {now[1]} after attempt {before[0]}, step {before[1]}"
-                    self.found.add(Trouble.ORDER, name, number, what)
-                if record.group_id in in_step:
+                back = order.goes_back(record)
+                if back is not None:
+                    self.found.add(Trouble.ORDER, name, number, back)
+                if order.repeats(record):
                     what = f"group {record.group_id} again in step {record.step}"
                     self.found.add(Trouble.DUPLICATE, name, number, what)
-                in_step.add(record.group_id)
                 if self.whole and record.group_id not in groups:
                     what = f"trained on group {record.group_id}, which is not in the ledger"
                     self.found.add(Trouble.UNKNOWN_GROUP, name, number, what)
@@ -280,7 +248,7 @@ class _RunCheck:
             self.found.add(Trouble.DISAGREEMENT, name, number, f"differs from {where} in {names}")
 
     def _check_common(
-        self, file: DumpFile, number: int, record: GroupRecord | LedgerRecord, position: _Position
+        self, file: DumpFile, number: int, record: GroupRecord | LedgerRecord, position: GroupOrder
     ) -> None:
         """What holds for a group's text and for its line in the ledger."""
         name = file.path.name
@@ -345,13 +313,6 @@ class _RunCheck:
 
     def _remark(self, what: str) -> None:
         self.found.add(Trouble.REMARK, self.run.run_id, 0, what)
-
-
-def batch_limit(settings: Mapping[int, RunSettings], kind: FileKind) -> int | None:
-    """The most lines that a batch of this kind can have, over all attempts; None where no manifest says."""
-    configs = [attempt.config for attempt in settings.values()]
-    limits = [c.failed_groups_per_file if kind is FileKind.FAILED else c.groups_per_file for c in configs]
-    return max(limits, default=None)
 
 
 def _digest(record: LedgerRecord) -> int:

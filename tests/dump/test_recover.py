@@ -23,7 +23,8 @@ from rg_env.dump import (
 from rg_env.dump.compress import compress
 from rg_env.dump.files import list_files, parse_name
 from rg_env.dump.lines import open_lines
-from rg_env.dump.recover import Mend, recover
+from rg_env.dump.mends import Mend
+from rg_env.dump.recover import recover
 from rg_env.dump.schema import NotKept
 from rg_env.dump.validate import validate
 from rg_env.errors import DumpError

@@ -75,4 +75,4 @@ def recover(
             print(f"still wrong: {finding}")
         if not total:
             print("checked: nothing found wrong in it")
-    raise typer.Exit(bool(lost or total))
+    raise typer.Exit(int(bool(lost or total)))

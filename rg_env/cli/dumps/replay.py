@@ -42,7 +42,7 @@ def replay(
         rollouts = [{"repetition": r.repetition, "text": r.text, "steps": _as_dicts(r.steps)} for r in result.rollouts]
         shown = {**head, "differences": result.differences, "steps": _as_dicts(result.steps), "rollouts": rollouts}
         print(json.dumps({**shown, "remarks": list(result.remarks)}, indent=2, default=str))
-        raise typer.Exit(bool(result.differences))
+        raise typer.Exit(int(bool(result.differences)))
     terminal = console()
     for name, value in head.items():
         terminal.print(Text(f"{name}: {value}"))
@@ -58,7 +58,7 @@ def replay(
         terminal.print(Text(remark))
     print(f"{result.differences} decisions differ from the record" if result.differences else "all as recorded")
     print_remarks(dump)
-    raise typer.Exit(bool(result.differences))
+    raise typer.Exit(int(bool(result.differences)))
 
 
 def _as_dicts(steps: Sequence[Step]) -> list[dict[str, object]]:

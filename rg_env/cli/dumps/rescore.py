@@ -43,8 +43,10 @@ def rescore(
         print(f"{rollouts} rollouts scored again, {result.changed} would be judged differently now")
         if result.without_question:
             print(f"{result.without_question} groups left out: their lines do not hold the question (Atropos)")
+        if result.without_settings:
+            print(f"{result.without_settings} groups scored with today's default settings, for want of a manifest")
     print_remarks(dump)
-    raise typer.Exit(bool(result.changed))
+    raise typer.Exit(int(bool(result.changed)))
 
 
 def _table(result: Rescored) -> Table:

@@ -28,7 +28,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
             "remarks": [asdict(remark) for remark in findings.remarks],
         }
         print(json.dumps(shown, indent=2))
-        raise typer.Exit(not result.good)
+        raise typer.Exit(int(not result.good))
     for finding in (*findings.kept, *findings.remarks):
         print(finding)
     if findings.total > len(findings.kept):
@@ -38,4 +38,4 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
         f"{result.runs} run{'s'[: result.runs != 1]}, {result.ledger_lines} ledger lines, {result.texts} texts: "
         + (f"{findings.total} found wrong ({kinds})" if findings.total else "nothing found wrong")
     )
-    raise typer.Exit(not result.good)
+    raise typer.Exit(int(not result.good))
