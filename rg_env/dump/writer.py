@@ -98,17 +98,13 @@ class DumpWriter:
         try:
             finish_leftovers(self.folder, run_id)
             plain = plain_batches(self.folder, run_id) if compressing else []
+            limits = dict.fromkeys(FileKind, groups_per_file) | {FileKind.FAILED: failed_groups_per_file}
+            self._batches = {kind: Batch(self.folder, kind, run_id, limit) for kind, limit in limits.items()}
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
                 raise DumpError(f"what an earlier attempt left in {self.folder} cannot be finished: {error}") from None
             raise
-        self._batches = {
-            kind: Batch(
-                self.folder, kind, run_id, failed_groups_per_file if kind is FileKind.FAILED else groups_per_file
-            )
-            for kind in FileKind
-        }
         # Shared between threads without a lock: each operation made on them is atomic.
         self._jobs: set[Job] = set()
         self._dropped: list[int] = []

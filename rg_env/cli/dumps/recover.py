@@ -37,8 +37,10 @@ def recover(
         still_wrong = validate(target).findings
         left = [str(finding) for finding in still_wrong.kept]
         total = still_wrong.total
-    except DumpError:  # nothing whole was found: there is no dump
+        verdict = "checked: nothing found wrong in it"
+    except DumpError:
         left, total = [], 0
+        verdict = "nothing was whole: there is no copy"
     lost = sum(report.lost for report in reports)
     if as_json:
         shown = {
@@ -74,5 +76,5 @@ def recover(
         for finding in left:
             print(f"still wrong: {finding}")
         if not total:
-            print("checked: nothing found wrong in it")
+            print(verdict)
     raise typer.Exit(int(bool(lost or total)))
