@@ -65,3 +65,13 @@ def test_recover_asks_where_the_copy_goes(torn, args):
     error = invoke("recover", torn.parent, *args).exception
     assert isinstance(error, RGEnvError)
     assert "--out DIR" in str(error)
+
+
+def test_a_single_file_is_mended_and_checked_for_itself(torn, tmp_path):
+    done = invoke("recover", torn, "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "checked: nothing found wrong in it" in done.stdout
+    assert "1 texts" in done.stdout
+    noise = tmp_path / "noise.jsonl"
+    noise.write_bytes(b"{\0\n")
+    assert "there is no copy" in invoke("recover", noise, "--out", tmp_path / "none").stdout

@@ -223,6 +223,8 @@ class _Mender:
                     yield Whole(record, line.removesuffix(b"\n"))
         except NewerSchemaError as error:
             raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
+        except (FileNotFoundError, PermissionError) as error:  # that is not damage
+            raise DumpError(f"{file.path} cannot be read ({error.strerror}): mend that first") from None
         except OSError as error:
             if not quiet:
                 what = f"cannot be read from here on ({error.strerror})"

@@ -40,7 +40,6 @@ class Validation:
 
     findings: Findings = field(default_factory=Findings)
     runs: int = 0
-    files: int = 0
     texts: int = 0
     ledger_lines: int = 0
     trained: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 
 import orjson
 import pytest
@@ -288,3 +289,17 @@ def test_a_step_trained_on_nothing_is_found(tmp_path):
         writer.submit_trained([TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 0)])
     path = _file(tmp_path, FileKind.TRAINED)
     assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 1)]
+
+
+def test_memory_does_not_grow_with_the_texts(tmp_path):
+    long = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
+    peaks = []
+    for count in (20, 220):
+        folder = tmp_path / str(count)
+        with DumpWriter(folder, RUN_ID, 1) as writer:
+            assert writer.submit([group(k, long) for k in range(count)]).result(10)
+        tracemalloc.start()
+        assert validate(folder).good
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 200 * 1000  # bytes; the texts are 10 MB more
