@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,14 @@ ScorerTimeout = Annotated[
 
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
+
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """A recorded text that a terminal can show: what would steer it, or cannot be encoded, is written as an escape."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console() -> Console:

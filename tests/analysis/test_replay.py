@@ -128,6 +128,15 @@ def test_groups_are_found_by_what_is_theirs_alone(tmp_path):
         replay(dump, "beta")
 
 
+def test_a_text_that_would_steer_the_terminal_is_shown_and_not_obeyed(scorer, tmp_path):
+    one = recorded(scorer, "chain_sum", [response("\x1b[2J\ud83d\x9b")], _config())
+    dump_of(tmp_path, [one], _config())
+    done = CliRunner().invoke(app, ["dumps", "replay", str(tmp_path), one.uid])
+    assert done.exit_code == 0
+    assert "\\u001b[2J\\ud83d\\u009b" in done.stdout
+    assert "\x1b[2J" not in done.stdout
+
+
 def test_the_command(scorer, tmp_path):
     one = recorded(scorer, "chain_sum", _right(2), _config())
     dump_of(tmp_path, [one], _config())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli.bar import late_bar
-from rg_env.cli.options import JsonFlag
+from rg_env.cli.options import JsonFlag, visible
 from rg_env.errors import DumpError
 
 
@@ -62,7 +62,7 @@ def recover(
     else:
         for report in reports:
             for note in report.notes:
-                print(note)
+                print(visible(str(note)))
             if (more := report.counts.total() - len(report.notes)) > 0:
                 print(f"… and {more} more")
             print(
@@ -72,7 +72,7 @@ def recover(
         if aside is not None:
             print(f"the damaged files are in {aside}")
         for finding in left:
-            print(f"still wrong: {finding}")
+            print(visible(f"still wrong: {finding}"))
         if not left:
             print(verdict)
     raise typer.Exit(int(bool(lost or left)))

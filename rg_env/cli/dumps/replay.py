@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli.options import JsonFlag, ScorerTimeout, console, print_remarks
+from rg_env.cli.options import JsonFlag, ScorerTimeout, console, print_remarks, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,17 +45,17 @@ def replay(
         raise typer.Exit(int(bool(result.differences)))
     terminal = console()
     for name, value in head.items():
-        terminal.print(Text(f"{name}: {value}"))
+        terminal.print(Text(visible(f"{name}: {value}")))
     for rollout in result.rollouts:
         terminal.print()
         terminal.print(Text(f"rollout {rollout.repetition}", style="bold"))
-        terminal.print(Text(rollout.text, style="dim"))
+        terminal.print(Text(visible(rollout.text), style="dim"))
         terminal.print(_table(rollout.steps))
     terminal.print()
     terminal.print(Text("the group", style="bold"))
     terminal.print(_table(result.steps))
     for remark in result.remarks:
-        terminal.print(Text(remark))
+        terminal.print(Text(visible(remark)))
     print(f"{result.differences} decisions differ from the record" if result.differences else "all as recorded")
     print_remarks(dump)
     raise typer.Exit(int(bool(result.differences)))
@@ -79,11 +79,11 @@ def _table(steps: Sequence[Step]) -> Table:
     for step in steps:
         mark = Text("≠", style="bold red") if step.differs else Text("=" if step.compared else "?")
         cells = (Text(_cell(step.recorded)), Text(_cell(step.recomputed)))
-        table.add_row(step.name, *cells, mark, Text(step.why))
+        table.add_row(step.name, *cells, mark, Text(visible(step.why)))
     return table
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "–" if value is None else str(value)
+    return "–" if value is None else visible(str(value))

@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from rg_env.cli.bar import late_bar
-from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks
+from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks, visible
 from rg_env.errors import DumpError
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def _table(result: Rescored) -> Table:
     table.add_column("for example", overflow="fold")
     for task in result.tasks.values():
         numbers = (task.groups, task.rollouts, task.changed, task.raised, task.lowered, task.status, task.violation)
-        table.add_row(task.task, *map(str, numbers), str(task.outcomes), "\n".join(task.examples))
+        table.add_row(
+            visible(task.task), *map(str, numbers), str(task.outcomes), "\n".join(map(visible, task.examples))
+        )
     return table
 
 

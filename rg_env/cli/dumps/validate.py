@@ -6,7 +6,7 @@ from dataclasses import asdict
 import typer
 
 from rg_env.cli.bar import late_bar
-from rg_env.cli.options import DumpPaths, JsonFlag
+from rg_env.cli.options import DumpPaths, JsonFlag, visible
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
@@ -30,7 +30,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
         print(json.dumps(shown, indent=2))
         raise typer.Exit(int(not result.good))
     for finding in (*findings.kept, *findings.remarks):
-        print(finding)
+        print(visible(str(finding)))
     if findings.total > len(findings.kept):
         print(f"… and {findings.total - len(findings.kept)} more")
     kinds = ", ".join(f"{count} {trouble}" for trouble, count in findings.counts.items())
