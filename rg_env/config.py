@@ -41,6 +41,9 @@ class ScorerConfig:
     """Seconds that one answer may take, raw and tagged together, from the moment a worker has it."""
     max_answer_chars: int = 8192
     """Longer answers are the violation `answer_too_long`."""
+    normalise: bool = False
+    """A second chance for right answers in a dress: without wrapping (code fence, `\\boxed{}`, `$`, bold, full stop),
+    LaTeX fractions and signs, thousands separators. It can only raise a score, and is recorded as `normalised`."""
 
 
 @dataclass
@@ -170,6 +173,7 @@ class RGDumpConfig:
         integer("scorer.workers", self.scorer.workers, 1)
         number("scorer.timeout", self.scorer.timeout, 0.0, open_low=True)
         integer("scorer.max_answer_chars", self.scorer.max_answer_chars, 1)
+        boolean("scorer.normalise", self.scorer.normalise)
 
         penalty = self.length_penalty
         one_of("length_penalty.kind", penalty.kind, ("atropos", "dapo", "kimi", "none"))

@@ -7,7 +7,7 @@ here depends on a run's settings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -16,7 +16,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 import orjson
 
 from rg_env.dump.codec import BadLineError
-from rg_env.dump.schema import GroupRecord, LedgerRecord, Message, Phase, TrainedRecord, group_id, has_no_signal
+from rg_env.dump.schema import (
+    ADDED_IN,
+    GroupRecord,
+    LedgerRecord,
+    Message,
+    Phase,
+    TrainedRecord,
+    group_id,
+    has_no_signal,
+)
 from rg_env.scoring.types import Status
 
 _CLOSE = 1e-9
@@ -29,11 +38,14 @@ class FaultyRecordError(BadLineError):
 def check_shape(wire: Mapping[str, Any], kind: type[GroupRecord | LedgerRecord | TrainedRecord]) -> None:
     """Check that a decoded line has exactly the keys and types of a record of this kind, as files have them.
 
+    Lines of an older version may lack what was added since.
+
     Raises:
         FaultyRecordError: naming the first place that does not fit.
     """
+    version = wire.get("schema_version")
     hint: Any = kind
-    problem = _checker(hint)(wire, "")
+    problem = _checker(hint, version if isinstance(version, int) else 0)(wire, "")
     if problem is not None:
         raise FaultyRecordError(problem)
 
@@ -43,30 +55,34 @@ _Checker = Callable[[object, str], str | None]
 
 
 @cache
-def _checker(hint: Any) -> _Checker:
+def _checker(hint: Any, version: int) -> _Checker:
     if is_dataclass(hint):
-        return _object_checker({field.name: _checker(get_type_hints(hint)[field.name]) for field in fields(hint)})
+        hints = get_type_hints(hint)
+        parts = {field.name: _checker(hints[field.name], version) for field in fields(hint)}
+        return _object_checker(parts, {name for name in parts if ADDED_IN.get(name, 0) > version})
     if hint == Message:
-        return _object_checker({"role": _checker(str), "content": _checker(str)})
+        return _object_checker({"role": _checker(str, version), "content": _checker(str, version)}, set())
     if get_origin(hint) is Sequence:
         (part,) = get_args(hint)
-        return _list_checker(_checker(part))
+        return _list_checker(_checker(part, version))
     return _value_checker(_written_types(hint))
 
 
-def _object_checker(parts: Mapping[str, _Checker]) -> _Checker:
+def _object_checker(parts: Mapping[str, _Checker], optional: Collection[str]) -> _Checker:
     def check(value: object, where: str) -> str | None:
         if not isinstance(value, Mapping):
             return f"`{where}` is no object"
         prefix = f"{where}." if where else ""
         for name, check_part in parts.items():
             if name not in value:
+                if name in optional:
+                    continue
                 return f"has no `{prefix}{name}`"
             if problem := check_part(value[name], prefix + name):
                 return problem
-        if len(value) > len(parts):
-            surplus = next(name for name in value if name not in parts)
-            return f"has `{prefix}{surplus}`, which is no part of a record"
+        for name in value:
+            if name not in parts:
+                return f"has `{prefix}{name}`, which is no part of a record"
         return None
 
     return check

@@ -99,6 +99,7 @@ class _RunCheck:
 
     def __init__(self, run: Run, whole: bool, result: Validation, advance: Advance) -> None:
         self.run = run
+        self.files = sorted(run.files, key=lambda file: (file.kind, file.batch, file.part))
         self.result = result
         self.found = result.findings
         self.advance = advance
@@ -113,7 +114,7 @@ class _RunCheck:
         if self.live:
             self._remark("is being written now: only its finished files were checked, each for itself")
         self._check_manifest()
-        files = [file for file in self.run.files if not (self.live and file.part)]
+        files = [file for file in self.files if not (self.live and file.part)]
         if self.whole:
             self._check_names()
         self._check_texts([file for file in files if file.kind.holds_text])
@@ -133,7 +134,7 @@ class _RunCheck:
 
     def _check_names(self) -> None:
         expected: dict[FileKind, int] = {}
-        for file in self.run.files:
+        for file in self.files:
             due = expected.get(file.kind, 0)
             if file.batch > due:
                 missing = f"{due:04d}" if file.batch == due + 1 else f"{due:04d} to {file.batch - 1:04d}"

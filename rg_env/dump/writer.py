@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Self
 
 from loguru import logger
@@ -41,6 +41,9 @@ from rg_env.errors import DumpError
 PROGRESS_EVERY = 10
 """Groups of a kind between two lines of progress in the log."""
 
+
+RETRY_SECONDS = 5.0
+"""How often what a disk has refused is tried again while nothing new comes."""
 
 _OPEN: set[DumpWriter] = set()
 
@@ -231,7 +234,7 @@ class DumpWriter:
     # -- the writer thread
 
     def _run(self) -> None:
-        while (message := self._queue.get()) is not None:
+        while (message := self._next_message()) is not None:
             if isinstance(message, Job):
                 self._waiting.append(message)
             self._drain()
@@ -243,6 +246,13 @@ class DumpWriter:
         if self._compressor is not None:
             self._compressor.close()
         self._lock.release()
+
+    def _next_message(self) -> Job | Future[None] | None:
+        while True:
+            try:
+                return self._queue.get(timeout=RETRY_SECONDS if self._waiting else None)
+            except Empty:
+                self._drain()
 
     def _drain(self) -> None:
         """Commit waiting records in order until none is left or the disk refuses one."""
@@ -260,7 +270,7 @@ class DumpWriter:
             if self.missing >= 2 * self._missing_when_said:
                 self._missing_when_said = self.missing
                 logger.error(
-                    "dump: {} records not on disk ({}); training goes on, they are tried again with the next ones",
+                    "dump: {} records not on disk ({}); training goes on, they are tried again",
                     self.missing,
                     error,
                 )

@@ -160,8 +160,8 @@ def _count_operations(death: Death | None, folder: str) -> tuple[dict[str, list[
 
     def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*args: Any, **options: Any) -> Any:
-            thread = threading.current_thread().name.removesuffix(f"-{os.getpid()}")
-            thread = "writer" if thread.startswith("rg-dump-2") else thread
+            thread = threading.current_thread().name
+            thread = thread if thread in ("MainThread", "rg-dump-zstd") else "writer"
             counts[thread] += 1
             now = death is not None and (thread, counts[thread]) == (death.thread, death.number)
             if now and death.moment == Moment.BEFORE:

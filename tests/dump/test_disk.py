@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,18 @@ def test_what_waits_is_tried_a_last_time_at_the_end(tmp_path, full_after):
     full_after(0)
     assert writer.close() == 0
     assert uids(tmp_path) == ["0"]
+
+
+def test_what_waits_is_tried_again_while_nothing_new_comes(tmp_path, full_after, monkeypatch):
+    monkeypatch.setattr("rg_env.dump.writer.RETRY_SECONDS", 0.02)
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        full_after(5, FileKind.ROLLOUTS)
+        assert not writer.submit([group(0)]).result(5)
+        full_after(0)
+        deadline = time.monotonic() + 30
+        while writer.missing and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert uids(tmp_path) == ["0"]
 
 
 def test_a_full_disk_leaves_batches_uncompressed(tmp_path, monkeypatch, log):

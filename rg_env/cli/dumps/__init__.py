@@ -2,6 +2,7 @@
 
 import typer
 
+from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.recover import recover
 from rg_env.cli.dumps.replay import replay
 from rg_env.cli.dumps.rescore import rescore
@@ -12,5 +13,6 @@ dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded
 dumps_app.command()(stats)
 dumps_app.command()(validate)
 dumps_app.command()(recover)
+dumps_app.command()(audit)
 dumps_app.command()(rescore)
 dumps_app.command()(replay)
