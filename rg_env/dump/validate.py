@@ -2,7 +2,7 @@
 
 Invariant: reads only, and whatever a run of ours can leave behind passes, a kill at any moment included once the run
 was resumed. Memory does not grow with the texts: for each group of the run at hand its id, a digest of its numbers and
-its place are kept (about 500 bytes), and the findings are bounded.
+its place are kept (about 400 bytes), and the findings are bounded.
 
 A run that is being written is not held against itself, because its files are never read at the same moment.
 """
