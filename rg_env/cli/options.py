@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,20 @@ if TYPE_CHECKING:
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
+ScorerTimeout = Annotated[
+    float | None, typer.Option(min=0.001, help="Seconds for one answer. Default: as the run had it.")
+]
 
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
+
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """A recorded text that a terminal can show: what would steer it, or cannot be encoded, is written as an escape."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console() -> Console:

@@ -106,6 +106,26 @@ class RunLock:
             return False
 
 
+def is_held(folder: Path, run_id: str) -> bool:
+    """Whether a process writes this run now. False on file systems without `flock`, where nobody can know.
+
+    Where a lock file was left by a crash, it is locked for some microseconds to find out.
+    """
+    try:
+        fd = os.open(folder / lock_name(run_id), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
 def _has_ended(holder: str) -> bool:
     """Whether the process that a lock file names is known to have ended; of one on another host nothing is known."""
     words = holder.removesuffix(_HERE).split()
