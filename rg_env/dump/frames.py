@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import polars as pl
 
@@ -97,11 +98,11 @@ _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 _EMPTY_MEANS_NONE = {"level", "text", "text_reason", "violation", "stop_reason", "policy_version", "answer"}
 _MAY_BE_NULL = {"step", "response_tokens"} | {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype == pl.Float64()}
 _ALLOWED: Mapping[str, list[str]] = {
-    "violation": ["", *Violation],
-    "status": list(Status),
-    "outcome": list(Outcome),
-    "text": ["", *FileKind],
-    "text_reason": ["", *NotKept],
+    "violation": ["", *(v.value for v in Violation)],
+    "status": [s.value for s in Status],
+    "outcome": [o.value for o in Outcome],
+    "text": ["", *(k.value for k in FileKind)],
+    "text_reason": ["", *(r.value for r in NotKept)],
 }
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
@@ -286,5 +287,5 @@ def _explode(groups: pl.DataFrame, kind: FileKind) -> pl.DataFrame:
 def _tidy(rollouts: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
     """The columns that were asked for; empty strings that stand for "none" become null."""
     empty = [name for name in columns if name in _EMPTY_MEANS_NONE]
-    types = {name: TEXT_SCHEMA[name] for name in columns}
+    types: Any = {name: TEXT_SCHEMA[name] for name in columns}
     return rollouts.select(GROUP_INDEX, *columns).cast(types).with_columns(pl.col(empty).replace("", None))
