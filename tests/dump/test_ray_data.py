@@ -47,7 +47,6 @@ def test_the_figures_are_the_same_as_here(local_ray, tmp_path, monkeypatch):
         assert_frame_equal(statistics(there, by), statistics(dump, by))
     narrowed = statistics(there, where=["task=gcd", "step>5"])
     assert_frame_equal(narrowed, statistics(dump, where=["task=gcd", "step>5"]))
-    of_ray = {row["task"]: row["mean(base_score)"] for row in there.groupby("task").mean("base_score").take_all()}
-    assert of_ray == pytest.approx(dict(here.group_by("task").mean().select("task", "base_score").iter_rows()))
+    assert there.mean("base_score") == pytest.approx(here["base_score"].mean())
     texts = dump.to_ray(texts=True).take_all()
     assert {row["conversation"][1]["role"] for row in texts} == {"assistant"}
