@@ -7,6 +7,7 @@ for a file whose name says nothing: its first line says whether it is a ledger.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -88,10 +89,7 @@ def _nothing_in(folder: Path) -> str:
 
 def _free_name(path: Path) -> DumpFile:
     kind = FileKind.ROLLOUTS
-    with open_lines(path) as lines:
-        try:
-            ledger_from_line(lines.readline())
-            kind = FileKind.LEDGER
-        except (BadLineError, DumpError):
-            pass
+    with suppress(BadLineError, DumpError, OSError), open_lines(path) as lines:  # who reads it says what is wrong
+        ledger_from_line(lines.readline())
+        kind = FileKind.LEDGER
     return DumpFile(path, kind, path.stem, 0, part=False, compressed=path.suffix == ZSTD)

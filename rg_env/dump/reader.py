@@ -249,6 +249,13 @@ class Dump:
             self._replaced_by_run[run.run_id] = found
         return self._replaced_by_run[run.run_id]
 
+    def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
+        """False where a later attempt of the run did the same step again."""
+        found = self._replaced_by_run.get(run_id)
+        if found is None:
+            found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
+        return (phase, step, attempt) not in found
+
     def _records_in(self, part: Part) -> Iterator[_Record]:
         """The records of a part of a file; what is no record becomes a problem."""
         self._note_damage(part)

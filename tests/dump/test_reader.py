@@ -144,6 +144,8 @@ def test_the_last_attempt_at_a_step_counts(tmp_path):
     assert set(dump.ledger_frame().select("phase", "step", "attempt").rows()) == kept
     assert sum(1 for _ in dump.ledger(all_attempts=True)) == sum(1 for _ in dump.groups(all_attempts=True)) == 9
     assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 9
+    assert [dump.is_last_attempt(RUN_ID, "train", 3, attempt) for attempt in (1, 2, 3)] == [False, False, True]
+    assert dump.is_last_attempt(RUN_ID, "train", None, 1)
 
 
 def _atropos(path, count=3):
