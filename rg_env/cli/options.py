@@ -19,6 +19,8 @@ ScorerTimeout = Annotated[
     float | None, typer.Option(min=0.001, help="Seconds for one answer. Default: as the run had it.")
 ]
 
+_PROBLEMS_SHOWN = 10
+
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
 
@@ -38,6 +40,10 @@ def console() -> Console:
 
 def print_remarks(dump: Dump) -> None:
     """Say on standard error what the figures cannot show and which lines were skipped."""
-    for remark in (dump.caveat, *dump.problems):
+    problems = dump.problems
+    remarks = [dump.caveat, *problems[:_PROBLEMS_SHOWN]]
+    if len(problems) > _PROBLEMS_SHOWN:
+        remarks.append(f"… {len(problems)} lines skipped in all; `rg-env dumps validate` lists them")
+    for remark in remarks:
         if remark:
             print(f"rg-env: {remark}", file=sys.stderr)
