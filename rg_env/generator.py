@@ -217,9 +217,7 @@ def _groups(batch: GeneratorInput, output: GeneratorOutput, slots: Sequence[Roll
     yield from by_instance.values()
 
 
-def _name_groups(
-    batch: GeneratorInput, output: GeneratorOutput, records: Sequence[GroupRecord]
-) -> list[TrajectoryID]:
+def _name_groups(batch: GeneratorInput, output: GeneratorOutput, records: Sequence[GroupRecord]) -> list[TrajectoryID]:
     """The trajectory of each output row, its instance id saying which group of the record it is in."""
     given = batch["trajectory_ids"]
     assert given is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import skyrl_gym
@@ -34,7 +34,7 @@ def settings(folder: Path, **more) -> dict:
         "trainer.policy.model.path": "nano",
         "trainer.train_batch_size": BATCH,
         "trainer.policy_mini_batch_size": BATCH,
-        "trainer.micro_train_batch_size_per_gpu": BATCH * SAMPLES,
+        "trainer.micro_train_batch_size_per_gpu": SAMPLES,
         "trainer.algorithm.advantage_estimator": "grpo",
         "trainer.algorithm.use_kl_loss": False,
         "trainer.epochs": 1,
@@ -99,8 +99,12 @@ class _NoDispatch:
         await asyncio.sleep(0)
 
 
-class _NoModels:
-    """Mixin in front of one of our trainers. `given[step]` counts the responses in the step's training batch."""
+class NoModels:
+    """Mixin in front of a trainer of SkyRL's.
+
+    `given[step]` counts the responses in the step's training batch, `rewards[text]` and `advantages[step][text]` have
+    what each of the rows with this text was given; `generated` counts the groups that `generate()` has returned.
+    """
 
     fail_at: int | None = None
 
@@ -108,31 +112,52 @@ class _NoModels:
         super().__init__(*args, **kwargs)
         self.dispatch = _NoDispatch()
         self.given: dict[int, Counter[str]] = {}
+        self.rewards: dict[str, list[float]] = defaultdict(list)
+        self.advantages: dict[int, dict[str, list[float]]] = {}
+        self.generated = 0
+        generate = self.generator.generate
+
+        async def counted(batch, disable_tqdm=False):
+            output = await generate(batch, disable_tqdm=disable_tqdm)
+            self.generated += len({row.instance_id for row in batch["trajectory_ids"]})
+            return output
+
+        self.generator.generate = counted
 
     def fwd_logprobs_values_reward(self, training_input):
         for key in ("base_action_log_probs", "action_log_probs", "values"):
             training_input[key] = None
+        for text, reward in zip(self._texts(training_input), training_input["rewards"], strict=False):
+            self.rewards[text].append(reward.sum().item())
         return training_input
 
     def _execute_training_step(self, model, data):
         if self.global_step == self.fail_at:
             raise RuntimeError("the end, in the middle of a step")
-        real = len(data["sequences"]) - data.metadata.get("pad_size", 0)
-        width = data["response_mask"].shape[1]
-        self.given[self.global_step] = Counter(
-            self.tokenizer.decode(row[-width:][mask.bool()], skip_special_tokens=True)
-            for row, mask in zip(data["sequences"][:real], data["response_mask"][:real], strict=True)
-        )
+        texts = self._texts(data)
+        self.given[self.global_step] = Counter(texts)
+        advantages = self.advantages[self.global_step] = defaultdict(list)
+        for text, of_tokens in zip(texts, data["advantages"], strict=False):
+            advantages[text].append(of_tokens[0].item())
         return {}
+
+    def _texts(self, batch) -> list[str]:
+        """The responses in a training batch, without the rows that SkyRL padded."""
+        real = len(batch["sequences"]) - batch.metadata.get("pad_size", 0)
+        width = batch["response_mask"].shape[1]
+        return [
+            self.tokenizer.decode(row[-width:][mask.bool()], skip_special_tokens=True)
+            for row, mask in zip(batch["sequences"][:real], batch["response_mask"][:real], strict=True)
+        ]
 
     def _cleanup_old_checkpoints(self) -> None:
         """Goes to every node of a Ray cluster."""
 
 
-class SyncTrainer(_NoModels, RGTrainer): ...
+class SyncTrainer(NoModels, RGTrainer): ...
 
 
-class FullyAsyncTrainer(_NoModels, RGFullyAsyncTrainer): ...
+class FullyAsyncTrainer(NoModels, RGFullyAsyncTrainer): ...
 
 
 class _Tracker:
