@@ -4,6 +4,7 @@ What the record says was trained on is compared with the batches that SkyRL itse
 (`trainer.dump_data_batch`), text by text.
 """
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -83,18 +84,12 @@ def prompts_of_steps(args, epochs):
 
 def kill_with_everything_it_started(process):
     """SIGKILL for the whole session of `process`, until nothing of it is left."""
-    for _ in range(100):
-        family = [p for p in psutil.process_iter() if p.pid != os.getpid() and _session(p.pid) == process.pid]
-        if not family:
-            break
-        for member in family:
-            try:
-                member.send_signal(signal.SIGKILL)
-            except psutil.NoSuchProcess:
-                continue
-        psutil.wait_procs(family, timeout=1)
-        process.poll()
-    assert process.wait(10) == -signal.SIGKILL
+    while family := [pid for pid in psutil.pids() if _session(pid) == process.pid]:
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.poll()  # it is our child: until it has been waited for, it stays in the list
+        time.sleep(0.05)
 
 
 def _session(pid):
@@ -140,6 +135,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
             time.sleep(0.02)
     finally:
         kill_with_everything_it_started(process)
+    assert process.wait(10) == -signal.SIGKILL
     assert (tmp_path / "checkpoints" / "latest_ckpt_global_step.txt").read_text() == "4"
     before = {line.group_id for line in open_run(dumps).ledger()}
 
