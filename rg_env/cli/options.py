@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
+ScorerTimeout = Annotated[
+    float | None, typer.Option(min=0.001, help="Seconds for one answer. Default: as the run had it.")
+]
 
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""

@@ -274,6 +274,15 @@ def trained_from_line(line: bytes) -> TrainedRecord:
         )
 
 
+def wire_of(line: bytes) -> Wire:
+    """A line as the object that it holds, for checks of its very keys and types.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `from_line`.
+    """
+    return _decode(line)
+
+
 def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:
     score = _required(wire["score"])
     violation = wire.get("violation")

@@ -79,8 +79,9 @@ class RunLock:
 
     def release(self) -> None:
         """Let go. The file is removed while the lock is still held, so that nobody locks a file without a name."""
-        if self.in_place():
-            self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that has become read-only: a file that nobody holds is no lock
+            if self.in_place():
+                self._path.unlink(missing_ok=True)
         _HELD.discard(self._fd)
         os.close(self._fd)
 
@@ -89,3 +90,20 @@ class RunLock:
             return os.path.samestat(self._path.stat(), os.fstat(fd))
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+def is_held(folder: Path, run_id: str) -> bool:
+    """Whether a process writes this run now. False on file systems without `flock`, where nobody can know."""
+    try:
+        fd = os.open(folder / lock_name(run_id), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False

@@ -60,6 +60,8 @@ class NotKept(StrEnum):
     """No base score above the threshold, yet not all 0: it fits neither of Atropos' two files."""
     EVAL_OFF = "dump_eval_rollouts_off"
     NO_ROLLOUTS = "no_rollouts"
+    LOST = "lost"
+    """It was kept and is damaged or gone: `rg-env dumps recover` found the group in the ledger only."""
 
 
 @dataclass(frozen=True, slots=True)
