@@ -154,12 +154,22 @@ def count_on(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def replaced(frames: Iterable[pl.DataFrame]) -> frozenset[tuple[str, int | None, int]]:
-    """The `REPLACED_BY` of rows that a later attempt has done again. What belongs to no step replaces nothing."""
+    """The `REPLACED_BY` of rows that a later attempt has taken back: from the first step that it trained again on, even
+    where it did not get as far. What belongs to no step replaces nothing, and is not replaced.
+    """
     seen = pl.concat(
         [pl.DataFrame(schema={name: SCHEMA[name] for name in REPLACED_BY})]
         + [frame.select(REPLACED_BY).drop_nulls("step").unique() for frame in frames]
     ).unique()
-    return frozenset(seen.filter(pl.col("attempt") < pl.col("attempt").max().over("phase", "step")).iter_rows())
+    training = seen.filter(pl.col("phase") == "train").group_by("attempt").agg(pl.col("step").min()).rows()
+
+    def went_back_to(attempt: int) -> int | None:
+        return min((step for later, step in training if later > attempt), default=None)
+
+    back = {attempt: went_back_to(attempt) for attempt in seen["attempt"].unique()}
+    abandoned = pl.col("step") >= pl.col("attempt").replace_strict(back, return_dtype=pl.Int64())
+    repeated = pl.col("attempt") < pl.col("attempt").max().over("phase", "step")
+    return frozenset(seen.filter(abandoned.fill_null(False) | repeated).iter_rows())
 
 
 def without(frame: pl.DataFrame, replaced: Collection[tuple[str, int | None, int]]) -> pl.DataFrame:
