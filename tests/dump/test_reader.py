@@ -130,20 +130,21 @@ def test_the_frame_says_what_the_ledger_says(tmp_path):
     assert frame.select(names).rows() == expected
 
 
-def test_the_last_attempt_at_a_step_counts(tmp_path):
+def test_what_an_attempt_took_back_does_not_count(tmp_path):
     def step(number, attempt, phase="train"):
         return group(f"{phase}{number}", attempt=attempt, step=number, phase=phase)
 
-    _write(tmp_path, [step(1, 1), step(2, 1), step(3, 1), step(2, 1, "eval")], attempt=1)
+    _write(tmp_path, [step(1, 1), step(1, 1, "eval"), step(2, 1), step(3, 1), step(4, 1), step(2, 1, "eval")], attempt=1)
     _write(tmp_path, [step(2, 2), step(3, 2), step(None, 2)], attempt=2)
     _write(tmp_path, [step(3, 3), step(None, 3)], attempt=3)
     dump = open_run(tmp_path)
-    kept = {("train", 1, 1), ("train", 2, 2), ("train", 3, 3), ("eval", 2, 1), ("train", None, 2), ("train", None, 3)}
+    # Steps 2 to 4 of the first attempt, with their evaluation, led nowhere: the second went back to step 2.
+    kept = {("train", 1, 1), ("eval", 1, 1), ("train", 2, 2), ("train", 3, 3), ("train", None, 2), ("train", None, 3)}
     assert {(g.phase, g.step, g.attempt) for g in dump.groups()} == kept
     assert {(g.phase, g.step, g.attempt) for g in dump.ledger()} == kept
     assert set(dump.ledger_frame().select("phase", "step", "attempt").rows()) == kept
-    assert sum(1 for _ in dump.ledger(all_attempts=True)) == sum(1 for _ in dump.groups(all_attempts=True)) == 9
-    assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 9
+    assert sum(1 for _ in dump.ledger(all_attempts=True)) == sum(1 for _ in dump.groups(all_attempts=True)) == 11
+    assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 11
     assert [dump.is_last_attempt(RUN_ID, "train", 3, attempt) for attempt in (1, 2, 3)] == [False, False, True]
     assert dump.is_last_attempt(RUN_ID, "train", None, 1)
 
