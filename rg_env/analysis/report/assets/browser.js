@@ -129,12 +129,14 @@ function open() {
 
 /** Open a group by its number in the report, whatever the filters are. */
 function openGroup(number) {
-  if (!found.includes(number)) {
-    byId("filters").reset();
-    filter();
-  }
+  if (!found.includes(number)) reset();
   choose(found.indexOf(number));
   open();
+}
+
+function reset() {
+  byId("filters").reset();
+  filter();
 }
 
 function showTask(task) {
@@ -167,7 +169,7 @@ function listen() {
   list.addEventListener("scroll", drawRows, { passive: true });
   const form = byId("filters");
   form.addEventListener("input", filter);
-  form.addEventListener("reset", () => setTimeout(filter));
+  byId("clear").addEventListener("click", reset);
   form.addEventListener("submit", (event) => { event.preventDefault(); list.focus(); });
   byId("previous").addEventListener("click", () => move(-1));
   byId("next").addEventListener("click", () => move(1));
