@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from rg_env.analysis.stats import SOLVED_AT
@@ -94,6 +94,8 @@ def _title(dump: Dump) -> str:
 
 
 def _about(run: Run) -> dict[str, Any]:
-    """What the manifest says that a reader wants to see first. Not the host: a report is for passing on."""
+    """What the manifest says that a reader wants to see first. No host, no folders: a report is for passing on."""
     manifest = run.manifest or {}
-    return {"run_id": run.run_id} | {key: manifest.get(key) for key in ("model", "started", "attempt")}
+    model = str(manifest.get("model") or "")
+    name = PurePath(model).name if PurePath(model).is_absolute() else model
+    return {"run_id": run.run_id, "model": name, "started": manifest.get("started"), "attempt": manifest.get("attempt")}

@@ -22,6 +22,8 @@ _ASSETS = files("rg_env.analysis.report") / "assets"
 _SCRIPTS = ("text.js", "charts.js", "table.js", "group.js", "browser.js", "main.js")
 _VENDORED = ("d3", "d3.min.js"), ("plot", "plot.umd.min.js")
 _GROUPS_PER_BLOCK = 250
+_DIGITS = 6
+"""Of figures: the order in which threads add up shows far behind, and the same record is to give the same bytes."""
 
 
 def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
@@ -37,7 +39,7 @@ def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, A
         title=html.escape(title),
         policy=_policy(scripts),
         style=_asset("style.css"),
-        summary=_json(summary).replace("<", "\\u003c"),
+        summary=_json(summary, digits=_DIGITS).replace("<", "\\u003c"),
         blocks="\n".join(f'<script type="text/plain" class="block">{block}</script>' for block in _blocks(groups)),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
@@ -71,16 +73,16 @@ def _blocks(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield b64encode(packed).decode()
 
 
-def _json(value: object) -> str:
+def _json(value: object, digits: int | None = None) -> str:
     """ASCII, so that lone surrogates pass, too; what is not finite becomes null."""
-    return json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+    return json.dumps(_finite(value, digits), allow_nan=False, separators=(",", ":"))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Any, digits: int | None) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return None if not math.isfinite(value) else value if digits is None else round(value, digits)
     if isinstance(value, Mapping):
-        return {key: _finite(child) for key, child in value.items()}
+        return {key: _finite(child, digits) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(child) for child in value]
+        return [_finite(child, digits) for child in value]
     return value

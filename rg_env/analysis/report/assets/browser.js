@@ -49,6 +49,7 @@ function setUpFilters() {
 const value = (id) => byId(id).value;
 const term = () => value("f-search").trim().toLowerCase();
 
+/** Find the groups that pass the filters, and start at the first. */
 function filter() {
   const [search, task, outcome, trouble, phase, run] = [term(), ...["f-task", "f-outcome", "f-trouble", "f-phase", "f-run"].map(value)];
   const [from, to] = ["f-from", "f-to"].map((id) => (value(id) === "" ? null : Number(value(id))));
@@ -67,6 +68,7 @@ function filter() {
 
 const rowHeight = () => parseFloat(getComputedStyle(byId("list")).getPropertyValue("--row"));
 
+/** Put the rows that are in view into the document, and no others. */
 function drawRows() {
   const list = byId("list");
   const height = rowHeight();
@@ -81,6 +83,7 @@ function drawRows() {
   else list.removeAttribute("aria-activedescendant");
 }
 
+/** The row of the group at a place of `found`. */
 function rowNode(place, height) {
   const group = groups[found[place]];
   const right = group.rollouts.filter(isRight).length;
@@ -134,11 +137,13 @@ function openGroup(number) {
   open();
 }
 
+/** Let every group pass. */
 function reset() {
   byId("filters").reset();
   filter();
 }
 
+/** The groups of one task, ready for the keyboard. */
 function showTask(task) {
   byId("filters").reset();
   byId("f-task").value = task;
@@ -147,10 +152,13 @@ function showTask(task) {
   byId("list").focus({ preventScroll: true });
 }
 
+/** The group before (-1) or after (1) the open one. */
 function move(by) {
   choose(chosen + by);
   open();
 }
+
+const isShortcut = (event) => event.ctrlKey || event.metaKey || event.altKey; // the browser's, not ours
 
 function listen() {
   const list = byId("list");
@@ -161,7 +169,7 @@ function listen() {
     Home: () => choose(0), End: () => choose(found.length - 1), Enter: open, " ": open,
   };
   list.addEventListener("keydown", (event) => {
-    const act = event.ctrlKey || event.metaKey || event.altKey ? null : keys[event.key];
+    const act = isShortcut(event) ? null : keys[event.key];
     if (!act) return;
     event.preventDefault();
     act();
@@ -175,7 +183,8 @@ function listen() {
   byId("next").addEventListener("click", () => move(1));
   byId("close").addEventListener("click", () => byId("group").close());
   byId("group").addEventListener("keydown", (event) => {
-    if (event.key === "ArrowLeft" || event.key === "ArrowRight") move(event.key === "ArrowLeft" ? -1 : 1);
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by && !isShortcut(event)) move(by);
   });
   byId("group").addEventListener("click", (event) => event.target === byId("group") && byId("group").close());
   byId("group").addEventListener("close", () => list.focus({ preventScroll: true }));

@@ -16,6 +16,7 @@ function redraw() {
   for (const [holder, draw] of drawings) {
     const width = Math.floor(holder.clientWidth);
     if (width > 0) holder.replaceChildren(...draw(width));
+    for (const picture of holder.querySelectorAll("svg[aria-label]")) picture.setAttribute("role", "img");
   }
 }
 
@@ -42,7 +43,8 @@ function curve(parent, title, phases, key, { share = true, zero = true } = {}) {
   const rows = series.flatMap(({ name, rows }) => rows.map((row) => ({ ...row, phase: name })));
   if (!rows.length) return;
   const window = Math.max(1, 2 * Math.floor(Math.max(...series.map((one) => one.rows.length)) / 20) + 1);
-  const reading = window > 1 ? `Dots: single points. Line: mean over up to ${window} of them.` : "";
+  const dot = rows.some((row) => row.step !== row.last_step) ? "a few steps" : "a step";
+  const reading = window > 1 ? `A dot: ${dot}. Line: mean over up to ${window} dots.` : "";
   const format = share ? (value) => percent(value, 1) : (value) => number(value);
   chart(parent, title, reading, (width) => [
     Plot.plot({
@@ -147,13 +149,14 @@ function troubleChart(parent, section) {
   const total = d3.group(rows, (row) => row.what);
   const kinds = [...total.keys()].sort((a, b) => d3.sum(total.get(b), (row) => row.share) - d3.sum(total.get(a), (row) => row.share));
   const colours = kinds.map((_, place) => KINDS[place % KINDS.length]);
+  const digits = d3.max(d3.rollup(rows, (at) => d3.sum(at, (row) => row.share), (row) => row.step).values()) < 0.05 ? 1 : 0;
   chart(parent, "", "Share of rollouts at each point.", (width) => {
     const { domain, ticks } = bandTicks(rows, width);
     return [
       Plot.plot({
         ...frame(width, "Shares of violations and of failed scoring over the steps"),
         x: { domain, ticks, label: "step →", labelAnchor: "right", tickSize: 3, padding: 0.1 },
-        y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value, value < 0.05 && value > 0 ? 1 : 0) },
+        y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value, digits) },
         color: { domain: kinds, range: colours },
         marks: [
           Plot.barY(rows, { x: "step", y: "share", fill: "what", order: kinds }),

@@ -30,8 +30,9 @@ function headline(section) {
 }
 
 function worst(section) {
+  const when = section.headline.steps > 1 ? " in the last ¼" : "";
   const tasks = section.worst.map((task) =>
-    el("article", {}, el("h3", {}, words(task.task), el("span", { class: "muted" }, ` ${percent(task.solve_rate)} solved`)), el("ul", {}, task.examples.map(example))));
+    el("article", {}, el("h3", {}, words(task.task), el("span", { class: "muted" }, ` ${percent(task.solve_rate)} solved${when}`)), el("ul", {}, task.examples.map(example))));
   byId("worst").replaceChildren(...(tasks.length ? tasks : [el("p", { class: "notice" }, "Every task is solved.")]));
 }
 

@@ -6,7 +6,7 @@ const COLUMNS = [
   { key: "solve_rate", label: "solved", show: percent, bar: true, title: "share of rollouts whose base score reaches the mark" },
   { key: "solve_rate_first", label: "first ¼", show: percent, title: "solved in the first quarter of the steps" },
   { key: "solve_rate_last", label: "last ¼", show: percent, title: "solved in the last quarter of the steps" },
-  { key: "gain", label: "gain", show: (value) => (value == null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value * 100).toFixed(0)}`), title: "last minus first quarter, in percentage points" },
+  { key: "gain", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
   { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a violation of the format" },
   { key: "solve_given_format", label: "given format", show: percent, title: "solved among those without a violation" },
   { key: "mean_base_score", label: "base score", show: number },
@@ -18,6 +18,13 @@ const COLUMNS = [
   { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every base score is 0" },
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
+
+/** A difference of rates in percentage points, with its sign. */
+function points(value) {
+  if (value == null) return "–";
+  const whole = Math.round(value * 100);
+  return whole < 0 ? `−${-whole}` : whole > 0 ? `+${whole}` : "0";
+}
 
 /** Fill the table for a section; `choose` is called with the task whose name was clicked. */
 function taskTable(table, section, choose) {
