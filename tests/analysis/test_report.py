@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections import defaultdict
 from hashlib import sha256
 from importlib.resources import files
-from statistics import median
 
 import pytest
 from hypothesis import example, given
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 from rg_env.analysis import statistics
 from rg_env.analysis.report import build_report, write_report
 from rg_env.analysis.report.explain import VIOLATIONS
-from rg_env.analysis.report.figures import MAX_POINTS
+from rg_env.analysis.report.figures import MAX_POINTS, MAX_TREND_POINTS
 from rg_env.analysis.report.page import page
 from rg_env.analysis.report.sample import MAX_TEXT, take_sample
 from rg_env.cli import app
@@ -73,19 +72,23 @@ def test_curves_are_those_of_stats_by_step(dump, report):
     assert [row["step"] for row in curve] == sorted(expected)
     for row in curve:
         assert row["last_step"] == row["step"]
-        for name in ("groups", "mean_reward", "mean_base_score", "solve_rate", "format_rate", "no_signal"):
+        for name in ("groups", "mean_reward", "solve_rate", "solve_rate_low", "format_rate", "no_signal_high"):
             assert close(row[name], expected[row["step"]][name]), name
 
 
 def test_many_steps_are_put_together_and_every_rollout_still_counts_once(tmp_path):
     steps = MAX_POINTS * 2 + 50
     made = [group(s, [1.0] * (s % 3) + [0.0], step=s * 10) for s in range(steps)]
-    curve = rows(section(Report(build_report(dump_of(tmp_path, made))))["steps"])
+    report = Report(build_report(dump_of(tmp_path, made)))
+    curve = rows(section(report)["steps"])
     assert len(curve) == math.ceil(steps / 3) <= MAX_POINTS
     assert sum(row["groups"] for row in curve) == steps
     assert (curve[1]["step"], curve[1]["last_step"]) == (30, 50)
     solved = [r.base_score >= 0.99 for g in made[3:6] for r in g.rollouts]
     assert close(curve[1]["solve_rate"], sum(solved) / len(solved))
+    trend = rows(section(report)["trend"])
+    assert len(trend) <= MAX_TREND_POINTS
+    assert sum(row["groups"] for row in trend) == steps
 
 
 def test_heat_trouble_and_lengths_agree_with_a_plain_recount(groups, report):
@@ -94,7 +97,9 @@ def test_heat_trouble_and_lengths_agree_with_a_plain_recount(groups, report):
     for g in mine:
         for r in g.rollouts:
             of_cell[g.task, g.step].append(r.base_score >= 0.99)
-            of_step[g.step].append(r.violation or (f"scorer: {r.status}" if r.status != "ok" else None))
+            of_step[g.step].append(
+                f"violation_{r.violation}" if r.violation else f"status_{r.status}" if r.status != "ok" else None
+            )
             lengths["right" if r.base_score >= 0.99 else "wrong"].append(r.response_tokens)
     found = section(report)
     heat = {(row["task"], row["step"]): row["solve_rate"] for row in rows(found["heat"])}
@@ -104,9 +109,6 @@ def test_heat_trouble_and_lengths_agree_with_a_plain_recount(groups, report):
         kinds = of_step[row["step"]]
         assert close(row["share"], sum(kind == row["what"] for kind in kinds) / len(kinds))
     assert {row["what"] for row in rows(found["trouble"])} == {k for kinds in of_step.values() for k in kinds if k}
-    for row in rows(found["length_percentiles"]):
-        assert row["rollouts"] == len(lengths[row["kind"]])
-        assert close(row["p50"], median(lengths[row["kind"]]))
     for kind, values in lengths.items():
         for bar in rows(found["lengths"]):
             inside = sum(bar["from"] <= value < bar["to"] for value in values)
@@ -211,7 +213,7 @@ def test_a_plain_atropos_dump_says_what_is_missing(tmp_path):
     assert only["headline"]["solve_rate"] == 0.5
     assert rows(only["steps"]) == []
     assert only["length_unit"] == "characters"
-    assert [(row["kind"], row["p50"]) for row in rows(only["length_percentiles"])] == [("right", 33.0), ("wrong", 34.0)]
+    assert [(row["from"], row["right"], row["wrong"]) for row in rows(only["lengths"])] == [(33, 1, 0), (34, 0, 1)]
 
 
 def test_it_says_what_ran_and_not_where(tmp_path):

@@ -43,7 +43,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     if frame.is_empty():
         raise DumpError("nothing to report on: the record has no group with rollouts")
     sample = take_sample(dump, frame, max_groups)
-    made = sections(dump, frame, sample.characters(), solved_at=solved_at)
+    made = sections(frame, sample.characters(), solved_at=solved_at)
     summary = {
         "solved_at": solved_at,
         "notes": notes(dump, frame, sample),

@@ -35,7 +35,10 @@ def notes(dump: Dump, frame: pl.DataFrame, sample: Sample) -> list[str]:
 def _source(dump: Dump) -> list[str]:
     if dump.caveat:
         return [f"Figures and charts are {dump.caveat}."]
-    return ["Figures and charts count every group and every rollout: they are made from the ledger, free of bias."]
+    return [
+        "Figures and charts count every group and every rollout: they are made from the ledger, free of bias.",
+        "Brackets and bands are 95 % confidence intervals with groups, not rollouts, as the units of chance.",
+    ]
 
 
 def _missing(frame: pl.DataFrame) -> list[str]:

@@ -187,7 +187,6 @@ function listen() {
     if (by && !isShortcut(event)) move(by);
   });
   byId("group").addEventListener("click", (event) => event.target === byId("group") && byId("group").close());
-  byId("group").addEventListener("close", () => list.focus({ preventScroll: true }));
 }
 
 /** Show the groups as soon as they are unpacked. Rejects where this browser cannot. */

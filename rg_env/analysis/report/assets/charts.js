@@ -29,6 +29,7 @@ function swatches(pairs) {
   return el("div", { class: "legend" }, items);
 }
 
+const middle = (row) => (row.step + row.last_step) / 2;
 const rate = { domain: [0, 1], tickFormat: (value) => `${Math.round(value * 100)} %` };
 const frame = (width, label) => ({ width, height: 230, marginLeft: 46, marginBottom: 38, marginTop: 14, style: { fontSize: "12px" }, ariaLabel: label });
 const stepAxis = (rows, width) => {
@@ -37,14 +38,15 @@ const stepAxis = (rows, width) => {
   return { label: "step →", labelAnchor: "right", nice: false, ticks, tickFormat: (step) => (Number.isInteger(step) ? String(step) : "") };
 };
 
-/** Points and their moving mean for every phase of a run. */
+/** Points and their trend for every phase of a run. */
 function curve(parent, title, phases, key, { share = true, zero = true } = {}) {
-  const series = phases.map((phase) => ({ name: phase.phase, rows: rowsOf(phase.steps).filter((row) => row[key] != null) }));
+  const known = (columns) => rowsOf(columns).filter((row) => row[key] != null);
+  const series = phases.map(({ phase, steps, trend }) => ({ name: phase, rows: known(steps), trend: known(trend) }));
   const rows = series.flatMap(({ name, rows }) => rows.map((row) => ({ ...row, phase: name })));
   if (!rows.length) return;
-  const window = Math.max(1, 2 * Math.floor(Math.max(...series.map((one) => one.rows.length)) / 20) + 1);
+  const together = series.some(({ rows, trend }) => trend.length < rows.length);
   const dot = rows.some((row) => row.step !== row.last_step) ? "a few steps" : "a step";
-  const reading = window > 1 ? `A dot: ${dot}. Line: mean over up to ${window} dots.` : "";
+  const reading = together ? `Dot: ${dot}. Line: several. Band: 95 % interval.` : "Band: 95 % interval.";
   const format = share ? (value) => percent(value, 1) : (value) => number(value);
   chart(parent, title, reading, (width) => [
     Plot.plot({
@@ -53,15 +55,16 @@ function curve(parent, title, phases, key, { share = true, zero = true } = {}) {
       y: { label: null, grid: true, nice: true, ticks: 5, zero, ...(share ? rate : {}) },
       marks: [
         Plot.ruleY([0], { stroke: "var(--line)" }),
-        ...series.flatMap(({ name, rows }) => {
+        ...series.flatMap(({ name, rows, trend }) => {
           const colour = PHASES[name] ?? "var(--train)";
-          const smooth = Math.min(window, Math.max(1, 2 * Math.floor(rows.length / 4) - 1));
+          const many = rows.length > 20;
           return [
-            Plot.dot(rows, { x: "step", y: key, r: rows.length > 20 ? 2 : 3.5, fill: colour, fillOpacity: rows.length > 20 ? 0.4 : 1 }),
-            Plot.lineY(rows, Plot.windowY({ k: smooth, anchor: "middle", reduce: "mean", strict: false }, { x: "step", y: key, stroke: colour, strokeWidth: 2.2, strokeDasharray: name === "eval" ? "5 4" : null })),
+            Plot.areaY(trend, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: colour, fillOpacity: 0.15 }),
+            Plot.dot(rows, { x: "step", y: key, r: many ? 2 : 3.5, fill: colour, fillOpacity: many ? 0.4 : 1 }),
+            Plot.lineY(trend, { x: middle, y: key, stroke: colour, strokeWidth: 2.2, strokeDasharray: name === "eval" ? "5 4" : null }),
           ];
         }),
-        Plot.tip(rows, Plot.pointer({ x: "step", y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} · ${row.groups} groups` })),
+        Plot.tip(rows, Plot.pointer({ x: "step", y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups` })),
       ],
     }),
     ...(series.length > 1 ? [swatches(series.map(({ name }) => [name, PHASES[name] ?? "var(--train)"]))] : []),
@@ -143,6 +146,8 @@ function lengthCharts(parent, section) {
     ]);
 }
 
+const troubleName = (column) => words(column.replace(/^violation_/, "").replace(/^status_/, "scorer: "));
+
 function troubleChart(parent, section) {
   const rows = rowsOf(section.trouble);
   if (!rows.length) return;
@@ -160,11 +165,11 @@ function troubleChart(parent, section) {
         color: { domain: kinds, range: colours },
         marks: [
           Plot.barY(rows, { x: "step", y: "share", fill: "what", order: kinds }),
-          Plot.tip(rows.filter((row) => row.share > 0), Plot.pointer(Plot.stackY({ x: "step", y: "share", z: "what", order: kinds, title: (row) => `${words(row.what)}, ${stepText(row)}\n${percent(row.share, 2)} of rollouts` }))),
+          Plot.tip(rows.filter((row) => row.share > 0), Plot.pointer(Plot.stackY({ x: "step", y: "share", z: "what", order: kinds, title: (row) => `${troubleName(row.what)}, ${stepText(row)}\n${percent(row.share, 2)} of rollouts` }))),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
       }),
-      swatches(kinds.map((kind, place) => [words(kind), colours[place]])),
+      swatches(kinds.map((kind, place) => [troubleName(kind), colours[place]])),
     ];
   });
 }

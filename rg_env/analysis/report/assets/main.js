@@ -3,17 +3,25 @@
 
 const report = JSON.parse(byId("summary").textContent);
 
+// Key of `statistics`, label, how to show it, what to say below it, and when to leave it out.
 const CARDS = [
-  ["solve_rate", "solved", (value) => percent(value, 1), (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`],
-  ["solve_rate_last", "solved, last ¼", (value) => percent(value, 1), (h) => `of the steps; ${percent(h.solve_rate_first, 1)} in the first ¼`],
-  ["format_rate", "in the format", (value) => percent(value, 1), (h) => `${percent(h.solve_given_format, 1)} of these solved`],
-  ["mean_base_score", "mean base score", number, (h) => (h.mean_score === h.mean_base_score ? "no penalty applied" : `${number(h.mean_score)} after the penalty`)],
+  ["solve_rate", "solved", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`],
+  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`],
+  ["format_rate", "in the format", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
+  ["mean_base_score", "mean base score", number, (h) => (h.penalised ? `${number(h.mean_score)} after the penalty, which cost ${rate1(h.penalised)} of the rollouts something` : "no penalty applied")],
   ["mean_reward", "mean reward", number, () => "what the trainer got"],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
-  ["no_signal", "without signal", (value) => percent(value, 1), (h) => `of groups; all right ${percent(h.all_correct)}, all failed ${percent(h.all_failed)}`],
-  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${percent(h.truncated, 1)} cut off`],
-  ["scorer_failures", "scorer failures", (value) => percent(value, 2), (h) => `of rollouts; ${percent(h.rejected, 2)} refused by the guard`],
+  ["no_signal", "without signal", rate1, (h) => `of groups; all right ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
+  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`],
+  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} refused by the guard`, (h) => !h.scorer_failures && !h.rejected],
 ];
+
+/** The card for pass@k with the largest k that the groups allow. */
+function passCard(headline) {
+  const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
+  const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
+  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} right; all ${most} right: ${rate1(h[`pass_hat_${most}`])}`]] : [];
+}
 
 function about() {
   const lines = report.runs.map((run) =>
@@ -24,9 +32,12 @@ function about() {
 }
 
 function headline(section) {
-  const cards = CARDS.filter(([key]) => section.headline[key] != null && (key !== "scorer_failures" || section.headline[key] || section.headline.rejected));
+  const h = section.headline;
+  const cards = [...CARDS.slice(0, 2), ...passCard(h), ...CARDS.slice(2)].filter(([key, , , , without]) => h[key] != null && !without?.(h));
   byId("headline").replaceChildren(...cards.map(([key, label, show, more]) =>
-    el("div", {}, el("dt", {}, label), el("dd", {}, show(section.headline[key])), el("dd", { class: "muted" }, more(section.headline)))));
+    el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
+      h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: "95 % confidence interval, groups being the units of chance" }, interval(h, key, show)),
+      el("dd", { class: "muted" }, more(h)))));
 }
 
 function worst(section) {
@@ -67,7 +78,7 @@ function show(section) {
     curve(holder, "Groups without signal", sameRun, "no_signal");
   });
   taskTable(byId("tasks"), section, showTask);
-  byId("tasks-hint").textContent = "A click on a column sorts; a click on a task shows its groups.";
+  byId("tasks-hint").textContent = "A click on a column sorts, one on a task shows its groups; resting on a figure shows its 95 % interval.";
   fillCharts("heat", (holder) => heatMap(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));
   fillCharts("trouble", (holder) => troubleChart(holder, section));

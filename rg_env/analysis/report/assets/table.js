@@ -6,7 +6,7 @@ const COLUMNS = [
   { key: "solve_rate", label: "solved", show: percent, bar: true, title: "share of rollouts whose base score reaches the mark" },
   { key: "solve_rate_first", label: "first ¼", show: percent, title: "solved in the first quarter of the steps" },
   { key: "solve_rate_last", label: "last ¼", show: percent, title: "solved in the last quarter of the steps" },
-  { key: "gain", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
+  { key: "solve_rate_change", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
   { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a violation of the format" },
   { key: "solve_given_format", label: "given format", show: percent, title: "solved among those without a violation" },
   { key: "mean_base_score", label: "base score", show: number },
@@ -28,10 +28,7 @@ function points(value) {
 
 /** Fill the table for a section; `choose` is called with the task whose name was clicked. */
 function taskTable(table, section, choose) {
-  const rows = rowsOf(section.tasks).map((row) => ({
-    ...row,
-    gain: row.solve_rate_last == null ? null : row.solve_rate_last - row.solve_rate_first,
-  }));
+  const rows = rowsOf(section.tasks);
   const columns = COLUMNS.filter(({ key }) => rows.some((row) => row[key] != null) && !saysTheSame(rows, key));
   const sorted = { key: "solve_rate", down: false };
   const body = el("tbody");
@@ -59,7 +56,8 @@ function taskTable(table, section, choose) {
     const value = row[column.key];
     if (column.text)
       return el("th", { scope: "row" }, el("button", { type: "button", title: "Show its groups", onclick: () => choose(value) }, plain(value)));
-    const made = el("td", { class: column.bar ? "bar" : "" }, column.show(value));
+    const bounds = interval(row, column.key, column.show);
+    const made = el("td", { class: column.bar ? "bar" : "", title: bounds && `95 %: ${bounds}` }, column.show(value));
     if (column.bar) made.style.setProperty("--value", value ?? 0);
     return made;
   }

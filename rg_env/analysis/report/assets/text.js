@@ -63,8 +63,11 @@ function coloured(text) {
 }
 
 const number = (value, digits = 3) => (value == null ? "–" : value.toFixed(digits));
-const percent = (value, digits = 0) => (value == null ? "–" : `${(value * 100).toFixed(digits)} %`);
+const percent = (value, digits = 0) => (value == null ? "–" : `${(value * 100).toFixed(digits)}\u00a0%`);
+/** The confidence interval beside a figure of `statistics`; empty where it has none. */
+const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `(${show(row[`${key}_low`])} – ${show(row[`${key}_high`])})`);
 const count = (value) => (value == null ? "–" : value.toLocaleString("en"));
+const rate1 = (value) => percent(value, 1);
 const words = (name) => plain(name).replaceAll("_", " ");
 
 /** Rows from a table by columns. */
