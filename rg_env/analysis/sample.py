@@ -6,9 +6,9 @@ of a group and not others, because pass@k and outcomes of what is left would be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import ray.data
 
-COLUMNS: Mapping[str, Any] = {
-    "run_id": pl.Categorical,
-    "phase": pl.Categorical,
-    "step": pl.Int64,
-    "task": pl.Categorical,
-    "level": pl.Categorical,
+COLUMNS: dict[str, pl.DataType] = {
+    "run_id": pl.Categorical(),
+    "phase": pl.Categorical(),
+    "step": pl.Int64(),
+    "task": pl.Categorical(),
+    "level": pl.Categorical(),
     "outcome": pl.Enum(Outcome),
-    "no_signal": pl.Boolean,
-    "score": pl.Float64,
-    "reward": pl.Float64,
-    "base_score": pl.Float64,
-    "raw_score": pl.Float64,
-    "tagged_score": pl.Float64,
+    "no_signal": pl.Boolean(),
+    "score": pl.Float64(),
+    "reward": pl.Float64(),
+    "base_score": pl.Float64(),
+    "raw_score": pl.Float64(),
+    "tagged_score": pl.Float64(),
     "violation": pl.Enum(Violation),
     "status": pl.Enum(Status),
-    "response_tokens": pl.Int64,
-    "truncated": pl.Boolean,
+    "response_tokens": pl.Int64(),
+    "truncated": pl.Boolean(),
 }
 """What statistics are made of, and how it is held."""
 
@@ -84,7 +84,7 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
 
     def narrow(frame: pl.DataFrame, group: str) -> pl.DataFrame:
         tasks.update(frame["task"].unique())
-        return frame.filter(*tests).select(group, *COLUMNS).cast(COLUMNS)
+        return frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
 
     if isinstance(source, Dump):
         rollouts = _concat(narrow(frame, GROUP_INDEX) for frame in source.frames(wanted))
@@ -104,7 +104,7 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
 
 def _concat(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     found = list(frames)
-    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={GROUP_INDEX: pl.Int64} | COLUMNS)
+    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={GROUP_INDEX: pl.Int64(), **COLUMNS})
 
 
 def _numbered(rollouts: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ record's own numbers; only intervals (see `intervals`) and pass@k (see `pass_at_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -110,7 +110,7 @@ def statistics(
     if by == "violation" or not sample.whole:
         unknown = [column for name in (*tries, *_OF_GROUPS) for column in _with_bounds(name)]
         table = table.with_columns(pl.lit(None, pl.Float64).alias(column) for column in unknown)
-    texts: Any = {key: pl.String() for key in keys if key != "step"}
+    texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
     return table.select(*keys, *_columns(tries)).cast(texts).sort(keys)
 
 

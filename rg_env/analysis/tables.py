@@ -83,7 +83,7 @@ def render_details(frame: pl.DataFrame) -> Iterator[Table]:
         )
         for header in ("", "value", "95 % interval"):
             table.add_column(header, justify="left" if not header else "right", no_wrap=True)
-        for name in frame.columns[len(keys) :]:
+        for name in frame.columns[frame.columns.index("groups") :]:
             if name.endswith(("_low", "_high")) or row[name] is None:
                 continue
             low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
@@ -150,16 +150,19 @@ def _columns(frame: pl.DataFrame) -> dict[str, tuple[Callable[[pl.DataFrame], bo
     def known(name: str) -> Callable[[pl.DataFrame], bool]:
         return lambda table: table[name].count() > 0
 
+    def sound(name: str) -> Callable[[pl.DataFrame], bool]:
+        return lambda table: "violation" not in table.columns and known(name)(table)
+
     tries = sorted(int(name[8:]) for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit())
     return {
         "groups": (lambda _: True, lambda row: str(row["groups"])),
         "rollouts": (lambda table: "violation" in table.columns, lambda row: str(row["rollouts"])),
         "solved": (lambda _: True, _solved),
-        "first→last ¼": (known("solve_rate_first"), _trend),
+        "first→\nlast ¼": (sound("solve_rate_first"), _trend),
         "pass@k": (lambda table: tries[-1:] > [1] and known("pass_at_1")(table), _pass_at(tries)),
-        "base\nscore": (lambda _: True, _score("mean_base_score")),
+        "base\nscore": (sound("mean_base_score"), _score("mean_base_score")),
         "score": (lambda table: table["penalised"].sum() > 0, _score("mean_score")),
-        "format": (lambda _: True, _share("format_rate")),
+        "format": (sound("format_rate"), _share("format_rate")),
         "no\nsignal": (known("no_signal"), _share("no_signal")),
         "cut\noff": (lambda table: (table["truncated"] >= 0.005).any(), _share("truncated")),
         "tokens\n✓/✗": (known("mean_response_tokens"), _tokens),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
 
+_PROBLEMS_SHOWN = 10
+
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
 
@@ -26,6 +28,10 @@ def console() -> Console:
 
 def print_remarks(dump: Dump) -> None:
     """Say on standard error what the figures cannot show and which lines were skipped."""
-    for remark in (dump.caveat, *dump.problems):
+    problems = dump.problems
+    remarks = [dump.caveat, *problems[:_PROBLEMS_SHOWN]]
+    if len(problems) > _PROBLEMS_SHOWN:
+        remarks.append(f"… {len(problems)} lines skipped in all; `rg-env dumps validate` lists them")
+    for remark in remarks:
         if remark:
             print(f"rg-env: {remark}", file=sys.stderr)

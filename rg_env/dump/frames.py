@@ -11,7 +11,6 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import polars as pl
 
@@ -287,5 +286,5 @@ def _explode(groups: pl.DataFrame, kind: FileKind) -> pl.DataFrame:
 def _tidy(rollouts: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
     """The columns that were asked for; empty strings that stand for "none" become null."""
     empty = [name for name in columns if name in _EMPTY_MEANS_NONE]
-    types: Any = {name: TEXT_SCHEMA[name] for name in columns}
+    types = pl.Schema({name: TEXT_SCHEMA[name] for name in columns})
     return rollouts.select(GROUP_INDEX, *columns).cast(types).with_columns(pl.col(empty).replace("", None))
