@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections import defaultdict
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -28,6 +29,8 @@ from rg_env.scoring.types import Violation
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said
 from tests.dump.records import RUN_ID, group, rollout
 
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "dumps" / "sample"
 TASKS = 3
 
 
@@ -277,6 +280,15 @@ def test_a_small_report_is_small(report, dump):
     assert len(build_report(dump)) < 2_000_000
 
 
+def test_the_report_in_docs_is_what_the_code_makes_of_the_sample():
+    kept = Report((ROOT / "docs" / "sample-report.html").read_text())
+    made = Report(build_report(open_run(SAMPLE)))
+    anew = "make it anew: rg-env dumps report dumps/sample --out docs/sample-report.html --force"
+    assert kept.summary == made.summary, anew
+    assert kept.groups == made.groups, anew
+    assert kept.scripts == made.scripts, anew
+
+
 # -- the command
 
 
@@ -286,7 +298,7 @@ def run(*args):
 
 def test_the_command_writes_the_file_and_says_how_big(tmp_path):
     out = tmp_path / "r.html"
-    done = run("dumps/sample", "--out", out)
+    done = run(SAMPLE, "--out", out)
     assert done.exit_code == 0
     assert "MB" in done.stdout
     assert Report(out.read_text()).summary["sections"]
@@ -296,11 +308,11 @@ def test_the_command_writes_the_file_and_says_how_big(tmp_path):
 def test_a_file_that_is_there_is_kept_unless_asked(tmp_path):
     out = tmp_path / "r.html"
     out.write_text("mine")
-    refused = run("dumps/sample", "--out", out)
+    refused = run(SAMPLE, "--out", out)
     assert isinstance(refused.exception, DumpError)
     assert "--force" in str(refused.exception)
     assert out.read_text() == "mine"
-    assert run("dumps/sample", "--out", out, "--force").exit_code == 0
+    assert run(SAMPLE, "--out", out, "--force").exit_code == 0
     assert out.read_text() != "mine"
 
 
@@ -308,8 +320,8 @@ def test_a_file_that_is_there_is_kept_unless_asked(tmp_path):
     ("args", "says"),
     [
         (("no/such/folder", "--out", "r.html"), "no/such/folder"),
-        (("dumps/sample", "--out", "r.jsonl"), r"end in \.html"),
-        (("dumps/sample", "--out", "no/such/r.html"), "no folder no/such"),
+        ((SAMPLE, "--out", "r.jsonl"), r"end in \.html"),
+        ((SAMPLE, "--out", "no/such/r.html"), "no folder no/such"),
     ],
 )
 def test_what_a_person_can_mend_is_one_line(args, says):
@@ -319,9 +331,7 @@ def test_what_a_person_can_mend_is_one_line(args, says):
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(
-    "args", [("dumps/sample",), ("--out", "r.html"), ("dumps/sample", "--out", "r.html", "--max-groups", "0")]
-)
+@pytest.mark.parametrize("args", [(SAMPLE,), ("--out", "r.html"), (SAMPLE, "--out", "r.html", "--max-groups", "0")])
 def test_misuse_is_exit_code_2(args):
     assert run(*args).exit_code == 2
 

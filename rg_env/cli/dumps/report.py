@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli.options import DumpPaths, print_remarks
+from rg_env.cli.progress import reading
 
 
 def report(
@@ -24,6 +25,7 @@ def report(
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
+    with reading(dump, texts=True):
+        written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
     print(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)

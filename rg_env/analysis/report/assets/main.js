@@ -9,7 +9,7 @@ const CARDS = [
   ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`],
   ["format_rate", "in the format", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
   ["mean_base_score", "mean base score", number, (h) => (h.penalised ? `${number(h.mean_score)} after the penalty, which cost ${rate1(h.penalised)} of the rollouts something` : "no penalty applied")],
-  ["mean_reward", "mean reward", number, () => "what the trainer got"],
+  ["mean_reward", "mean reward", number, () => "as handed to the trainer"],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
   ["no_signal", "without signal", rate1, (h) => `of groups; all right ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`],
