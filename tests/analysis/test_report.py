@@ -336,6 +336,13 @@ def test_misuse_is_exit_code_2(args):
     assert run(*args).exit_code == 2
 
 
+def test_of_a_foreign_file_it_says_what_was_skipped(tmp_path):
+    path = tmp_path / "foreign.jsonl"
+    path.write_text('{"text": "hello"}\n')
+    with pytest.raises(DumpError, match=r"no group with rollouts \(1 lines skipped, the first: foreign\.jsonl, line 1"):
+        build_report(open_run(path))
+
+
 def test_a_record_without_rollouts_is_refused(tmp_path):
     dump = dump_of(tmp_path, [group(0, [])])
     with pytest.raises(DumpError, match="no group with rollouts"):

@@ -41,7 +41,8 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
 
     frame = dump.ledger_frame()
     if frame.is_empty():
-        raise DumpError("nothing to report on: the record has no group with rollouts")
+        skipped = f" ({len(dump.problems)} lines skipped, the first: {dump.problems[0]})" if dump.problems else ""
+        raise DumpError(f"nothing to report on: the record has no group with rollouts{skipped}")
     sample = take_sample(dump, frame, max_groups)
     made = sections(frame, sample.characters(), solved_at=solved_at)
     summary = {

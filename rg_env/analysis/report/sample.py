@@ -138,7 +138,7 @@ def _expected(entry: str) -> str:
     """The answer in a Reasoning Gym entry; empty where there is none (five tasks, and Atropos' files)."""
     try:
         answer = json.loads(entry).get("answer")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""
     return "" if answer is None else str(answer)
 

@@ -25,7 +25,7 @@ function passCard(headline) {
 
 function about() {
   const lines = report.runs.map((run) =>
-    [report.runs.length > 1 ? run.run_id : null, run.model && `model ${run.model}`, run.started && `started ${run.started.replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
+    [report.runs.length > 1 ? run.run_id : null, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
   byId("about").replaceChildren(...lines.filter(Boolean).flatMap((line) => [line, el("br")]));
   byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
   byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC licence.";
