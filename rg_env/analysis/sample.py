@@ -49,7 +49,7 @@ class Sample:
     """Rollouts to count.
 
     Attributes:
-        rollouts: `COLUMNS` and `GROUP_INDEX`; one row per rollout.
+        rollouts: `COLUMNS` and `GROUP_INDEX`, by which it is sorted; one row per rollout.
         whole: see above.
     """
 
@@ -92,27 +92,26 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
         rollouts = _numbered(narrow(source, "group_id"))
     else:
         batches = source.select_columns(["group_id", *wanted]).iter_batches(batch_size=None, batch_format="pyarrow")
-        rollouts = _numbered(_concat(narrow(_from_arrow(batch), "group_id") for batch in batches))
+        rollouts = _numbered(_concat((narrow(_from_arrow(batch), "group_id") for batch in batches), "group_id"))
     if rollouts.is_empty() and tasks:
         raise ConditionError(
             f"no rollout is left by {' and '.join(where)}; the tasks here are {', '.join(sorted(tasks))}"
         )
     if rollouts.is_empty() and isinstance(source, Dump):
         raise DumpError(_nothing_read(source))
+    rollouts = rollouts.set_sorted(GROUP_INDEX)
     return Sample(rollouts, whole=not any(condition.splits_groups for condition in conditions))
 
 
-def _concat(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def _concat(frames: Iterable[pl.DataFrame], group: str = GROUP_INDEX) -> pl.DataFrame:
     found = list(frames)
-    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={GROUP_INDEX: pl.Int64(), **COLUMNS})
+    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={group: pl.Int64(), **COLUMNS})
 
 
 def _numbered(rollouts: pl.DataFrame) -> pl.DataFrame:
     """`GROUP_INDEX` in the place of the group's id."""
-    if GROUP_INDEX in rollouts.columns:
-        return rollouts
     number = pl.col("group_id").rank("dense").cast(pl.Int64).alias(GROUP_INDEX)
-    return rollouts.select(number, *COLUMNS)
+    return rollouts.select(number, *COLUMNS).sort(GROUP_INDEX)
 
 
 def _from_arrow(table: pa.Table) -> pl.DataFrame:

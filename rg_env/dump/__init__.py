@@ -3,7 +3,9 @@
 Light: needs neither torch nor ray nor skyrl.
 """
 
+from rg_env.dump.batch import Fsync
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line
+from rg_env.dump.compress import Compression
 from rg_env.dump.discover import Run
 from rg_env.dump.files import check_folder
 from rg_env.dump.lines import open_lines
@@ -29,10 +31,12 @@ from rg_env.dump.writer import DumpWriter, close_all
 __all__ = [
     "SCHEMA_VERSION",
     "BadLineError",
+    "Compression",
     "Dump",
     "DumpPolicy",
     "DumpWriter",
     "FileKind",
+    "Fsync",
     "GroupRecord",
     "LedgerRecord",
     "NewerSchemaError",

@@ -3,7 +3,8 @@
 Invariant: a line's keys are always the same, in the same order, and a key's value never changes its type, so that
 `datasets`, pandas, polars and DuckDB load a file unchanged. Strings are never null: the empty string stands for "none"
 (no field has a use for both). Numbers are null where nothing was measured (`raw_score` and `tagged_score` after a
-violation, `step` outside training) and where they are not finite. Scores are always written as floats.
+violation, `step` outside training) and where they are not finite; such a null is read back as NaN where a number is
+due. Scores are always written as floats. A whole number (`step`, a length) beyond 64 bits is refused.
 It does not cover numbers that are null in every line a library guesses types from: polars looks at 100 lines (a full
 batch of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
 
@@ -117,6 +118,7 @@ def _rollout_to_wire(rollout: RolloutRecord) -> Wire:
         "penalty_factor": _number(rollout.penalty_factor),
         "repetition": rollout.repetition,
         "policy_version": rollout.policy_version or "",
+        "normalised": rollout.normalised,
     }
 
 
@@ -150,6 +152,7 @@ def _ledger_to_wire(record: LedgerRecord) -> Wire:
         "truncated": list(record.truncated),
         "penalty_factor": [_number(x) for x in record.penalty_factor],
         "policy_version": [x or "" for x in record.policy_version],
+        "normalised": list(record.normalised),
     }
 
 
@@ -165,7 +168,10 @@ def _trained_to_wire(record: TrainedRecord) -> Wire:
 
 
 def _number(value: float | None) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
+    try:
+        return float(value) if value is not None and math.isfinite(value) else None
+    except OverflowError:  # an int beyond what a float can be
+        return None
 
 
 # -- reading
@@ -253,6 +259,7 @@ def ledger_from_line(line: bytes) -> LedgerRecord:
             truncated=wire["truncated"],
             penalty_factor=[_required(x) for x in wire["penalty_factor"]],
             policy_version=[x or None for x in wire["policy_version"]],
+            normalised=wire.get("normalised") or [False] * len(wire["score"]),
         )
 
 
@@ -294,6 +301,7 @@ def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:
         penalty_factor=_required(wire.get("penalty_factor", 1.0)),
         repetition=wire.get("repetition", number),
         policy_version=wire.get("policy_version") or None,
+        normalised=wire.get("normalised", False),
     )
 
 

@@ -186,7 +186,7 @@ def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -
 
 def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
     """Lines that are all in our current format and all whole."""
-    groups = _parse(data, kind, {"item_id", "schema_version", "base_score", "status", *columns})
+    groups = _parse(data, kind, {"schema_version", "base_score", "status", *columns})
     must_be = [pl.col(name).is_not_null().all() for name in groups.columns if name not in _MAY_BE_NULL]
     if not groups.select(
         pl.all_horizontal(*must_be, pl.col("schema_version").is_between(1, SCHEMA_VERSION).all())

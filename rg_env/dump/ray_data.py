@@ -29,7 +29,7 @@ def to_ray(dump: Dump, *, texts: bool, all_attempts: bool) -> ray.data.Dataset:
     """See `Dump.to_ray`."""
     columns = list(frames.TEXT_SCHEMA if texts else frames.SCHEMA)
     work = [
-        {"run": Run(run.run_id, tuple(files), None), "replaced": frozenset() if all_attempts else dump.replaced(run)}
+        (Run(run.run_id, tuple(files), None), frozenset() if all_attempts else dump.replaced(run))
         for run in dump.runs
         for files in _shares(run.files_for_frames(texts=texts))
     ]
@@ -37,15 +37,15 @@ def to_ray(dump: Dump, *, texts: bool, all_attempts: bool) -> ray.data.Dataset:
     def read(batch: dict[str, Any]) -> Iterator[pa.Table]:
         from rg_env.dump.reader import Dump
 
-        for item in batch["item"]:
-            run = item["run"]
-            part = Dump((run,), _replaced_by_run={run.run_id: item["replaced"]})
+        for number in batch["id"]:
+            run, replaced = work[number]
+            part = Dump((run,), _replaced_by_run={run.run_id: replaced})
             for frame in part.frames(columns, texts=texts):
                 yield frame.select(columns).to_arrow(compat_level=pl.CompatLevel.oldest())
             for problem in part.problems:
                 print(problem)
 
-    return ray.data.from_items(work, override_num_blocks=max(1, len(work))).map_batches(read, batch_size=1)
+    return ray.data.range(len(work), override_num_blocks=max(1, len(work))).map_batches(read, batch_size=1)
 
 
 def _shares(files: list[DumpFile]) -> Iterator[list[DumpFile]]:
