@@ -180,7 +180,7 @@ def test_of_a_long_text_both_ends_are_kept_and_said(tmp_path):
     assert text.startswith(head)
     assert text.endswith(tail)
     assert len(head) + len(tail) == MAX_TEXT
-    assert any("1 texts" in note for note in report.summary["notes"])
+    assert any("(1 of them)" in note for note in report.summary["notes"])
 
 
 def test_the_worst_tasks_come_first_with_rollouts_that_went_wrong(report):

@@ -63,9 +63,11 @@ def _sampling(sample: Sample) -> list[str]:
         says.append(f"{sample.with_text:,} of them with their text (the record keeps texts as its settings say)")
     result = [", ".join(says) + "."]
     if sample.thinned > 1:
-        result.append(f"To keep this file small, only every {sample.thinned}th group of the browser may have its text.")
+        result.append(f"To keep this file small, only one group in {sample.thinned} of the browser may have its text.")
     if sample.shortened:
-        result.append(f"Of texts beyond {MAX_TEXT:,} characters, the middle is left out ({sample.shortened:,} texts).")
+        result.append(
+            f"Of texts beyond {MAX_TEXT:,} characters, the middle is left out ({sample.shortened:,} of them)."
+        )
     return result
 
 

@@ -20,9 +20,10 @@ function redraw() {
   }
 }
 
+/** A legend of [label, colour] pairs. */
 function swatches(pairs) {
-  const items = pairs.map(([label, colour, style]) => {
-    const key = el("i", { class: style ?? "" });
+  const items = pairs.map(([label, colour]) => {
+    const key = el("i");
     key.style.background = colour;
     return el("span", {}, key, label);
   });
@@ -39,7 +40,7 @@ const stepAxis = (rows, width) => {
 };
 
 /** Points and their trend for every phase of a run. */
-function curve(parent, title, phases, key, { share = true, zero = true } = {}) {
+function curve(parent, title, phases, key, { share = true } = {}) {
   const known = (columns) => rowsOf(columns).filter((row) => row[key] != null);
   const series = phases.map(({ phase, steps, trend }) => ({ name: phase, rows: known(steps), trend: known(trend) }));
   const rows = series.flatMap(({ name, rows }) => rows.map((row) => ({ ...row, phase: name })));
@@ -52,7 +53,7 @@ function curve(parent, title, phases, key, { share = true, zero = true } = {}) {
     Plot.plot({
       ...frame(width, `${title} over the steps`),
       x: stepAxis(rows, width),
-      y: { label: null, grid: true, nice: true, ticks: 5, zero, ...(share ? rate : {}) },
+      y: { label: null, grid: true, nice: true, ticks: 5, zero: true, ...(share ? rate : {}) },
       marks: [
         Plot.ruleY([0], { stroke: "var(--line)" }),
         ...series.flatMap(({ name, rows, trend }) => {
