@@ -16,8 +16,12 @@ _PATIENCE = 2.0
 
 
 @contextmanager
-def reading(*dumps: Dump) -> Iterator[None]:
-    """Show how much of the dumps' files has been read while frames are made from them."""
+def reading(*dumps: Dump, texts: bool = False) -> Iterator[None]:
+    """Show how much of the dumps' files has been read.
+
+    Args:
+        dumps: read once by `frames`, and once more, if `texts` is True, by `groups`.
+    """
     if not sys.stderr.isatty():
         yield
         return
@@ -26,7 +30,8 @@ def reading(*dumps: Dump) -> Iterator[None]:
 
     from rg_env.dump.chunks import size_of
 
-    total = sum(size_of(file) for dump in dumps for file in dump.files_to_read())
+    kinds = (False, True) if texts else (False,)
+    total = sum(size_of(file) for dump in dumps for kind in kinds for file in dump.files_to_read(texts=kind))
     bar = Progress(
         "reading", BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True
     )

@@ -56,7 +56,7 @@ class Dump:
 
     Attributes:
         runs: ordered by run id.
-        watch: told how many bytes `frames` has read, for progress bars.
+        watch: told how many bytes have been read, for progress bars.
     """
 
     runs: tuple[Run, ...]
@@ -215,7 +215,7 @@ class Dump:
         for run in self.runs:
             for file in run.files_of(*kinds):
                 replaced = frozenset() if all_attempts else self.replaced(run)
-                for part in parts_of(file, size=_FEW):
+                for part in parts_of(file, self.watch, size=_FEW):
                     for record in self._records_in(part):
                         assert isinstance(record, of)
                         phase = Phase.TRAIN if isinstance(record, TrainedRecord) else record.phase

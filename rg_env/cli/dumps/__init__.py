@@ -5,14 +5,11 @@ import typer
 from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.recover import recover
 from rg_env.cli.dumps.replay import replay
+from rg_env.cli.dumps.report import report
 from rg_env.cli.dumps.rescore import rescore
 from rg_env.cli.dumps.stats import stats
 from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
-dumps_app.command()(stats)
-dumps_app.command()(validate)
-dumps_app.command()(recover)
-dumps_app.command()(audit)
-dumps_app.command()(rescore)
-dumps_app.command()(replay)
+for command in (stats, report, audit, validate, recover, rescore, replay):
+    dumps_app.command()(command)
