@@ -152,6 +152,14 @@ def test_a_text_of_a_megabyte(piece):
     assert from_line(to_line(record)) == record
 
 
+def test_the_empty_text_is_no_text_where_a_text_may_be_absent():
+    names = ("answer", "stop_reason", "policy_version")
+    record = group(rollouts=[rollout(**dict.fromkeys(names, ""))], level="")
+    back = from_line(to_line(record))
+    assert back.level is None
+    assert [getattr(back.rollouts[0], name) for name in names] == [None] * 3
+
+
 def test_numbers_that_are_not_finite_become_null_and_come_back_as_unknown():
     record = group(rollouts=[rollout(score=math.nan, reward=-math.inf, raw_score=math.inf)])
     wire = json.loads(to_line(record))["rollouts"][0]
