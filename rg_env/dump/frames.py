@@ -63,6 +63,7 @@ ROLLOUT_SCHEMA: dict[str, pl.DataType] = {
     "truncated": pl.Boolean(),
     "penalty_factor": pl.Float64(),
     "policy_version": pl.String(),
+    "normalised": pl.Boolean(),
 }
 """Columns that hold one value for a rollout: lists in the ledger's lines, plain in every frame."""
 
@@ -103,6 +104,13 @@ _ALLOWED: Mapping[str, list[str]] = {
     "text": ["", *(k.value for k in FileKind)],
     "text_reason": ["", *(r.value for r in NotKept)],
 }
+_SINCE_2 = {"normalised"}
+"""False in lines of version 1, which lack it."""
+
+_VERSION_1 = re.compile(rb'"schema_version":1,')
+_HEAD = 4096
+"""Bytes at the beginning of a chunk that tell its version, but for chunks of several versions."""
+
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
@@ -196,13 +204,19 @@ def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -
 
 def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
     """Lines that are all in our current format and all whole."""
-    groups = _parse(data, kind, {"schema_version", "base_score", "status", *columns})
+    wanted = {"schema_version", "base_score", "status", *columns}
+    lacks = wanted & _SINCE_2 if _VERSION_1.search(data, 0, _HEAD) else set()
+    groups = _parse(data, kind, wanted - lacks)
     must_be = [pl.col(name).is_not_null().all() for name in groups.columns if name not in _MAY_BE_NULL]
     if not groups.select(
-        pl.all_horizontal(*must_be, pl.col("schema_version").is_between(1, SCHEMA_VERSION).all())
+        pl.all_horizontal(
+            *must_be,
+            pl.col("schema_version").is_between(1, SCHEMA_VERSION).all(),
+            (pl.col("schema_version") == 1).all() if lacks else True,
+        )
     ).item():
         raise _UnsoundError
-    rollouts = _explode(groups, kind)
+    rollouts = _explode(groups, kind).with_columns(pl.lit(False).alias(name) for name in lacks)
     must_be = [pl.col(name).is_not_null().all() for name in rollouts.columns if name not in _MAY_BE_NULL]
     must_be += [pl.col(name).is_in(_ALLOWED[name]).all() for name in rollouts.columns if name in _ALLOWED]
     if not rollouts.select(pl.all_horizontal(must_be)).item():
@@ -253,6 +267,7 @@ def _atropos(part: Part, columns: Collection[str]) -> pl.DataFrame:
         "penalty_factor": pl.lit(1.0),
         "repetition": pl.int_range(pl.len()).over(GROUP_INDEX),
         "policy_version": pl.lit(""),
+        "normalised": pl.lit(False),
     }
     rollouts = rollouts.with_columns(**{name: value for name, value in values.items() if name in columns})
     if not {"outcome", "no_signal"}.isdisjoint(columns):

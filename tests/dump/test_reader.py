@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -284,6 +285,15 @@ def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_p
     assert rows == [_plain(row) for row in _expected_rows(again, texts=False)]
     assert dump.problems == again.problems
     assert len(dump.problems) == sum(map(bool, broken))
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_lines_of_version_1_are_read_as_frames(texts):
+    dump = open_run(Path(__file__).parents[2] / "dumps" / "sample")
+    assert {record.schema_version for record in dump.ledger()} == {1}
+    frame = dump.scan(texts=texts).collect()
+    assert frame["normalised"].to_list() == [False] * 224
+    assert frame["base_score"].sum() == pytest.approx(sum(r.base_score for _, r in dump.rollouts()))
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
