@@ -167,9 +167,12 @@ class Dump:
             except NewerSchemaError as error:
                 raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
 
+    def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
+        """False where the ledger knows a later attempt that did the same step of a run again."""
+        return attempt == self._last_attempts[run_id].get((phase, step), attempt)
+
     def _is_last(self, run: Run, record: GroupRecord | LedgerRecord) -> bool:
-        last = self._last_attempts[run.run_id].get((record.phase, record.step), record.attempt)
-        return record.attempt == last
+        return self.is_last_attempt(run.run_id, record.phase, record.step, record.attempt)
 
     @cached_property
     def _last_attempts(self) -> dict[str, dict[tuple[str, int | None], int]]:

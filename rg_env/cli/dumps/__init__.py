@@ -2,7 +2,11 @@
 
 import typer
 
+from rg_env.cli.dumps.export import export_app
+from rg_env.cli.dumps.show import show
 from rg_env.cli.dumps.stats import stats
 
 dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
 dumps_app.command()(stats)
+dumps_app.command()(show)
+dumps_app.add_typer(export_app, name="export")

@@ -1,0 +1,90 @@
+"""Groups as plain text: for pipes, files and terminals without a cursor.
+
+Invariant: no escape sequence is ever printed; a line begins with the text of a message only behind two spaces, so that
+no message can pass for a heading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rg_env.analysis.anatomy import anatomy
+from rg_env.analysis.visible import visible
+from rg_env.browser.query import Query
+from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
+from rg_env.dump import Dump, GroupRecord, RolloutRecord
+from rg_env.dump.index import index_rows, last_attempts_only, read_row, text_files
+
+
+def print_groups(
+    dump: Dump,
+    query: Query,
+    *,
+    limit: int | None = None,
+    every_rollout: bool = False,
+    write: Callable[[str], object] = print,
+) -> int:
+    """Print the groups that fit, in the order of the files.
+
+    Args:
+        dump: from `open_run`.
+        query: which.
+        limit: how many at most.
+        every_rollout: all of them, not only the best and the worst.
+        write: takes a line.
+
+    Returns:
+        how many were printed.
+    """
+    count = 0
+    for group in matching_groups(dump, query):
+        if count == limit:
+            break
+        count += 1
+        for line in group_lines(group, every_rollout):
+            write(line)
+    return count
+
+
+def matching_groups(dump: Dump, query: Query) -> Iterator[GroupRecord]:
+    """The groups that fit, replaced attempts left out. What a stored index knows is not read again."""
+    files = text_files(dump)
+    for chunk in index_rows(dump):
+        for row in last_attempts_only(dump, query.fits(chunk.rows)).iter_rows(named=True):
+            group = read_row(files, row)
+            if query.fits_text(group):
+                yield group
+
+
+def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str]:
+    """A group as lines."""
+    yield f"== {visible(group.group_id, one_line=True)}"
+    yield visible(group_facts(group), one_line=True)
+    for role, content in prompt(group):
+        yield f"-- {visible(role, one_line=True)}"
+        yield from _indented(content)
+    order = ranked(group)
+    for rank, rollout in enumerate(order):
+        place = place_of(rank, len(order))
+        if not every_rollout and place not in ("best", "worst"):
+            continue
+        yield f"-- {place} of {len(order)}: {visible(rollout_facts(rollout), one_line=True)}"
+        yield from _indented(marked(rollout))
+    yield ""
+
+
+def marked(rollout: RolloutRecord) -> str:
+    """The response with a remark in angle quotes at each place that breaks the format."""
+    text = response(rollout)
+    pieces, position = [], 0
+    for fault in anatomy(text, rollout.violation).faults:
+        pieces += [text[position : fault.span.start], f"«{fault.what}: »" if fault.span.end > fault.span.start else ""]
+        pieces += [text[fault.span.start : fault.span.end]]
+        pieces += ["" if fault.span.end > fault.span.start else f"«{fault.what}»"]
+        position = fault.span.end
+    return "".join(pieces) + text[position:]
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in visible(text).split("\n"):
+        yield f"  {line}"
