@@ -98,7 +98,10 @@ class Browser(App[None]):
             yield Pane(id="left")
             yield Pane(id="right")
         yield Input(
-            id="line", placeholder="words, or task: outcome: violation: step: score:", suggester=Completion(self)
+            id="line",
+            select_on_focus=False,
+            placeholder="words, or task: outcome: violation: step: score:",
+            suggester=Completion(self),
         )
         yield Footer()
 
@@ -198,7 +201,7 @@ class Browser(App[None]):
 
     def on_group_list_chosen(self, event: GroupList.Chosen) -> None:
         self._group = None
-        message = "no group fits" if self._loaded and not self._searching else "…"
+        message = ""
         if event.row is not None:
             try:
                 self._group = read_row(self._files, event.row)

@@ -96,6 +96,9 @@ class GroupList(ScrollView, can_focus=True):
     def on_click(self, event: Any) -> None:
         self.action_go(min(self.scroll_offset.y + event.y, max(0, self.rows.height - 1)))
 
+    def on_resize(self) -> None:
+        self._scroll_to_cursor()
+
     def render_line(self, y: int) -> Strip:
         place = self.scroll_offset.y + y
         if place >= self.rows.height:

@@ -141,7 +141,7 @@ def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
         raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
     except BadLineError:
         group = None
-    if group is None or group.group_id != row["group_id"]:
+    if group is None or _storable(group.group_id) != row["group_id"]:
         raise ChangedError(f"{file.path.name} has changed since it was read: read it again")
     return group
 
@@ -166,7 +166,13 @@ def _scan(file: DumpFile, number: int) -> Iterator[tuple[pl.DataFrame, int]]:
 
 
 def _frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+    # Not strict: in foreign files a step may be anything; what is no number has none.
+    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row", strict=False)
+
+
+def _storable(text: object) -> str:
+    """A text as polars can hold it: the halves of characters that UTF-8 cannot carry become question marks."""
+    return str(text).encode("utf-8", "replace").decode()
 
 
 def _columns(file: DumpFile, line: bytes, number: int) -> tuple[Any, ...]:
@@ -179,12 +185,12 @@ def _columns(file: DumpFile, line: bytes, number: int) -> tuple[Any, ...]:
     scores = [rollout.base_score for rollout in group.rollouts if not math.isnan(rollout.base_score)]
     return (
         None,
-        group.group_id,
-        group.run_id,
+        _storable(group.group_id),
+        _storable(group.run_id),
         group.attempt,
-        group.phase,
+        _storable(group.phase),
         group.step,
-        group.task,
+        _storable(group.task),
         group.outcome.value,
         len(group.rollouts),
         max(scores, default=None),
