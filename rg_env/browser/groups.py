@@ -1,6 +1,7 @@
 """The list of groups: one line each, however many there are.
 
-Invariant: only the lines on the screen are made. The cursor stays on its group when rows come or go around it.
+Invariant: only the lines on the screen are made. The cursor stays on the group that it was moved to when rows
+come or go around it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class GroupList(ScrollView, can_focus=True):
         super().__init__()
         self.rows = pl.DataFrame(schema=SCHEMA)
         self.cursor = 0
-        self._moved = False
+        self._wanted: str | None = None  # the group that was last gone to, to be kept when rows come around it
 
     @property
     def row(self) -> dict[str, Any] | None:
@@ -62,8 +63,8 @@ class GroupList(ScrollView, can_focus=True):
         before = self.row
         self.rows = rows.sort(_ORDER, nulls_last=True)
         self.virtual_size = Size(max(80, len(HEADING) + 30), self.rows.height)
-        kept = self._place_of(before) if before and self._moved else None
-        self.cursor = min(self.cursor, max(0, self.rows.height - 1)) if kept is None else kept
+        kept = self.rows.select(pl.arg_where(pl.col("group_id") == self._wanted)).to_series()
+        self.cursor = kept[0] if kept.len() else min(self.cursor, max(0, self.rows.height - 1))
         self._scroll_to_cursor()
         self.refresh()
         if (after := self.row) != before:
@@ -88,7 +89,7 @@ class GroupList(ScrollView, can_focus=True):
         count = self.rows.height
         if count:
             self.cursor = min(place, count - 1) if place >= 0 else count - 1
-            self._moved = True
+            self._wanted = self.rows["group_id"][self.cursor]
             self._scroll_to_cursor()
             self.refresh()
             self.post_message(self.Chosen(self.row))
@@ -113,11 +114,6 @@ class GroupList(ScrollView, can_focus=True):
             cells += [Segment(set_cell_size(_cell(row[name]), width), style), Segment(" ", base)]
         cells.append(Segment(" ".join([*row["violations"], *row["statuses"]]), base + Style(color="red")))
         return Strip(cells).crop_extend(self.scroll_offset.x, self.scroll_offset.x + self.size.width, base)
-
-    def _place_of(self, row: dict[str, Any]) -> int | None:
-        same = (pl.col("file") == row["file"]) & (pl.col("line") == row["line"])
-        places = self.rows.select(pl.arg_where(same)).to_series()
-        return places.item() if places.len() == 1 else None
 
     def _scroll_to_cursor(self) -> None:
         self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)

@@ -166,8 +166,12 @@ def _scan(file: DumpFile, number: int) -> Iterator[tuple[pl.DataFrame, int]]:
 
 
 def _frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
-    # Not strict: in foreign files a step may be anything; what is no number has none.
-    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row", strict=False)
+    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+
+
+def _whole(value: object) -> int | None:
+    """A whole number as polars can hold it: in foreign files a step may be anything, and anything else has none."""
+    return value if isinstance(value, int) and 0 <= value < 2**31 else None
 
 
 def _storable(text: object) -> str:
@@ -187,9 +191,9 @@ def _columns(file: DumpFile, line: bytes, number: int) -> tuple[Any, ...]:
         None,
         _storable(group.group_id),
         _storable(group.run_id),
-        group.attempt,
+        _whole(group.attempt),
         _storable(group.phase),
-        group.step,
+        _whole(group.step),
         _storable(group.task),
         group.outcome.value,
         len(group.rollouts),

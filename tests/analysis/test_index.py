@@ -64,6 +64,15 @@ def test_a_row_says_what_the_reader_reads(tmp_path):
     assert evaluation["phase"] == "eval"
 
 
+def test_foreign_lines_may_hold_anything_where_we_have_numbers(tmp_path):
+    odd = b'{"item_id": 5, "group_id": 7, "step": "soon", "attempt": 1e300, "rollouts": [], "phase": null}\n'
+    write(tmp_path, 0, [odd, group(1)])
+    dump = open_run(tmp_path)
+    rows = list(rows_of(tmp_path).iter_rows(named=True))
+    assert [read_row(text_files(dump), row).item_id for row in rows] == ["5", "item-1"]
+    assert rows[0]["step"] is None
+
+
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.3, 1.0]), max_size=3), min_size=1, max_size=8))
 def test_rows_from_the_index_are_those_read_without_it(tmp_path_factory, scores):
     folder = tmp_path_factory.mktemp("dump")
