@@ -63,7 +63,7 @@ class GroupList(ScrollView, can_focus=True):
         before = self.row
         self.rows = rows.sort(_ORDER, nulls_last=True)
         self.virtual_size = Size(max(80, len(HEADING) + 30), self.rows.height)
-        kept = self.rows.select(pl.arg_where(pl.col("group_id") == self._wanted)).to_series()
+        kept = self.rows.select(pl.arg_where(pl.col("group_id").is_in([self._wanted or ""]))).to_series()
         self.cursor = kept[0] if kept.len() else min(self.cursor, max(0, self.rows.height - 1))
         self._scroll_to_cursor()
         self.refresh()

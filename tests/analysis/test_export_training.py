@@ -1,0 +1,36 @@
+"""An exported set trains the small shipped policy with plain `transformers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rg_env.analysis.export import Common, Sft, export
+from rg_env.cpu import nano_path
+from rg_env.dump import open_run
+
+SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
+
+
+def test_an_sft_set_trains_nano(tmp_path):
+    result = export(open_run(SAMPLE), Sft(), tmp_path / "train.jsonl", Common(per_task=4))
+    data = load_dataset(str(tmp_path), split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(data) == result.rows == 8
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
+    batch = tokenizer.apply_chat_template(
+        list(data["messages"]), return_tensors="pt", return_dict=True, padding=True, padding_side="right"
+    )
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    losses = []
+    for _ in range(6):
+        loss = model(**batch, labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0], losses
