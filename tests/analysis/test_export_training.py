@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from datasets import load_dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -15,7 +16,15 @@ from rg_env.dump import open_run
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 
 
-def test_an_sft_set_trains_nano(tmp_path):
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_an_sft_set_trains_nano(tmp_path, one_thread):
     result = export(open_run(SAMPLE), Sft(), tmp_path / "train.jsonl", Common(per_task=4))
     data = load_dataset(str(tmp_path), split="train", cache_dir=str(tmp_path / "cache"))
     assert len(data) == result.rows == 8
@@ -25,6 +34,9 @@ def test_an_sft_set_trains_nano(tmp_path):
         list(data["messages"]), return_tensors="pt", return_dict=True, padding=True, padding_side="right"
     )
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    for row, messages in zip(labels, data["messages"], strict=True):
+        prompt = tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, return_dict=False)
+        row[: len(prompt)] = -100  # only the responses are learnt
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     losses = []
     for _ in range(6):
