@@ -165,15 +165,20 @@ def test_no_response_is_in_two_pairs(tmp_path_factory):
     assert result.left_out[Reason.NOT_PAIRED] == 2
 
 
+def test_no_column_is_in_the_way_of_what_trl_hands_to_reward_functions():
+    taken = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}  # TRL 1.16
+    assert not taken & set(Grpo().schema().names)
+
+
 @given(groups(), st.booleans())
-def test_grpo_rewards_stand_beside_their_completions(tmp_path_factory, made, keep):
+def test_grpo_rewards_stand_beside_their_responses(tmp_path_factory, made, keep):
     lines, _ = exported(tmp_path_factory, made, Grpo(keep_no_signal=keep))
     by_id = {g.group_id: g for g in made}
     for line in lines:
         earned = Counter(
             (r.conversation[-1]["content"], r.reward) for r in by_id[line["group_id"]].rollouts if r.conversation
         )
-        told = [(c[0]["content"], reward) for c, reward in zip(line["completions"], line["rewards"], strict=True)]
+        told = [(c[0]["content"], reward) for c, reward in zip(line["responses"], line["rewards"], strict=True)]
         assert not Counter(told) - earned
         assert len(told) == len(line["base_scores"]) >= 2
         assert keep or len(set(line["rewards"])) > 1

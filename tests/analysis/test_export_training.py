@@ -29,14 +29,15 @@ def test_an_sft_set_trains_nano(tmp_path, one_thread):
     data = load_dataset(str(tmp_path), split="train", cache_dir=str(tmp_path / "cache"))
     assert len(data) == result.rows == 8
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    tokenizer.padding_side = "right"
     model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
-    batch = tokenizer.apply_chat_template(
-        list(data["messages"]), return_tensors="pt", return_dict=True, padding=True, padding_side="right"
-    )
-    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
-    for row, messages in zip(labels, data["messages"], strict=True):
-        prompt = tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, return_dict=False)
-        row[: len(prompt)] = -100  # only the responses are learnt
+    batch = tokenizer.apply_chat_template(list(data["messages"]), return_tensors="pt", return_dict=True, padding=True)
+    labels = torch.full_like(batch["input_ids"], -100)  # only the responses are learnt, to their end
+    for row, ids, messages in zip(labels, batch["input_ids"], data["messages"], strict=True):
+        start = len(tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, return_dict=False))
+        end = start + len(tokenizer(messages[-1]["content"])["input_ids"]) + 1
+        assert ids[end - 1] == tokenizer.eos_token_id
+        row[start:end] = ids[start:end]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     losses = []
     for _ in range(6):

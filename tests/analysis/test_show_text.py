@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from rg_env.analysis.anatomy import anatomy, without_think
 from rg_env.analysis.visible import visible
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
-from rg_env.dump import DumpWriter, open_run
+from rg_env.cli import app
+from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.errors import DumpError
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
+SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
 RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b \ud800 [/red][b]"
@@ -121,8 +125,6 @@ ROWS = [
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dump")
-    from rg_env.dump import DumpPolicy
-
     with DumpWriter(folder, RUN_ID, 1, policy=DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)) as writer:
         assert writer.submit(ROWS).result(5)
     return open_run(folder)
@@ -188,3 +190,28 @@ def test_a_hostile_text_is_printed_and_not_obeyed(tmp_path):
     assert all(character.isprintable() for character in printed.replace("\n", ""))
     assert "␛]52;c;aGk=␇" in printed and "<U+202E>" in printed and "[/red][b]" in printed
     assert sum(line.startswith("== ") for line in lines) == 1
+
+
+# -- the command, where there is no terminal
+
+
+def show(*args):
+    return CliRunner().invoke(app, ["dumps", "show", *map(str, args)])
+
+
+def test_the_command_prints_where_there_is_no_terminal():
+    done = show(SAMPLE, "--task", "leg_*", "--outcome", "all_failed", "--phase", "train")
+    assert done.exit_code == 0
+    assert done.stdout.count("\n== ") + 1 == 2
+
+
+def test_no_group_that_fits_is_exit_code_1():
+    done = show(SAMPLE, "--search", "no such words")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no group fits no such words" in done.stderr
+
+
+@pytest.mark.parametrize("args", [(SAMPLE, "--step", "x"), ("no/such/folder",), (SAMPLE, "--outcome", "good")])
+def test_misuse_is_one_line(args):
+    error = show(*args).exception
+    assert isinstance(error, DumpError) and "\n" not in str(error)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Grpo:
-    """`prompt`, `completions` and `rewards`, one of each for every rollout.
+    """`prompt`, `responses` and `rewards`, one of the latter for every rollout.
+
+    Not `completions`: TRL's `GRPOTrainer` hands columns to reward functions by name, beside its own `completions`.
 
     Attributes:
         keep_no_signal: take groups whose rewards are all equal, too.
@@ -29,7 +31,7 @@ class Grpo:
     default_per_task: ClassVar[PerTask] = PerTask.ALL
     summary: ClassVar[str] = (
         "A line is a group: a prompt (TRL's conversational prompt-only format), with the responses that a policy gave "
-        "(`completions`) and what each earned (`rewards`, and `base_scores` before any penalty) in the same order. "
+        "(`responses`) and what each earned (`rewards`, and `base_scores` before any penalty) in the same order. "
         "`entry` is the Reasoning Gym entry as a JSON string, for scoring anew."
     )
 
@@ -42,9 +44,7 @@ class Grpo:
         from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN, TEXT
 
         numbers = [(name, pa.list_(NUMBER)) for name in ("rewards", "base_scores")]
-        return pa.schema(
-            [("prompt", MESSAGES), ("completions", pa.list_(MESSAGES)), *numbers, ("entry", TEXT), *ORIGIN]
-        )
+        return pa.schema([("prompt", MESSAGES), ("responses", pa.list_(MESSAGES)), *numbers, ("entry", TEXT), *ORIGIN])
 
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
         from rg_env.analysis.export.columns import origin
@@ -60,7 +60,7 @@ class Grpo:
         else:
             row = {
                 "prompt": list(found[0].prompt),
-                "completions": [candidate.completion for candidate in found],
+                "responses": [candidate.completion for candidate in found],
                 "rewards": rewards,
                 "base_scores": [candidate.record.base_score for candidate in found],
                 "entry": group.entry,
