@@ -1,14 +1,15 @@
 """The browser of groups.
 
-Invariant: the screen never waits for the disk. Groups are found and searched in threads, which hand their rows to the
-screen; every change of a row, a filter or a cursor happens on the screen's own thread.
+Invariant: the screen waits for the disk only to read the one group that is shown. Groups are found and searched in
+threads (`reading`); every change of rows, filter or cursor happens on the screen's own thread.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
 
 import polars as pl
 from textual.app import App, ComposeResult
@@ -16,7 +17,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Footer, Input, Static
-from textual.worker import get_current_worker
 
 from rg_env.analysis.visible import visible
 from rg_env.browser.complete import Completion
@@ -25,12 +25,11 @@ from rg_env.browser.help import Help
 from rg_env.browser.pane import Pane
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked
+from rg_env.browser.reading import Failed, Found, Read, read, search
 from rg_env.dump import Dump, GroupRecord, Outcome
-from rg_env.dump.index import SCHEMA, Chunk, index_rows, last_attempts_only, read_row, text_files
+from rg_env.dump.index import SCHEMA, read_row, text_files
 from rg_env.errors import RGEnvError
 
-PAUSE = 0.25
-"""Seconds between two deliveries of rows to the screen."""
 FAILED = pl.col("outcome") == Outcome.ALL_FAILED.value
 TROUBLED = (pl.col("violations").list.len() > 0) | (pl.col("statuses").list.len() > 0)
 
@@ -83,9 +82,9 @@ class Browser(App[None]):
     def _forget(self) -> None:
         self._files = text_files(self._dump)
         self._rows = pl.DataFrame(schema=SCHEMA)
-        self._found: pl.DataFrame | None = None
-        self._done, self._total = 0, 1
-        self._loaded = self._settled = self._searching = False
+        self._found: pl.DataFrame | None = None  # None while no text is asked for
+        self._share = 0.0
+        self.loaded = self.searching = False
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
@@ -106,85 +105,49 @@ class Browser(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._load()
-        self._search()
+        self._read()
 
-    # -- reading, in threads
+    # -- what threads have to say
 
-    def _load(self) -> None:
-        self.run_worker(self._load_rows, thread=True, group="load", exclusive=True)
+    def _read(self) -> None:
+        self.run_worker(partial(read, self._dump, self.post_message), thread=True, group="read", exclusive=True)
 
-    def _load_rows(self) -> None:
-        worker, waiting, last = get_current_worker(), [], 0.0
-        try:
-            for chunk in index_rows(self._dump):
-                waiting.append(chunk)
-                if worker.is_cancelled:
-                    return
-                if time.monotonic() - last > PAUSE:
-                    self.call_from_thread(self._take, waiting)
-                    waiting, last = [], time.monotonic()
-            self._dump.is_last_attempt(self._dump.runs[0].run_id, "", None, 1)  # reads the ledger, here and not there
-        except RGEnvError as error:
-            if not worker.is_cancelled:
-                self.call_from_thread(self._fail, error)
+    def on_read(self, message: Read) -> None:
+        if message.dump is not self._dump:
             return
-        if not worker.is_cancelled:
-            self.call_from_thread(self._take, waiting, at_end=True)
-
-    def _take(self, chunks: list[Chunk], *, at_end: bool = False) -> None:
-        self._rows = pl.concat([self._rows, *(chunk.rows for chunk in chunks)])
-        if chunks:
-            self._done, self._total = chunks[-1].done, chunks[-1].total
-        self._loaded = self._settled = at_end
+        self._rows = message.rows if message.at_end else pl.concat([self._rows, message.rows])
+        self._share, self.loaded = message.share, message.at_end
+        if self.loaded:
+            self._search()
         self._refresh_list()
 
-    def _fail(self, error: RGEnvError) -> None:
-        self.failure = error
+    def on_failed(self, message: Failed) -> None:
+        self.failure = message.error
         self.exit()
 
     def _search(self) -> None:
+        """Look for the text that is asked for; before everything has been read, later."""
         self.workers.cancel_group(self, "search")
-        self._found, self._searching = None, False
-        if self.shown_query.text:
-            self._found, self._searching = pl.DataFrame(schema=SCHEMA), True
-            self.run_worker(self._search_texts, thread=True, group="search", exclusive=True)
+        self.shown_query = replace(
+            self.shown_query
+        )  # its own for each search: what an older one still finds is told apart
+        self._found = pl.DataFrame(schema=SCHEMA) if self.shown_query.text else None
+        self.searching = self._found is not None and self.loaded
+        if self.searching:
+            rows = self.shown_query.fits(self._rows)
+            work = partial(search, self.shown_query, self._files, rows, self.post_message)
+            self.run_worker(work, thread=True, group="search", exclusive=True)
 
-    def _search_texts(self) -> None:
-        worker, query, dump, files = get_current_worker(), self.shown_query, self._dump, self._files
-        seen, found, last = 0, [], time.monotonic()
-        while True:
-            at_end, rows = self._loaded, self._rows
-            fitting = last_attempts_only(dump, query.fits(rows.slice(seen)))
-            seen = rows.height
-            for row in fitting.iter_rows(named=True):
-                if worker.is_cancelled:
-                    return
-                try:
-                    fits = query.fits_text(read_row(files, row))
-                except RGEnvError:
-                    continue  # it changed under us; the list says so when it is opened
-                if fits:
-                    found.append(row)
-                if time.monotonic() - last > PAUSE:
-                    self.call_from_thread(self._find, found, False)
-                    found, last = [], time.monotonic()
-            if at_end:
-                self.call_from_thread(self._find, found, True)
-                return
-            time.sleep(PAUSE / 5)
-
-    def _find(self, rows: list[dict[str, Any]], at_end: bool) -> None:
-        if self._found is not None:
-            self._found = pl.concat([self._found, pl.DataFrame(rows, schema=SCHEMA)])
-            self._searching = not at_end
+    def on_found(self, message: Found) -> None:
+        if message.query is self.shown_query and self._found is not None:
+            self._found = pl.concat([self._found, message.rows])
+            self.searching = not message.at_end
             self._refresh_list()
 
     # -- the screen
 
     def _refresh_list(self) -> None:
         rows = self.shown_query.fits(self._rows) if self._found is None else self._found
-        rows = last_attempts_only(self._dump, rows) if self._settled else rows
         self.query_one(GroupList).show(rows)
         self._refresh_head()
 
@@ -192,10 +155,10 @@ class Browser(App[None]):
         shown, read = self.query_one(GroupList).rows.height, self._rows["problem"].is_null().sum()
         parts = [f"{shown:,} of {read:,} groups", str(self.shown_query) or "no filter"]
         if damaged := self._rows.height - read:
-            parts.append(f"{damaged:,} damaged lines")
-        if not self._loaded:
-            parts.append(f"reading {self._done / self._total:.0%}")
-        elif self._searching:
+            parts.append(f"{damaged:,} damaged line{'s' if damaged > 1 else ''}")
+        if not self.loaded:
+            parts.append(f"reading {self._share:.0%}")
+        elif self.searching:
             parts.append("searching")
         self.query_one("#head", Static).update(Content(visible(" · ".join(parts), one_line=True)))
 
@@ -228,8 +191,8 @@ class Browser(App[None]):
     def action_filter(self, key: str) -> None:
         line = self.query_one("#line", Input)
         line.add_class("open")
-        before = str(self.shown_query)
-        line.value = f"{key}:" if key and not before else f"{key}: {before}" if key else before
+        others = replace(self.shown_query, **{key: ""}) if key else self.shown_query
+        line.value = f"{key}: {others}".rstrip() if key else str(others)
         line.focus()
         line.cursor_position = len(key) + 1 if key else len(line.value)
 
@@ -285,11 +248,10 @@ class Browser(App[None]):
         try:
             self._dump = self._open()
         except RGEnvError as error:
-            self._fail(error)
+            self.post_message(Failed(error))
             return
         self._forget()
-        self._load()
-        self._search()
+        self._read()
 
     def action_help(self) -> None:
         self.push_screen(Help([*GroupList.BINDINGS, *self.BINDINGS]))

@@ -118,7 +118,8 @@ def last_attempts_only(dump: Dump, rows: pl.DataFrame) -> pl.DataFrame:
         if phase is None or dump.is_last_attempt(run_ids[file], phase, step, attempt)
     ]
     schema = {key: SCHEMA[key] for key in keys}
-    return rows.join(pl.DataFrame(last, schema=schema, orient="row"), on=keys, how="semi", nulls_equal=True)
+    kept = pl.DataFrame(last, schema=schema, orient="row")
+    return rows.join(kept, on=keys, how="semi", nulls_equal=True, maintain_order="left")
 
 
 def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:

@@ -54,7 +54,7 @@ def browsing(size=(120, 40), query=""):
             async def session():
                 app = Browser(lambda: open_run(folder), Query.parse(query))
                 async with app.run_test(size=size) as pilot:
-                    await until(pilot, lambda: app._loaded and not app._searching)
+                    await until(pilot, lambda: app.loaded and not app.searching)
                     await test(app, pilot)
 
             asyncio.run(session())
@@ -145,6 +145,8 @@ async def test_failures_and_violations_are_jumped_to(app, pilot):
 async def test_filters_narrow_and_escape_widens(app, pilot):
     await enter(pilot, "t", "gcd")
     assert listed(app) == ["1"]
+    await enter(pilot, "t", "chain_sum")
+    assert listed(app) == ["0", "2", "3", "5", "4"]
     await pilot.press("escape")
     assert len(listed(app)) == 6
     await enter(pilot, "o", "all_failed")
@@ -168,15 +170,17 @@ async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
     assert any("splendid" in note.message for note in app._notifications)
     assert len(listed(app)) == 6
     assert app.query_one("#line", Input).has_class("open")
+    await pilot.press("escape")
+    assert not app.query_one("#line", Input).has_class("open")
 
 
 @browsing()
 async def test_texts_are_searched(app, pilot):
     await enter(pilot, "slash", "FINE")
-    await until(pilot, lambda: not app._searching)
+    await until(pilot, lambda: not app.searching)
     assert listed(app) == ["0"]
     await enter(pilot, "t", "gcd")
-    await until(pilot, lambda: not app._searching)
+    await until(pilot, lambda: not app.searching)
     assert listed(app) == []
 
 
@@ -229,7 +233,7 @@ async def test_reading_again_finds_what_is_new_and_keeps_the_place(app, pilot):
     with DumpWriter(folder, RUN_ID, 2, policy=KEEP_ALL) as writer:
         assert writer.submit([group(9, [0.0, 0.0], step=1, attempt=2), group(10, step=0, attempt=2)]).result(5)
     await pilot.press("r")
-    await until(pilot, lambda: app._loaded and len(listed(app)) == 7)
+    await until(pilot, lambda: app.loaded and len(listed(app)) == 7)
     assert listed(app)[:3] == ["10", "9", "1"]  # step 1 was done again: the first attempt's group is gone
     assert under_cursor(app) == "2"
 
@@ -248,8 +252,8 @@ def test_damaged_lines_are_counted_and_a_later_schema_ends_it(folder):
     async def session():
         app = Browser(lambda: open_run(folder))
         async with app.run_test() as pilot:
-            await until(pilot, lambda: app._loaded)
-            assert "1 damaged lines" in text_of(app, "#head")
+            await until(pilot, lambda: app.loaded)
+            assert "1 damaged line" in text_of(app, "#head")
             later = b'{"item_id": "x", "rollouts": [], "schema_version": 99}\n'
             (folder / "reasoning_gym_environment_rollouts_other_0001.jsonl").write_bytes(later)
             await pilot.press("r")

@@ -1,7 +1,7 @@
 """From a dump to a data set in a file: reads once, drops duplicates, evens tasks out, writes.
 
 Invariant: the file appears whole or not at all, with its card right after it, and replaces nothing that it was not
-told to. Memory grows with the number of examples (some 100 bytes each), not with their texts: those wait on disk.
+told to. Memory grows with the number of examples (some 200 bytes each), not with their texts: those wait on disk.
 """
 
 from __future__ import annotations
