@@ -22,7 +22,7 @@ from rg_env.analysis.visible import visible
 from rg_env.browser.complete import Completion
 from rg_env.browser.groups import HEADING, GroupList
 from rg_env.browser.help import Help
-from rg_env.browser.pane import Pane
+from rg_env.browser.pane import Pane, plain_content
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked
 from rg_env.browser.reading import Failed, Found, Read, read, search
@@ -48,7 +48,7 @@ class Browser(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter('')", "Search"),
         Binding("t", "filter('task')", "Task"),
-        Binding("o", "filter('outcome')", "Outcome"),
+        Binding("o", "filter('outcome')", "Outcome", show=False),
         Binding("x", "filter('violation')", "Violation", show=False),
         Binding("s", "filter('step')", "Step", show=False),
         Binding("c", "filter('score')", "Score", show=False),
@@ -62,7 +62,7 @@ class Browser(App[None]):
         Binding("less_than_sign", "turn(0, -1)", "Better rollout on the left", show=False),
         Binding("greater_than_sign", "turn(0, 1)", "Worse rollout on the left", show=False),
         Binding("p", "layout('no-prompt')", "Prompt", show=False),
-        Binding("z,enter", "layout('zoomed')", "Zoom"),
+        Binding("z,enter", "layout('zoomed')", "Zoom", show=False),
         Binding("y", "copy", "Copy id"),
         Binding("r", "reload", "Read again", show=False),
         Binding("question_mark", "help", "Keys"),
@@ -98,6 +98,7 @@ class Browser(App[None]):
             yield Pane(id="right")
         yield Input(
             id="line",
+            compact=True,
             select_on_focus=False,
             placeholder="words, or task: outcome: violation: step: score:",
             suggester=Completion(self),
@@ -173,9 +174,9 @@ class Browser(App[None]):
         group = self._group
         self._places = [0, max(0, len(group.rollouts) - 1) if group else 0]
         facts = f"{group.group_id}\n{group_facts(group)}" if group else message
-        self.query_one("#facts", Static).update(Content(visible(facts)))
+        self.query_one("#facts", Static).update(plain_content(facts))
         asked = "\n".join(f"{role}: {content}" for role, content in prompt(group)) if group else ""
-        self.query_one("#prompt Static", Static).update(Content(visible(asked)))
+        self.query_one("#prompt Static", Static).update(plain_content(asked))
         self._refresh_panes()
 
     def _refresh_panes(self) -> None:

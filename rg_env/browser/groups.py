@@ -62,7 +62,7 @@ class GroupList(ScrollView, can_focus=True):
         """Show other rows, in the order of steps."""
         before = self.row
         self.rows = rows.sort(_ORDER, nulls_last=True)
-        self.virtual_size = Size(max(80, len(HEADING) + 30), self.rows.height)
+        self.virtual_size = Size(self.size.width, self.rows.height)
         kept = self.rows.select(pl.arg_where(pl.col("group_id").is_in([self._wanted or ""]))).to_series()
         self.cursor = kept[0] if kept.len() else min(self.cursor, max(0, self.rows.height - 1))
         self._scroll_to_cursor()
@@ -98,6 +98,7 @@ class GroupList(ScrollView, can_focus=True):
         self.action_go(min(self.scroll_offset.y + event.y, max(0, self.rows.height - 1)))
 
     def on_resize(self) -> None:
+        self.virtual_size = Size(self.size.width, self.rows.height)
         self._scroll_to_cursor()
 
     def render_line(self, y: int) -> Strip:
@@ -113,7 +114,7 @@ class GroupList(ScrollView, can_focus=True):
             style = base + Style(color=_COLOURS[Outcome(row["outcome"])]) if name == "outcome" else base
             cells += [Segment(set_cell_size(_cell(row[name]), width), style), Segment(" ", base)]
         cells.append(Segment(" ".join([*row["violations"], *row["statuses"]]), base + Style(color="red")))
-        return Strip(cells).crop_extend(self.scroll_offset.x, self.scroll_offset.x + self.size.width, base)
+        return Strip(cells).crop_extend(0, self.size.width, base)
 
     def _scroll_to_cursor(self) -> None:
         self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)

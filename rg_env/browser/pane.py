@@ -16,7 +16,7 @@ from rg_env.browser.ranking import response, rollout_facts
 from rg_env.dump.schema import RolloutRecord
 
 LONGEST = 50_000
-"""Characters of a response that are shown; a screen of a run-away text says as much as all of it."""
+"""Characters of a text that are shown; this much of a run-away text says as much as all of it."""
 _STYLES = ("", "italic cyan", "bold green", "dim", "bold white on red")
 _THINK, _ANSWER, _TAG, _FAULT = 1, 2, 3, 4
 
@@ -52,9 +52,17 @@ def styled_response(rollout: RolloutRecord) -> Content:
             if place in notes:
                 pieces.append((f"◀ {notes[place]} ", _STYLES[_FAULT]))
             start = place
-    if len(text) > LONGEST:
-        pieces.append((f"\n… {len(text) - LONGEST:,} characters more", _STYLES[_TAG]))
+    pieces.append((_rest(text), _STYLES[_TAG]))
     return Content.assemble(*pieces)
+
+
+def plain_content(text: str) -> Content:
+    """A text that is no response."""
+    return Content(visible(text[:LONGEST]) + _rest(text))
+
+
+def _rest(text: str) -> str:
+    return f"\n… {len(text) - LONGEST:,} characters more" if len(text) > LONGEST else ""
 
 
 def _paint(parts: Anatomy, length: int) -> bytearray:

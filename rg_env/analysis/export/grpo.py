@@ -49,7 +49,7 @@ class Grpo:
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
         from rg_env.analysis.export.columns import origin
 
-        found = candidates(group, think, left_out)
+        found = list(candidates(group, think, left_out))
         rewards = [candidate.record.reward for candidate in found]
         if len(found) < 2:
             left_out[Reason.TOO_FEW] += 1

@@ -38,12 +38,8 @@ class Candidate:
         return (-self.record.base_score, -self.record.score, self.record.repetition)
 
 
-def candidates(group: GroupRecord, think: Think, left_out: LeftOut) -> list[Candidate]:
+def candidates(group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[Candidate]:
     """The rollouts of a group that have a text and a score that can be trusted."""
-    return list(_candidates(group, think, left_out))
-
-
-def _candidates(group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[Candidate]:
     for rollout in group.rollouts:
         messages = rollout.conversation
         if len(messages) < 2 or messages[-1]["role"] != "assistant" or not messages[-1]["content"]:
