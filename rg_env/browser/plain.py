@@ -12,8 +12,9 @@ from rg_env.analysis.anatomy import anatomy
 from rg_env.analysis.visible import visible
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
+from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
-from rg_env.dump.index import index_rows, last_attempts_only, read_row, text_files
+from rg_env.dump.index import index_rows, last_attempts_only, text_files
 
 
 def print_groups(
@@ -51,8 +52,7 @@ def matching_groups(dump: Dump, query: Query) -> Iterator[GroupRecord]:
     files = text_files(dump)
     for chunk in index_rows(dump):
         for row in last_attempts_only(dump, query.fits(chunk.rows)).iter_rows(named=True):
-            group = read_row(files, row)
-            if query.fits_text(group):
+            if group := group_that_fits(query, files, row):
                 yield group
 
 

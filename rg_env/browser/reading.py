@@ -15,9 +15,10 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from rg_env.browser.query import Query
+from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump
 from rg_env.dump.files import DumpFile
-from rg_env.dump.index import SCHEMA, index_rows, last_attempts_only, read_row
+from rg_env.dump.index import SCHEMA, index_rows, last_attempts_only
 from rg_env.errors import RGEnvError
 
 PAUSE = 0.25
@@ -84,6 +85,6 @@ def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Po
 
 def _fits(query: Query, files: Sequence[DumpFile], row: dict[str, Any]) -> bool:
     try:
-        return query.fits_text(read_row(files, row))
+        return group_that_fits(query, files, row) is not None
     except RGEnvError:  # it changed under us; reading again will tell
         return False

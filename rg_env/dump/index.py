@@ -133,13 +133,33 @@ def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
         ChangedError: another group, or none, is there now.
         DumpError: the file cannot be read.
     """
+    return group_in(read_line(files, row), files, row)
+
+
+def read_line(files: Sequence[DumpFile], row: Mapping[str, Any]) -> bytes:
+    """The line at a row's place, as it is.
+
+    Raises:
+        DumpError: the file cannot be read.
+    """
+    path = files[row["file"]].path
+    try:
+        with open_lines(path) as lines:
+            lines.seek(row["offset"])
+            return lines.read(row["length"])
+    except OSError as error:
+        raise DumpError(f"{path} cannot be read ({error.strerror})") from None
+
+
+def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
+    """The group in the line that was read for a row.
+
+    Raises:
+        ChangedError: it is not the row's.
+    """
     file = files[row["file"]]
     try:
-        with open_lines(file.path) as lines:
-            lines.seek(row["offset"])
-            group = _parse(file, lines.read(row["length"]), row["line"])
-    except OSError as error:
-        raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
+        group = _parse(file, line, row["line"])
     except BadLineError:
         group = None
     if group is None or _storable(group.group_id) != row["group_id"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 from pathlib import Path
@@ -16,7 +17,7 @@ from rg_env.analysis.visible import visible
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump import DumpPolicy, DumpWriter, from_line, open_run, to_line
 from rg_env.errors import DumpError
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
@@ -160,6 +161,22 @@ def test_a_query_finds(dump, line, expected):
     count = print_groups(dump, query, write=lines.append)
     found = "".join(sorted(line.rpartition(":")[2] for line in lines if line.startswith("== ")))
     assert (found, count) == (expected, len(expected))
+
+
+@given(
+    st.text(st.sampled_from('aKks "\\İ\u212aß\n×\ud800'), max_size=6),
+    st.text(st.sampled_from('aksKI\u212a "\\ß×'), max_size=3),
+)
+def test_no_line_is_passed_over_whose_text_fits(text, wanted):
+    query = Query(text=wanted)
+    made = group(0, [rollout(conversation=[{"role": "user", "content": text}])])
+    ours = to_line(made)
+    for line in (ours, json.dumps(json.loads(ours)).encode()):
+        assert query.may_fit_line(line) or not query.fits_text(from_line(line))
+
+
+def test_most_lines_are_passed_over():
+    assert not Query(text="Nowhere").may_fit_line(to_line(group(0)))
 
 
 @pytest.mark.parametrize(
