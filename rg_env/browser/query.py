@@ -122,8 +122,8 @@ class Query:
         return any(other in line for other in _OTHER_SPELLINGS)
 
 
-_IS_WRITTEN_AS_IT_IS = re.compile(r"[ !#-\[\]-~]*")
-"""ASCII that JSON does not escape."""
+_IS_WRITTEN_AS_IT_IS = re.compile(r"[ !#-.0-\[\]-~]*")
+"""ASCII that no writer of JSON escapes."""
 _OTHER_SPELLINGS = (b"\\u", "\u0130".encode(), "\u212a".encode())
 """What may stand for ASCII letters: escapes, and the two other characters that have ASCII letters in lower case."""
 
