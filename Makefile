@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUICKSTART := runs/quickstart
 
-.PHONY: install quickstart test test-fast check format bench nano clean
+.PHONY: install quickstart test test-fast sweep check format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
 $(VENV)/installed: pyproject.toml
@@ -25,6 +25,9 @@ quickstart: install
 
 test: install check
 	$(BIN)/python -m pytest
+
+sweep: install
+	$(BIN)/python -m pytest -m sweep
 
 test-fast: install
 	$(BIN)/python -m pytest -m 'not slow'

@@ -19,7 +19,7 @@ from pathlib import Path
 import orjson
 import polars as pl
 
-from rg_env.dump.files import PART
+from rg_env.dump.files import PART, ZSTD
 from rg_env.errors import DumpError
 
 INDEX_NAME = ".rg_env_index"
@@ -43,8 +43,8 @@ class FileState:
         Raises:
             DumpError: it is gone, under its later names, too.
         """
-        final = path.name.removesuffix(PART).removesuffix(".zst")
-        for name in (path.name, final, f"{final}.zst"):
+        final = path.name.removesuffix(PART).removesuffix(ZSTD)
+        for name in (path.name, final, f"{final}{ZSTD}"):
             with contextlib.suppress(FileNotFoundError):
                 stat = path.with_name(name).stat()
                 return cls(final, stat.st_size, stat.st_mtime_ns, stat.st_ino)

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from rg_env.scoring.types import Status, Violation
 
-SCHEMA_VERSION = 1
-"""Version of the line formats. Plain Atropos lines, which carry none, count as 0."""
+SCHEMA_VERSION = 2
+"""Version of the line formats. Plain Atropos lines, which carry none, count as 0; 1 lacked `normalised`."""
 
 Message = dict[str, str]
 """`{"role": ..., "content": ...}`."""
@@ -41,11 +41,14 @@ class FileKind(StrEnum):
     FAILED = "FAILED_rollouts"
     OTHER = "other_rollouts"
     EVAL = "eval_rollouts"
+    TRAINED = "trained"
+    """Which groups each step was really trained on: `TrainedRecord`s."""
     LEDGER = "groups"
 
     @property
     def holds_text(self) -> bool:
-        return self is not FileKind.LEDGER
+        """True for files of `GroupRecord`s."""
+        return self not in (FileKind.TRAINED, FileKind.LEDGER)
 
 
 class NotKept(StrEnum):
@@ -73,6 +76,7 @@ class RolloutRecord:
         violation: what is wrong with the format, or None.
         status: how scoring ended.
         detail: one line for people about a status other than ok; else empty.
+        normalised: the score is that of another form of the answer, which `detail` shows (`scorer.normalise`).
         answer: the answer taken from the response; None exactly when there is a violation (or the file is Atropos').
         response_tokens: length of the response in tokens; None in Atropos' files.
         stop_reason: as SkyRL gives it (`stop`, `length`, …).
@@ -98,6 +102,7 @@ class RolloutRecord:
     penalty_factor: float
     repetition: int
     policy_version: str | None = None
+    normalised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,7 @@ class LedgerRecord:
     truncated: Sequence[bool]
     penalty_factor: Sequence[float]
     policy_version: Sequence[str | None]
+    normalised: Sequence[bool]
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -211,8 +217,30 @@ class LedgerRecord:
             truncated=[r.truncated for r in rollouts],
             penalty_factor=[r.penalty_factor for r in rollouts],
             policy_version=[r.policy_version for r in rollouts],
+            normalised=[r.normalised for r in rollouts],
             schema_version=group.schema_version,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRecord:
+    """A group in the training batch of one step. What `generate()` returned and no step took has none.
+
+    Attributes:
+        run_id: the run.
+        attempt: the attempt that trained; a step run again after a crash has its records again.
+        step: SkyRL's global step, whose weight update the group took part in.
+        group_id: the group, as in `GroupRecord`; an earlier step's where the loop is asynchronous.
+        rollouts: rows of that step's training batch that came from the group, repeats counted: with dynamic sampling
+            `replace`, a group of 8 that was taken three times has 24. At least 1.
+    """
+
+    run_id: str
+    attempt: int
+    step: int
+    group_id: str
+    rollouts: int
+    schema_version: int = SCHEMA_VERSION
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:

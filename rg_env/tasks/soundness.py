@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from rg_env.tasks.audited import audited_version, changed_tasks, installed_version
+
 
 class Soundness(StrEnum):
     """Whether a task's score can be trusted."""
@@ -56,6 +58,7 @@ GUARDED: dict[str, str] = {
     "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
     "rush_hour": "upstream hangs on A+99999999; moves are bounded",
     "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
+    "spell_backward": "upstream pays the whole question written backwards 0.97; nothing may follow the right word",
     "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
     "string_insertion": f"{_RUNS_ANSWER}; only letters and lists pass",
     "syllogism": f"{_SUBSTRING}; only Yes or No pass",
@@ -86,7 +89,7 @@ _SOUND = frozenset(
 
 def soundness_of(task: str) -> Soundness:
     """What is known about the scorer of `task`."""
-    if task in KNOWN_UNSOUND:
+    if task in KNOWN_UNSOUND or task in changed_tasks():
         return Soundness.UNSOUND
     if task in GUARDED:
         return Soundness.GUARDED
@@ -95,4 +98,9 @@ def soundness_of(task: str) -> Soundness:
 
 def reason_for(task: str) -> str:
     """Why a task is unsound or guarded, in words for people; empty otherwise."""
+    if task in changed_tasks():
+        return (
+            f"reasoning-gym {installed_version()} changed its scorer since the audited {audited_version()}; "
+            "`rg-env audit` shows what it lets through"
+        )
     return KNOWN_UNSOUND.get(task) or GUARDED.get(task, "")

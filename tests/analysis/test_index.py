@@ -14,6 +14,7 @@ from rg_env.dump import DumpWriter, FileKind, index, open_run, to_line
 from rg_env.dump.files import batch_name
 from rg_env.dump.index import ChangedError, index_rows, last_attempts_only, read_row, text_files
 from rg_env.dump.index_file import INDEX_NAME
+from rg_env.dump.lines import zstd
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
@@ -197,6 +198,18 @@ def test_a_batch_that_gets_its_final_name_meanwhile_is_still_read(tmp_path):
     part.rename(path)
     (chunk,) = index_rows(dump)
     assert read_row(text_files(dump), chunk.rows.row(0, named=True)).uid == "0"
+
+
+def test_a_batch_that_was_compressed_meanwhile_is_still_read(tmp_path):
+    path = write(tmp_path, 0, [group(0), group(1)])
+    dump = open_run(tmp_path)
+    with zstd.open(f"{path}.zst", "wb") as file:
+        file.write(path.read_bytes())
+    path.unlink()
+    for seen in (dump, open_run(tmp_path)):
+        (chunk,) = index_rows(seen, keep=False)
+        read = [read_row(text_files(seen), row).uid for row in chunk.rows.iter_rows(named=True)]
+        assert read == ["0", "1"]
 
 
 def test_steps_that_were_done_again_are_left_out_as_the_reader_leaves_them_out(tmp_path):

@@ -2,6 +2,7 @@
 
 import typer
 
+from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.export import export_app
 from rg_env.cli.dumps.show import show
 from rg_env.cli.dumps.stats import stats
@@ -10,3 +11,4 @@ dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded
 dumps_app.command()(stats)
 dumps_app.command()(show)
 dumps_app.add_typer(export_app, name="export")
+dumps_app.command()(audit)
