@@ -13,7 +13,7 @@ from rg_env.analysis.visible import visible
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
 from rg_env.browser.search import group_that_fits
-from rg_env.dump import Dump, GroupRecord, RolloutRecord
+from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
 from rg_env.dump.index import index_rows, last_attempts_only, text_files
 
 
@@ -24,6 +24,7 @@ def print_groups(
     limit: int | None = None,
     every_rollout: bool = False,
     write: Callable[[str], object] = print,
+    on_problem: Callable[[Problem], object] = lambda problem: None,
 ) -> int:
     """Print the groups that fit, in the order of the files.
 
@@ -33,12 +34,13 @@ def print_groups(
         limit: how many at most.
         every_rollout: all of them, not only the best and the worst.
         write: takes a line.
+        on_problem: takes what is wrong with a line that was skipped.
 
     Returns:
         how many were printed.
     """
     count = 0
-    for group in matching_groups(dump, query):
+    for group in matching_groups(dump, query, on_problem):
         if count == limit:
             break
         count += 1
@@ -47,10 +49,14 @@ def print_groups(
     return count
 
 
-def matching_groups(dump: Dump, query: Query) -> Iterator[GroupRecord]:
+def matching_groups(
+    dump: Dump, query: Query, on_problem: Callable[[Problem], object] = lambda problem: None
+) -> Iterator[GroupRecord]:
     """The groups that fit, replaced attempts left out. What a stored index knows is not read again."""
     files = text_files(dump)
     for chunk in index_rows(dump):
+        for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
+            on_problem(Problem(files[file].path, line, why))
         for row in last_attempts_only(dump, query.fits(chunk.rows)).iter_rows(named=True):
             if group := group_that_fits(query, files, row):
                 yield group

@@ -232,3 +232,11 @@ def test_no_group_that_fits_is_exit_code_1():
 def test_misuse_is_one_line(args):
     error = show(*args).exception
     assert isinstance(error, DumpError) and "\n" not in str(error)
+
+
+def test_a_foreign_file_is_said_to_be_one(tmp_path):
+    (tmp_path / "foreign.jsonl").write_text('{"a": 1}\n{torn')
+    done = show(tmp_path / "foreign.jsonl")
+    assert done.exit_code == 1
+    assert "foreign.jsonl, line 1: has no 'rollouts'; skipped" in done.stderr
+    assert "line 2: torn" in done.stderr

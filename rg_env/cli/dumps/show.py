@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, print_remarks
+from rg_env.cli.options import DumpPaths
 
 
 def show(
@@ -38,8 +38,13 @@ def show(
             raise browser.failure
         return
     dump = open_run(*paths)
-    count = print_groups(dump, query, limit=limit, every_rollout=every_rollout)
-    print_remarks(dump)
+    count = print_groups(
+        dump,
+        query,
+        limit=limit,
+        every_rollout=every_rollout,
+        on_problem=lambda problem: print(f"rg-env: {problem}", file=sys.stderr),
+    )
     if not count:
         print(f"rg-env: no group fits {query}" if str(query) else "rg-env: there is no group", file=sys.stderr)
         sys.exit(1)
