@@ -7,7 +7,7 @@ import shutil
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rg_env.dump import DumpWriter, FileKind, index, open_run, to_line
@@ -19,6 +19,9 @@ from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 ATROPOS = b'{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 0.5}, {"conversation": [], "score": NaN}]}\n'
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
