@@ -135,7 +135,9 @@ def test_what_an_attempt_took_back_does_not_count(tmp_path):
     def step(number, attempt, phase="train"):
         return group(f"{phase}{number}", attempt=attempt, step=number, phase=phase)
 
-    _write(tmp_path, [step(1, 1), step(1, 1, "eval"), step(2, 1), step(3, 1), step(4, 1), step(2, 1, "eval")], attempt=1)
+    _write(
+        tmp_path, [step(1, 1), step(1, 1, "eval"), step(2, 1), step(3, 1), step(4, 1), step(2, 1, "eval")], attempt=1
+    )
     _write(tmp_path, [step(2, 2), step(3, 2), step(None, 2)], attempt=2)
     _write(tmp_path, [step(3, 3), step(None, 3)], attempt=3)
     dump = open_run(tmp_path)
