@@ -7,6 +7,7 @@ closed. The scorer processes go with the task's process by themselves.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -33,6 +34,7 @@ from rg_env.generator import RGDumpGenerator
 from rg_env.logs import set_up_worker_logging
 from rg_env.progress import ProgressSink
 from rg_env.skyrl_config import RGTrainConfig
+from rg_env.trainers import RGFullyAsyncTrainer, RGTrainer
 
 ENV_ID = "rg_dump"
 
@@ -100,11 +102,16 @@ class RGExperiment(RGHooks, BasePPOExp):
         """Those of the checkpoint where SkyRL resumes from one, so that the record goes on."""
         return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
 
-    def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
-        trainer = super().get_trainer(*args, **kwargs)
+    def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
+        """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` asks for."""
+        trainer: RGTrainer | RGFullyAsyncTrainer
+        if self.cfg.trainer.fully_async.enabled:
+            trainer = RGFullyAsyncTrainer(progress=self.progress, **kwargs)
+        else:
+            trainer = RGTrainer(**kwargs)
+            trainer.add_callback(RunReporter(self.progress))
         if self.cfg.rg_dump.suppress_base_env_logs:
             set_up_worker_logging(self.cfg.rg_dump)
-        trainer.add_callback(RunReporter(self.progress))
         return trainer
 
 
@@ -127,11 +134,20 @@ class RunReporter(TrainingCallback):
 
 
 def _resumes(cfg: RGTrainConfig) -> bool:
-    """Whether SkyRL will load a checkpoint; with `latest`, it starts anew where there is none."""
-    mode = ResumeMode(cfg.trainer.resume_mode)
+    """Whether SkyRL will load one of this run's own checkpoints.
+
+    With `latest` it starts anew where there is none; with `from_path` it may start from another run's.
+    """
+    mode, own = ResumeMode(cfg.trainer.resume_mode), cfg.trainer.ckpt_path
     if mode is ResumeMode.LATEST:
-        return bool(io.exists(f"{cfg.trainer.ckpt_path}/latest_ckpt_global_step.txt"))
-    return mode is ResumeMode.FROM_PATH
+        return bool(io.exists(f"{own}/latest_ckpt_global_step.txt"))
+    if mode is ResumeMode.FROM_PATH:
+        return _normal(str(cfg.trainer.resume_path).rstrip("/").rpartition("/")[0]) == _normal(own)
+    return False
+
+
+def _normal(folder: str) -> str:
+    return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
 
 
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:

@@ -238,6 +238,7 @@ def test_an_answer_that_had_no_core_to_run_on_is_not_remembered(
         assert "for want of a free core" in scored.detail
 
 
+@pytest.mark.usefixtures("unguarded", "cores_to_spare")
 def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
     hanging, honest = item("coin_flip", seed=4), item("chain_sum")
     with ThreadPoolExecutor(8) as threads:
