@@ -13,8 +13,6 @@ from rg_env.cli.dumps.stats import stats
 from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
-for command in (stats, show, report, audit):
+for command in (stats, show, report, audit, validate, recover, rescore, replay):
     dumps_app.command()(command)
 dumps_app.add_typer(export_app, name="export")
-for command in (validate, recover, rescore, replay):
-    dumps_app.command()(command)
