@@ -236,15 +236,12 @@ def _check_run(cfg: RGTrainConfig, training: bool) -> None:
 
 def _check_model_folder(path: str | None) -> None:
     if not path:
-        raise ConfigError(
-            "trainer.policy.model.path is not set; name a model folder, a hub model, `nano` or `smollm2`"
-        )
+        raise ConfigError("trainer.policy.model.path is not set; name a model folder, a hub model, `nano` or `smollm2`")
     folder = Path(path).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ConfigError(
-                f"trainer.policy.model.path={path!r}: the folder has no config.json, so it holds no model"
-            )
+        from rg_env.model_folder import check_model_folder
+
+        check_model_folder(folder, f"trainer.policy.model.path={path!r}")
     elif folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):
         raise ConfigError(
             f"trainer.policy.model.path={path!r}: there is no such folder; "

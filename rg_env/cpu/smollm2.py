@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -49,7 +48,7 @@ def smollm2_path(folder: Path = FOLDER) -> Path:
         work.chmod(0o755)  # mkdtemp's own is for the owner alone
         # A rename onto a folder with something in it fails: another run was faster, and made the same.
         with contextlib.suppress(OSError):
-            os.rename(work, folder)
+            work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return folder.resolve()
@@ -98,5 +97,3 @@ def _mend(tokenizer: Any, model: Any) -> None:
     tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
     for config in (model.config, model.generation_config):
         config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
-    # Defaults of transformers that a folder should not carry on: SkyRL names its own sampling parameters.
-    model.config.name_or_path = ""

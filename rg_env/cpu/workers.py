@@ -90,7 +90,7 @@ class _CPUWorker:
         )
 
     def init_model(self, *args: Any, **kwargs: Any) -> None:
-        """SkyRL's own, with our strategy and model wrapper in place, and every rank loading the model instead of rank 0 alone."""
+        """SkyRL's own, with our strategy and model wrapper in place, and each rank loading the model by itself."""
         with (
             cuda_means_cpu(),
             mock.patch.object(fsdp_worker, "FSDPStrategy", CPUFSDPStrategy),
