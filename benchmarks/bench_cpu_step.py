@@ -22,11 +22,11 @@ LENGTHS = (64, 20, 20, 20, 10, 30, 18, 64)
 
 def make_group(vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    sequences = torch.randint(3, vocabulary, (SAMPLES, PROMPT + LONGEST))
-    sequences[:, :PROMPT] = sequences[0, :PROMPT]
-    attention = torch.ones_like(sequences)
-    for row, length in enumerate(LENGTHS):
-        attention[row, PROMPT + length :] = 0
+    prompt = torch.randint(3, vocabulary, (PROMPT,))
+    sequences = torch.zeros(SAMPLES, PROMPT + LONGEST, dtype=torch.long)
+    for row, length in enumerate(LENGTHS):  # SkyRL's layout: all padding is on the left
+        sequences[row, -PROMPT - length :] = torch.cat([prompt, torch.randint(3, vocabulary, (length,))])
+    attention = (sequences > 0).long()
     return sequences, attention
 
 

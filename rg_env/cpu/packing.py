@@ -1,19 +1,15 @@
-"""The logprobs of responses with each prompt of a batch through the model once, and no padding between.
+"""The logprobs of responses with whatever a batch has in common through the model once, and no padding between.
 
-SkyRL's model wrapper gives every response a row with its own copy of the prompt, padded to the longest, and computes
-logits over the whole vocabulary for prompts and padding too. On a CPU that is most of a training step. Here the
-responses to one prompt stand in one row behind it:
-
-    prompt | response 1 | response 2 | …
-
-with positions that count on from the prompt, and a mask under which a response sees the prompt and itself. Invariant:
-logprobs, entropies and gradients are those of SkyRL's own wrapper, up to rounding.
+SkyRL's model wrapper gives every response a row with its own copy of the prompt, padded to the longest. On a CPU that
+is most of a training step. Here the sequences of a row are one tree: the prompt is its trunk, responses branch off where
+they begin to differ. A token stands in the tree once, at the position it has in its sequences, and a mask lets it see
+its ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients are those of SkyRL's own
+wrapper, up to rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,8 +22,8 @@ with flash_attn_stub():
 PACKABLE = ("llama", "qwen2", "qwen3")
 """Architectures whose attention is known to go by the mask and the positions alone. Others run as SkyRL does it."""
 
-LONGEST_RESPONSES = 1024
-"""Most response tokens in a row: attention grows with the square of a row's length."""
+LONGEST = 1024
+"""A row takes another sequence while it has fewer tokens than this: attention grows with the square of its length."""
 
 ENTROPY_CHUNK = 128
 """Positions whose entropy is computed at once: bounds the memory for it."""
@@ -47,7 +43,9 @@ class PackedModelWrapper(HFModelWrapper):
         entropy_requires_grad: bool = True,
         **images: Any,
     ) -> Any:
-        """As SkyRL's: logprobs of the last `num_actions` columns, shape [batch, num_actions]; 0.0 for padding.
+        """As SkyRL's: logprobs of the last `num_actions` columns, shape [batch, num_actions].
+
+        Padding, and a first token, which nothing predicts, get 0.0.
 
         With `return_output`, a pair with `{"entropy": …}`, shape [batch, columns], each at the column before its token.
         """
@@ -62,11 +60,11 @@ class PackedModelWrapper(HFModelWrapper):
         ).logits.float()
         if temperature != 1:
             logits = logits / temperature
-        # At the end of a prompt one logsumexp serves the first token of all its responses.
+        # One logsumexp serves all tokens that follow the same ones.
         normaliser = logits.logsumexp(-1)
         labels = sequences[:, -num_actions:]
         logprobs = logits[pack.rows, pack.columns, labels] - normaliser[pack.rows, pack.columns]
-        logprobs = logprobs.where(pack.real, 0.0)
+        logprobs = logprobs.where(pack.predicted, 0.0)
         if not return_output:
             return logprobs
         output = {}
@@ -75,7 +73,7 @@ class PackedModelWrapper(HFModelWrapper):
                 logits, requires_grad=entropy_requires_grad, chunk_size=ENTROPY_CHUNK
             )
             output["entropy"] = logprobs.new_zeros(sequences.shape)
-            output["entropy"][:, -num_actions - 1 : -1] = entropy[pack.rows, pack.columns].where(pack.real, 0.0)
+            output["entropy"][:, -num_actions - 1 : -1] = entropy[pack.rows, pack.columns].where(pack.predicted, 0.0)
         return logprobs, output
 
 
@@ -87,14 +85,14 @@ def can_pack(config: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A batch in packed rows.
+    """A batch as trees, one a row.
 
     Attributes:
         tokens, positions: shape [rows, length].
         mask: shape [rows, 1, length, length], True where a token (third axis) sees another.
         kept: how many columns, from the right, logits are needed for.
-        rows, columns: shape [batch, num_actions]: where among the kept logits each response token is predicted.
-        real: shape [batch, num_actions], False for padding.
+        rows, columns: shape [batch, num_actions]: where among the kept logits each of the last tokens is predicted.
+        predicted: shape [batch, num_actions], False for padding and for a token that has none before it.
     """
 
     tokens: torch.Tensor
@@ -103,68 +101,75 @@ class Pack:
     kept: int
     rows: torch.Tensor
     columns: torch.Tensor
-    real: torch.Tensor
+    predicted: torch.Tensor
 
     @classmethod
     def of(cls, sequences: torch.Tensor, attention: torch.Tensor, num_actions: int) -> Pack:
-        """Pack a batch of SkyRL's: prompts padded on the left, responses on the right, both of one width."""
-        real = attention[:, -num_actions:]
-        rows: list[_Row] = []
-        row_of, columns = torch.zeros_like(real, dtype=torch.long), torch.zeros_like(real, dtype=torch.long)
-        open_rows: dict[tuple[int, ...], int] = {}
-        for number, (prompt, response) in enumerate(_split(sequences, attention, num_actions)):
-            at = open_rows.get(prompt)
-            if at is None or len(rows[at].tokens) - len(prompt) + len(response) > LONGEST_RESPONSES:
-                at = open_rows[prompt] = len(rows)
-                rows.append(_Row(list(prompt), list(range(len(prompt))), [0] * len(prompt)))
-            row_of[number] = at
-            columns[number, real[number]] = torch.tensor(rows[at].add(response, len(prompt)), dtype=torch.long)
-        length, first = max(len(row.tokens) for row in rows), min(len(prompt) for prompt in open_rows) - 1
-        parts = _pad([row.parts for row in rows], length, -1)
-        seen = (parts[:, None, :] == 0) | (parts[:, None, :] == parts[:, :, None])
-        causal = torch.ones(length, length, dtype=torch.bool).tril()
-        # Padding sees its own kind: a token that sees nothing at all would have no softmax.
+        """Pack a batch as SkyRL lays it out: prompt and response behind padding, all ending in the last column.
+
+        Args:
+            sequences: token ids, shape [batch, columns].
+            attention: False for padding; same shape.
+            num_actions: the length of the longest response.
+        """
+        rows: list[_Tree] = []
+        predicted = attention[:, -num_actions:].clone()
+        row_of, columns = torch.zeros_like(predicted, dtype=torch.long), torch.zeros_like(predicted, dtype=torch.long)
+        for number, (tokens, kept) in enumerate(zip(sequences, attention, strict=True)):
+            if not rows or len(rows[-1].tokens) >= LONGEST:
+                rows.append(_Tree())
+            path = rows[-1].add(tokens[kept].tolist())[-num_actions:]
+            row_of[number] = len(rows) - 1
+            predicted[number, : num_actions - len(path)] = False
+            columns[number, num_actions - len(path) :] = torch.tensor(path, dtype=torch.long)
+        length = max(len(row.tokens) for row in rows)
+        first = int(columns[predicted].min()) if predicted.any() else length - 1
         return cls(
-            tokens=_pad([row.tokens for row in rows], length, 0),
-            positions=_pad([row.positions for row in rows], length, 0),
-            mask=(seen & causal)[:, None],
+            tokens=_pad([row.tokens for row in rows], length),
+            positions=_pad([row.positions for row in rows], length),
+            mask=torch.stack([row.mask(length) for row in rows])[:, None],
             kept=length - first,
             rows=row_of,
             columns=(columns - first).clamp(min=0),
-            real=real,
+            predicted=predicted,
         )
 
 
-@dataclass(slots=True)
-class _Row:
-    """A prompt and responses to it. `parts` tells them apart: 0 for the prompt, then 1, 2, …"""
+class _Tree:
+    """Sequences with their common beginnings merged. A token's parent is the one before it."""
 
-    tokens: list[int]
-    positions: list[int]
-    parts: list[int]
-    responses: int = field(default=0)
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self._parents: list[int] = []
+        self._children: dict[tuple[int, int], int] = {}
 
-    def add(self, response: list[int], prompt_length: int) -> list[int]:
-        """Append a response, but for its last token, after which nothing is predicted.
+    def add(self, sequence: list[int]) -> list[int]:
+        """Add a sequence but for its last token, after which nothing is predicted.
 
         Returns:
-            for each of its tokens, the column that predicts it.
+            the tokens' places, in order: place k predicts token k + 1.
         """
-        self.responses += 1
-        start, count = len(self.tokens), max(0, len(response) - 1)
-        self.tokens += response[:-1]
-        self.positions += range(prompt_length, prompt_length + count)
-        self.parts += [self.responses] * count
-        return [prompt_length - 1, *range(start, start + count)][: len(response)]
+        path, at = [], -1
+        for position, token in enumerate(sequence[:-1]):
+            place = self._children.setdefault((at, token), len(self.tokens))
+            if place == len(self.tokens):
+                self.tokens.append(token)
+                self.positions.append(position)
+                self._parents.append(at)
+            path.append(place)
+            at = place
+        return path
+
+    def mask(self, length: int) -> torch.Tensor:
+        """Shape [length, length]: each token sees itself and its ancestors; padding, itself."""
+        seen = torch.eye(length, dtype=torch.bool)
+        rows = seen.numpy()  # the same memory: thousands of small steps, which numpy takes faster
+        for place, parent in enumerate(self._parents):
+            if parent >= 0:
+                rows[place] |= rows[parent]
+        return seen
 
 
-def _split(
-    sequences: torch.Tensor, attention: torch.Tensor, num_actions: int
-) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    for tokens, kept in zip(sequences, attention, strict=True):
-        prompt, response = tokens[:-num_actions][kept[:-num_actions]], tokens[-num_actions:][kept[-num_actions:]]
-        yield tuple(prompt.tolist()), response.tolist()
-
-
-def _pad(rows: list[list[int]], length: int, value: int) -> torch.Tensor:
-    return torch.tensor([row + [value] * (length - len(row)) for row in rows])
+def _pad(rows: list[list[int]], length: int) -> torch.Tensor:
+    return torch.tensor([row + [0] * (length - len(row)) for row in rows])
