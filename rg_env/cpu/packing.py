@@ -1,9 +1,9 @@
 """The logprobs of responses with whatever a batch has in common through the model once, and no padding between.
 
 SkyRL's model wrapper gives every response a row with its own copy of the prompt, padded to the longest. On a CPU that
-is most of a training step. Here the sequences of a row are one tree: the prompt is its trunk, responses branch off where
-they begin to differ. A token stands in the tree once, at the position it has in its sequences, and a mask lets it see
-its ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients are those of SkyRL's own
+is most of a training step. Here the sequences of a row are one tree: the prompt is its trunk, responses branch off
+where they begin to differ. A token stands in the tree once, at the position it has in its sequences, and a mask lets it
+see its ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients are those of SkyRL's own
 wrapper, up to rounding.
 """
 
