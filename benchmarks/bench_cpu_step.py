@@ -65,7 +65,7 @@ def main() -> None:
     ):
         seconds = processor_seconds(step(PackedModelWrapper(path, bf16=bf16).train(), kind))
         base = base or seconds
-        print(f"{label:28} {seconds:8.3f} s of processor time  {base / seconds:5.2f} x")
+        print(f"{label:28} {seconds:8.3f} s of processor time  {base / seconds:5.2f} x", flush=True)
 
 
 if __name__ == "__main__":
