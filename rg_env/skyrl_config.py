@@ -26,8 +26,8 @@ from skyrl.train.utils import validate_cfg
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError
 
-NANO = "nano"
-"""As `trainer.policy.model.path`: the small policy that comes with rg_env."""
+NAMED_MODELS = ("nano", "smollm2")
+"""As `trainer.policy.model.path`: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
 
 _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 """Advantage estimators that compare a response with the others of its group."""
@@ -184,10 +184,10 @@ def _rg(settings: Mapping[str, Any], name: str) -> Any:
 def _resolve(cfg: RGTrainConfig) -> None:
     """Settings of ours that stand for settings of SkyRL, and names that stand for folders."""
     model = cfg.trainer.policy.model
-    if model.path == NANO:
-        from rg_env.cpu import nano_path
+    if model.path in NAMED_MODELS:
+        from rg_env.cpu import named_model
 
-        model.path = str(nano_path())
+        model.path = str(named_model(model.path))
     if cfg.rg_dump.mask_too_long_completions:
         cfg.generator.apply_overlong_filtering = True
     rg = cfg.rg_dump
@@ -238,17 +238,16 @@ def _check_run(cfg: RGTrainConfig, training: bool) -> None:
 
 def _check_model_folder(path: str | None) -> None:
     if not path:
-        raise ConfigError(f"trainer.policy.model.path is not set; name a model folder, a hub model or `{NANO}`")
+        raise ConfigError("trainer.policy.model.path is not set; name a model folder, a hub model, `nano` or `smollm2`")
     folder = Path(path).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ConfigError(
-                f"trainer.policy.model.path={path!r}: the folder has no config.json, so it holds no model"
-            )
+        from rg_env.model_folder import check_model_folder
+
+        check_model_folder(folder, f"trainer.policy.model.path={path!r}")
     elif folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):
         raise ConfigError(
             f"trainer.policy.model.path={path!r}: there is no such folder; "
-            f"name an existing one, a hub model such as Qwen/Qwen2.5-1.5B-Instruct, or `{NANO}`"
+            f"name an existing one, a hub model such as Qwen/Qwen2.5-1.5B-Instruct, `nano` or `smollm2`"
         )
 
 

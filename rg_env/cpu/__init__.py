@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rg_env.cpu.experiment import CPUMixin
     from rg_env.cpu.ray_env import cpu_ray
 
-__all__ = ["CPU_OVERRIDES", "CPUMixin", "check_cpu_config", "cpu_ray", "nano_path"]
+__all__ = ["CPU_OVERRIDES", "CPUMixin", "check_cpu_config", "cpu_ray", "named_model", "nano_path"]
 
 
 def nano_path() -> Path:
@@ -25,6 +25,19 @@ def nano_path() -> Path:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"the policy `nano` is not in {folder}; train it with scripts/train_nano.py, or reinstall")
     return folder
+
+
+def named_model(name: str) -> Path:
+    """The folder behind `nano` or `smollm2`.
+
+    Raises:
+        ConfigError: if it is not there and cannot be made.
+    """
+    if name == "nano":
+        return nano_path()
+    from rg_env.cpu.smollm2 import smollm2_path
+
+    return smollm2_path()
 
 
 def __getattr__(name: str) -> Any:

@@ -32,10 +32,12 @@ MAX_BATCH = 128
 class SamplerActor:
     """A `Sampler` in a process of its own, its output in SkyRL's infrastructure log."""
 
-    def __init__(self, path: str, seed: int, config_kwargs: Mapping[str, Any], threads: int) -> None:
+    def __init__(
+        self, path: str, seed: int, config_kwargs: Mapping[str, Any], threads: int, dtype: torch.dtype
+    ) -> None:
         redirect_actor_output_to_file()
         torch.set_num_threads(threads)
-        self._sampler = Sampler.from_pretrained(path, seed, config_kwargs)
+        self._sampler = Sampler.from_pretrained(path, seed, config_kwargs, dtype)
 
     def sample(self, requests: list[Request]) -> list[Response]:
         return self._sampler.sample(requests)

@@ -10,6 +10,7 @@ from unittest import mock
 
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+from skyrl.train.utils.utils import str_to_torch_dtype
 
 from rg_env.cpu.client import CPUInferenceClient, SamplerActor
 from rg_env.cpu.settings import cpu_threads
@@ -24,7 +25,11 @@ class CPUMixin:
         """Start the sampler (it loads its model while the caller goes on) and return the client in front of it."""
         policy, generator = self.cfg.trainer.policy, self.cfg.generator
         actor = SamplerActor.remote(  # type: ignore[attr-defined]
-            policy.model.path, self.cfg.trainer.seed, dict(policy.model_config_kwargs), cpu_threads()
+            policy.model.path,
+            self.cfg.trainer.seed,
+            dict(policy.model_config_kwargs),
+            cpu_threads(),
+            str_to_torch_dtype(generator.inference_engine.model_dtype),
         )
         defaults = get_sampling_params_for_backend(generator.inference_engine.backend, generator.sampling_params)
         return CPUInferenceClient(actor, resolve_policy_model_name(self.cfg), defaults)

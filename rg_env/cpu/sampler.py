@@ -63,7 +63,7 @@ class Sampler:
     Prompts that occur several times in a batch go through the model once, and rows leave the batch as they end.
 
     Args:
-        model: a causal language model of transformers, float32, on the CPU.
+        model: a causal language model of transformers, on the CPU.
         tokenizer: its tokenizer.
         seed: names the random streams of this sampler.
     """
@@ -80,16 +80,23 @@ class Sampler:
         self._eos = frozenset(t for t in (tokenizer.eos_token_id, *ends) if t is not None)
 
     @classmethod
-    def from_pretrained(cls, path: str, seed: int = 0, config_kwargs: Mapping[str, Any] | None = None) -> Sampler:
+    def from_pretrained(
+        cls,
+        path: str,
+        seed: int = 0,
+        config_kwargs: Mapping[str, Any] | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Sampler:
         """Load model and tokenizer as SkyRL's policy worker does.
 
         Args:
             path: a model folder or name.
             config_kwargs: `trainer.policy.model_config_kwargs`.
+            dtype: of the weights and the computation; logprobs are made in float32 from its logits.
         """
         config = AutoConfig.from_pretrained(path, trust_remote_code=True, **(config_kwargs or {}))
         model = AutoModelForCausalLM.from_pretrained(
-            path, config=config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=True
+            path, config=config, dtype=dtype, attn_implementation="sdpa", trust_remote_code=True
         )
         return cls(model, AutoTokenizer.from_pretrained(path, trust_remote_code=True), seed)
 

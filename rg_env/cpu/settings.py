@@ -28,6 +28,12 @@ CPU_OVERRIDES: dict[str, Any] = {
 }
 """Dotted setting → value: defaults of a CPU run, under what the user sets."""
 
+PRECISIONS = ("bf16", "fp32")
+"""What a training worker may compute in, in SkyRL's names; the weights that the optimizer moves are float32 always."""
+
+DTYPES = ("float32", "bfloat16")
+"""What the sampler may compute in."""
+
 THREADS_VARIABLE = "RG_ENV_CPU_THREADS"
 """Environment variable: threads that torch uses in each of the sampler and the training workers."""
 
@@ -68,8 +74,10 @@ def check_cpu_config(cfg: Any) -> None:
             raise ConfigError(f"{setting}={_show(value)} cannot run on the CPU: {right}")
 
     need("trainer.strategy", trainer.strategy, trainer.strategy in ("fsdp", "fsdp2"), "use fsdp")
-    for name in ("flash_attn", "remove_microbatch_padding", "bf16"):
+    for name in ("flash_attn", "remove_microbatch_padding"):
         need(f"trainer.{name}", getattr(trainer, name), not getattr(trainer, name), "set it to false")
+    how = "set it to false; to compute in bfloat16 set trainer.policy.fsdp_config.mixed_precision.param_dtype=bf16"
+    need("trainer.bf16", trainer.bf16, not trainer.bf16, how)
     need("trainer.placement.colocate_all", placement.colocate_all, not placement.colocate_all, "set it to false")
     for role in ("policy", "ref", "critic"):
         section = getattr(trainer, role)
@@ -81,7 +89,10 @@ def check_cpu_config(cfg: Any) -> None:
         need(f"{where}.sequence_parallel_size", width, width == 1, "set it to 1")
         fsdp = section.fsdp_config
         need(f"{where}.fsdp_config.cpu_offload", fsdp.cpu_offload, not fsdp.cpu_offload, "set it to false")
-        need(f"{where}.fsdp_config.mixed_precision", fsdp.mixed_precision, fsdp.mixed_precision is None, "leave it out")
+        if fsdp.mixed_precision is not None:
+            for kind in ("param_dtype", "reduce_dtype"):
+                dtype = getattr(fsdp.mixed_precision, kind)
+                need(f"{where}.fsdp_config.mixed_precision.{kind}", dtype, dtype in PRECISIONS, "use bf16 or fp32")
     lora = trainer.policy.model.lora.rank
     need("trainer.policy.model.lora.rank", lora, lora == 0, "the sampler loads whole models; set it to 0")
     profiler = trainer.policy.torch_profiler_config.enable
@@ -89,7 +100,7 @@ def check_cpu_config(cfg: Any) -> None:
     need("trainer.policy.record_memory", trainer.policy.record_memory, not trainer.policy.record_memory, "GPU only")
 
     where = "generator.inference_engine"
-    need(f"{where}.model_dtype", engine.model_dtype, engine.model_dtype == "float32", "set it to float32")
+    need(f"{where}.model_dtype", engine.model_dtype, engine.model_dtype in DTYPES, "use float32 or bfloat16")
     need(f"{where}.num_engines", engine.num_engines, engine.num_engines == 1, "there is one sampler; set it to 1")
     need(f"{where}.run_engines_locally", engine.run_engines_locally, engine.run_engines_locally, "set it to true")
     need(f"{where}.enable_pd", engine.enable_pd, not engine.enable_pd, "set it to false")

@@ -1,8 +1,8 @@
 """SkyRL's FSDP2 workers on gloo and the CPU: policy, reference and critic.
 
 The model, loss, optimizer step, scheduler, checkpoints and data parallelism are SkyRL's own code. What differs is
-the device mesh, that a model is sharded where it was loaded (there is no second device to move it to), float32
-throughout, and how weights reach the sampler.
+the device mesh, that a model is sharded where it was loaded (there is no second device to move it to), float32 where
+no other precision is asked for, how a batch is laid out for the model, and how weights reach the sampler.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
+from rg_env.cpu.packing import PackedModelWrapper  # first: SkyRL's model wrapper needs a stub where it is imported
 from rg_env.cpu.settings import cpu_threads
-from rg_env.cpu.shims import cuda_means_cpu, flash_attn_stub
+from rg_env.cpu.shims import cuda_means_cpu
 
-with flash_attn_stub():
-    import skyrl.backends.skyrl_train.workers.model_wrapper  # noqa: F401
-
-from skyrl.backends.skyrl_train.distributed.dispatch import MeshRank
+from skyrl.backends.skyrl_train.distributed.dispatch import MeshRank  # isort: skip
 from skyrl.backends.skyrl_train.distributed.fsdp_strategy import FSDPStrategy
-from skyrl.backends.skyrl_train.distributed.fsdp_utils import apply_fsdp2
+from skyrl.backends.skyrl_train.distributed.fsdp_utils import PrecisionType, apply_fsdp2
 from skyrl.backends.skyrl_train.weight_sync import WeightTransferSender
 from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker
 from skyrl.env_vars import SKYRL_WORKER_NCCL_TIMEOUT_IN_S
@@ -43,9 +41,13 @@ class CPUFSDPStrategy(FSDPStrategy):
 
     def _fsdp_init_model(self, model: Any, is_train: bool = True, is_wrapped: bool = False) -> Any:
         module = model.model if is_wrapped else model
+        precision = self.fsdp_config.mixed_precision
         settings = {
             "mesh": self.device_mesh,
-            "mp_policy": MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.float32),
+            "mp_policy": MixedPrecisionPolicy(
+                param_dtype=PrecisionType.to_dtype(precision.param_dtype) if precision else torch.float32,
+                reduce_dtype=PrecisionType.to_dtype(precision.reduce_dtype) if precision else torch.float32,
+            ),
             "reshard_after_forward": self.fsdp_config.reshard_after_forward,
         }
         apply_fsdp2(module, settings, self.fsdp_config)
@@ -88,10 +90,11 @@ class _CPUWorker:
         )
 
     def init_model(self, *args: Any, **kwargs: Any) -> None:
-        """SkyRL's own, with our strategy in its place, and every rank loading the model instead of rank 0 alone."""
+        """SkyRL's own, with our strategy and model wrapper in place, and each rank loading the model by itself."""
         with (
             cuda_means_cpu(),
             mock.patch.object(fsdp_worker, "FSDPStrategy", CPUFSDPStrategy),
+            mock.patch.object(fsdp_worker, "HFModelWrapper", PackedModelWrapper),
             mock.patch.object(fsdp_worker, "should_use_meta_init", lambda **_: False),
         ):
             super().init_model(*args, **kwargs)  # type: ignore[misc]

@@ -84,7 +84,7 @@ def test_the_overrides_make_a_run_that_passes() -> None:
         ("trainer__placement__policy_num_gpus_per_node", 4, "for 4 data-parallel workers set policy_num_nodes=4"),
         ("trainer__policy__model__lora__rank", 8, "trainer.policy.model.lora.rank=8 cannot run on the CPU"),
         ("trainer__ref__sequence_parallel_size", 2, "trainer.ref.sequence_parallel_size=2"),
-        ("generator__inference_engine__model_dtype", "bfloat16", "model_dtype='bfloat16' cannot run on the CPU"),
+        ("generator__inference_engine__model_dtype", "float16", "model_dtype='float16' cannot run on the CPU"),
         ("generator__inference_engine__num_engines", 2, "there is one sampler"),
         ("generator__sampling_params__repetition_penalty", 1.2, "generator.sampling_params: .*repetition_penalty=1.2"),
         ("generator__eval_sampling_params__logprobs", 3, "generator.eval_sampling_params: .*logprobs=3"),

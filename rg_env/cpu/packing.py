@@ -1,0 +1,175 @@
+"""The logprobs of responses with whatever a batch has in common through the model once, and no padding between.
+
+SkyRL's model wrapper gives every response a row with its own copy of the prompt, padded to the longest. On a CPU that
+is most of a training step. Here the sequences of a row are one tree: the prompt is its trunk, responses branch off
+where they begin to differ. A token stands in the tree once, at the position it has in its sequences, and a mask lets it
+see its ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients are those of SkyRL's own
+wrapper, up to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rg_env.cpu.shims import flash_attn_stub
+
+with flash_attn_stub():
+    from skyrl.backends.skyrl_train.workers.model_wrapper import HFModelWrapper
+
+PACKABLE = ("llama", "qwen2", "qwen3")
+"""Architectures whose attention is known to go by the mask and the positions alone. Others run as SkyRL does it."""
+
+LONGEST = 1024
+"""A row takes another sequence while it has fewer tokens than this: attention grows with the square of its length."""
+
+ENTROPY_CHUNK = 128
+"""Positions whose entropy is computed at once: bounds the memory for it."""
+
+
+class PackedModelWrapper(HFModelWrapper):
+    """SkyRL's wrapper around a policy or reference model, with packed rows where the architecture allows it."""
+
+    def forward(
+        self,
+        sequences: torch.Tensor,
+        num_actions: int | list[int],
+        attention_mask: torch.Tensor | None = None,
+        temperature: float = 1.0,
+        return_output: bool = False,
+        compute_entropy: bool = False,
+        entropy_requires_grad: bool = True,
+        **images: Any,
+    ) -> Any:
+        """As SkyRL's: logprobs of the last `num_actions` columns, shape [batch, num_actions].
+
+        Padding, and a first token, which nothing predicts, get 0.0.
+
+        With `return_output`, a pair with `{"entropy": …}`, shape [batch, columns], each at the column before its token.
+        """
+        if attention_mask is None or not isinstance(num_actions, int) or not can_pack(self.model.config):
+            return super().forward(
+                sequences, num_actions, attention_mask, temperature, return_output, compute_entropy,
+                entropy_requires_grad, **images,
+            )  # fmt: skip
+        pack = Pack.of(sequences, attention_mask.bool(), num_actions)
+        logits = self.model(
+            pack.tokens, attention_mask=pack.mask, position_ids=pack.positions, logits_to_keep=pack.kept
+        ).logits.float()
+        if temperature != 1:
+            logits = logits / temperature
+        # One logsumexp serves all tokens that follow the same ones.
+        normaliser = logits.logsumexp(-1)
+        labels = sequences[:, -num_actions:]
+        logprobs = logits[pack.rows, pack.columns, labels] - normaliser[pack.rows, pack.columns]
+        logprobs = logprobs.where(pack.predicted, 0.0)
+        if not return_output:
+            return logprobs
+        output = {}
+        if compute_entropy:
+            entropy = self.chunked_entropy_from_logits_fn(
+                logits, requires_grad=entropy_requires_grad, chunk_size=ENTROPY_CHUNK
+            )
+            output["entropy"] = logprobs.new_zeros(sequences.shape)
+            output["entropy"][:, -num_actions - 1 : -1] = entropy[pack.rows, pack.columns].where(pack.predicted, 0.0)
+        return logprobs, output
+
+
+def can_pack(config: Any) -> bool:
+    """Whether a model's attention is full attention under whatever mask it is given."""
+    kinds = getattr(config, "layer_types", None) or ["full_attention"]
+    return config.model_type in PACKABLE and set(kinds) == {"full_attention"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A batch as trees, one a row.
+
+    Attributes:
+        tokens, positions: shape [rows, length].
+        mask: shape [rows, 1, length, length], True where a token (third axis) sees another.
+        kept: how many columns, from the right, logits are needed for.
+        rows, columns: shape [batch, num_actions]: where among the kept logits each of the last tokens is predicted.
+        predicted: shape [batch, num_actions], False for padding and for a token that has none before it.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    mask: torch.Tensor
+    kept: int
+    rows: torch.Tensor
+    columns: torch.Tensor
+    predicted: torch.Tensor
+
+    @classmethod
+    def of(cls, sequences: torch.Tensor, attention: torch.Tensor, num_actions: int) -> Pack:
+        """Pack a batch as SkyRL lays it out: prompt and response behind padding, all ending in the last column.
+
+        Args:
+            sequences: token ids, shape [batch, columns].
+            attention: False for padding; same shape.
+            num_actions: the length of the longest response.
+        """
+        rows: list[_Tree] = []
+        predicted = attention[:, -num_actions:].clone()
+        row_of, columns = torch.zeros_like(predicted, dtype=torch.long), torch.zeros_like(predicted, dtype=torch.long)
+        for number, (tokens, kept) in enumerate(zip(sequences, attention, strict=True)):
+            if not rows or len(rows[-1].tokens) >= LONGEST:
+                rows.append(_Tree())
+            path = rows[-1].add(tokens[kept].tolist())[-num_actions:]
+            row_of[number] = len(rows) - 1
+            predicted[number, : num_actions - len(path)] = False
+            columns[number, num_actions - len(path) :] = torch.tensor(path, dtype=torch.long)
+        length = max(len(row.tokens) for row in rows)
+        first = int(columns[predicted].min()) if predicted.any() else length - 1
+        return cls(
+            tokens=_pad([row.tokens for row in rows], length),
+            positions=_pad([row.positions for row in rows], length),
+            mask=torch.stack([row.mask(length) for row in rows])[:, None],
+            kept=length - first,
+            rows=row_of,
+            columns=(columns - first).clamp(min=0),
+            predicted=predicted,
+        )
+
+
+class _Tree:
+    """Sequences with their common beginnings merged. A token's parent is the one before it."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self._parents: list[int] = []
+        self._children: dict[tuple[int, int], int] = {}
+
+    def add(self, sequence: list[int]) -> list[int]:
+        """Add a sequence but for its last token, after which nothing is predicted.
+
+        Returns:
+            the tokens' places, in order: place k predicts token k + 1.
+        """
+        path, at = [], -1
+        for position, token in enumerate(sequence[:-1]):
+            place = self._children.setdefault((at, token), len(self.tokens))
+            if place == len(self.tokens):
+                self.tokens.append(token)
+                self.positions.append(position)
+                self._parents.append(at)
+            path.append(place)
+            at = place
+        return path
+
+    def mask(self, length: int) -> torch.Tensor:
+        """Shape [length, length]: each token sees itself and its ancestors; padding, itself."""
+        seen = torch.eye(length, dtype=torch.bool)
+        rows = seen.numpy()  # the same memory: thousands of small steps, which numpy takes faster
+        for place, parent in enumerate(self._parents):
+            if parent >= 0:
+                rows[place] |= rows[parent]
+        return seen
+
+
+def _pad(rows: list[list[int]], length: int) -> torch.Tensor:
+    return torch.tensor([row + [0] * (length - len(row)) for row in rows])

