@@ -86,14 +86,14 @@ def evaluate(argv: Iterable[str]) -> dict[str, float]:
         return metrics
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_retries=0)  # Ray would start a run anew, under a new id, without a word
 def _training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
     from rg_env.experiment import run_training
 
     run_training(cfg, sink)
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_retries=0)  # Ray would start a run anew, under a new id, without a word
 def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
     from rg_env.experiment import run_evaluation
 

@@ -17,6 +17,7 @@ import pytest
 from rg_env.dump import FileKind, from_line, ledger_from_line, open_lines, open_run, trained_from_line
 from rg_env.dump.files import DumpFile, list_files
 from rg_env.dump.runs import read_manifest
+from rg_env.dump.validate import validate
 from tests.dump.dying import Death, DyingWriters, Life, Moment, uids_of
 
 THREADS = ("MainThread", "writer", "rg-dump-zstd")
@@ -69,6 +70,8 @@ def _check_after_next_attempt(folder: Path, writers: DyingWriters, start: int, *
     assert {path.suffix for path in (folder / "dumps").iterdir() if not path.name.startswith(".")} == {".zst", ".json"}
     for run in dump.runs:
         assert read_manifest(folder / "dumps", run.run_id)["attempts"]
+    validation = validate(folder / "dumps")
+    assert validation.good, validation.findings
 
 
 def _deaths(operations: dict[str, list[str]]) -> list[Death]:
