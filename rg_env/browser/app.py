@@ -18,7 +18,6 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Footer, Input, Static
 
-from rg_env.analysis.visible import visible
 from rg_env.browser.complete import Completion
 from rg_env.browser.groups import HEADING, GroupList
 from rg_env.browser.help import Help
@@ -29,6 +28,7 @@ from rg_env.browser.reading import Failed, Found, Read, read, search
 from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.index import SCHEMA, read_row, text_files
 from rg_env.errors import RGEnvError
+from rg_env.visible import visible
 
 FAILED = pl.col("outcome") == Outcome.ALL_FAILED.value
 TROUBLED = (pl.col("violations").list.len() > 0) | (pl.col("statuses").list.len() > 0)

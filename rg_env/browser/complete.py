@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.suggester import Suggester
 
-from rg_env.analysis.visible import visible
 from rg_env.browser.query import ALLOWED, KEYS
+from rg_env.visible import visible
 
 if TYPE_CHECKING:
     from rg_env.browser.app import Browser

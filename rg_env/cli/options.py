@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,14 +22,6 @@ _PROBLEMS_SHOWN = 10
 
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
-
-
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-def visible(text: str) -> str:
-    """A recorded text that a terminal can show: what would steer it, or cannot be encoded, is written as an escape."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console() -> Console:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,42 @@ if TYPE_CHECKING:
     from rg_env.dump import Dump
 
 _PATIENCE = 2.0
-"""Seconds before the bar appears."""
+"""Seconds before a bar appears."""
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def late_bar(what: str, total: int | None) -> Iterator[Advance]:
+    """A bar for work whose amount is known, or not.
+
+    Args:
+        what: what is being done.
+        total: the whole work, in any unit; None where nobody knows.
+
+    Yields:
+        a function to call with the work done since the last call.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=total)
+    shown_from = time.monotonic() + _PATIENCE
+
+    def advance(done: int) -> None:
+        bar.advance(task, done)
+        if not bar.live.is_started and time.monotonic() >= shown_from:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
 
 
 @contextmanager
@@ -22,32 +57,15 @@ def reading(*dumps: Dump, texts: bool = False) -> Iterator[None]:
     Args:
         dumps: read once by `frames`, and once more, if `texts` is True, by `groups`.
     """
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
     from rg_env.dump.chunks import size_of
 
     kinds = (False, True) if texts else (False,)
     total = sum(size_of(file) for dump in dumps for kind in kinds for file in dump.files_to_read(texts=kind))
-    bar = Progress(
-        "reading", BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    )
-    task = bar.add_task("", total=total)
-    begin = time.monotonic()
-
-    def watch(count: int) -> None:
-        bar.advance(task, count)
-        if not bar.live.is_started and time.monotonic() - begin > _PATIENCE:
-            bar.start()
-
-    for dump in dumps:
-        dump.watch = watch
-    try:
-        yield
-    finally:
-        bar.stop()
+    with late_bar("reading", total) as advance:
         for dump in dumps:
-            dump.watch = None
+            dump.watch = advance
+        try:
+            yield
+        finally:
+            for dump in dumps:
+                dump.watch = None

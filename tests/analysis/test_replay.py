@@ -133,7 +133,7 @@ def test_a_text_that_would_steer_the_terminal_is_shown_and_not_obeyed(scorer, tm
     dump_of(tmp_path, [one], _config())
     done = CliRunner().invoke(app, ["dumps", "replay", str(tmp_path), one.uid])
     assert done.exit_code == 0
-    assert "\\u001b[2J\\ud83d\\u009b" in done.stdout
+    assert "␛[2J<U+D83D><U+009B>" in done.stdout
     assert "\x1b[2J" not in done.stdout
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis.anatomy import anatomy, without_think
-from rg_env.analysis.visible import visible
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.cli import app
@@ -21,6 +20,7 @@ from rg_env.dump import DumpPolicy, DumpWriter, from_line, open_run, to_line
 from rg_env.errors import DumpError
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
+from rg_env.visible import visible
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rg_env.analysis.hacking.findings import Finding, Sign
 from rg_env.analysis.hacking.observed import observe
 from rg_env.analysis.hacking.texts import Detector, NearDuplicates, RepeatedAnswers, Tallies
@@ -11,14 +9,13 @@ from rg_env.analysis.hacking.trends import trend_findings
 from rg_env.dump import Dump, Phase
 
 
-def find_signs(dump: Dump, progress: Callable[[int], None] = lambda groups: None) -> list[Finding]:
+def find_signs(dump: Dump) -> list[Finding]:
     """Look for signs of reward hacking in the train phase of a record.
 
     Texts are read for what the policy wrote, the ledger for how scores went (texts again, for want of one).
 
     Args:
         dump: what `open_run` found.
-        progress: told how many groups have been read.
 
     Returns:
         findings by task, the gravest sign first.
@@ -28,12 +25,11 @@ def find_signs(dump: Dump, progress: Callable[[int], None] = lambda groups: None
     """
     detectors: list[Detector] = [RepeatedAnswers(), Tallies(), NearDuplicates()]
     prefilled = {run.run_id: _prefilled_think(run.manifest) for run in dump.runs}
-    for number, group in enumerate(dump.groups(phase=Phase.TRAIN), 1):
+    for group in dump.groups(phase=Phase.TRAIN):
         observed = list(observe(group, prefilled.get(group.run_id, False)))
         if observed:
             for detector in detectors:
                 detector.see(observed)
-        progress(number)
     found = [finding for detector in detectors for finding in detector.findings()]
     found += trend_findings(dump.ledger_frame())
     order = list(Sign)

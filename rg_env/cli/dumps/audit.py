@@ -4,6 +4,8 @@ import json
 import sys
 
 from rg_env.cli.options import DumpPaths, JsonFlag, print_remarks
+from rg_env.cli.progress import reading
+from rg_env.visible import visible
 
 
 def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
@@ -12,12 +14,14 @@ def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    findings = find_signs(dump)
+    with reading(dump, texts=True):
+        findings = find_signs(dump)
     if as_json:
         print(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
         for finding in findings:
-            print(f"{finding.task}: {finding.sign}\n  {finding.what}.\n  groups: {', '.join(finding.groups)}\n")
+            shown = f"{finding.task}: {finding.sign}\n  {finding.what}.\n  groups: {', '.join(finding.groups)}\n"
+            print(visible(shown))
         print(f"{len(findings)} findings" if findings else "nothing found")
     print_remarks(dump)
     sys.exit(1 if findings else 0)

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.bar import late_bar
-from rg_env.cli.options import JsonFlag, visible
+from rg_env.cli.options import JsonFlag
+from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
+from rg_env.visible import visible
 
 
 def recover(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from rg_env.cli.bar import late_bar
-from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks, visible
+from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks
+from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
+from rg_env.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,8 +5,9 @@ from dataclasses import asdict
 
 import typer
 
-from rg_env.cli.bar import late_bar
-from rg_env.cli.options import DumpPaths, JsonFlag, visible
+from rg_env.cli.options import DumpPaths, JsonFlag
+from rg_env.cli.progress import late_bar
+from rg_env.visible import visible
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
