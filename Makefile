@@ -3,9 +3,10 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM_VENV := .venv-vllm
 QUICKSTART := runs/quickstart
 
-.PHONY: install quickstart test test-fast check format bench nano clean
+.PHONY: install install-vllm quickstart test test-fast test-vllm check format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
 $(VENV)/installed: pyproject.toml
@@ -26,6 +27,16 @@ quickstart: install
 test: install check
 	$(BIN)/python -m pytest
 
+# vLLM in an environment of its own: it needs packages that the rest does not.
+$(VLLM_VENV)/installed: pyproject.toml scripts/install_vllm.sh
+	scripts/install_vllm.sh $(PYTHON) $(VLLM_VENV) $(TORCH)
+	@touch $@
+
+install-vllm: $(VLLM_VENV)/installed
+
+test-vllm: install-vllm
+	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
+
 test-fast: install
 	$(BIN)/python -m pytest -m 'not slow'
 
@@ -45,4 +56,4 @@ nano: install
 	$(BIN)/python scripts/train_nano.py
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,7 +7,6 @@ become one `ConfigError` before anything was started. Annotations stay real type
 import dataclasses
 import difflib
 import json
-import os
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -25,6 +23,7 @@ from skyrl.train.utils import validate_cfg
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError
+from rg_env.preflight import check_gpus, preflight
 
 NANO = "nano"
 """As `trainer.policy.model.path`: the small policy that comes with rg_env."""
@@ -183,11 +182,11 @@ def _rg(settings: Mapping[str, Any], name: str) -> Any:
 
 def _resolve(cfg: RGTrainConfig) -> None:
     """Settings of ours that stand for settings of SkyRL, and names that stand for folders."""
-    model = cfg.trainer.policy.model
-    if model.path == NANO:
-        from rg_env.cpu import nano_path
+    for role in (cfg.trainer.policy, cfg.trainer.critic, cfg.trainer.ref):
+        if role.model.path == NANO:
+            from rg_env.cpu import nano_path
 
-        model.path = str(nano_path())
+            role.model.path = str(nano_path())
     if cfg.rg_dump.mask_too_long_completions:
         cfg.generator.apply_overlong_filtering = True
     rg = cfg.rg_dump
@@ -232,6 +231,7 @@ def _check_run(cfg: RGTrainConfig, training: bool) -> None:
                     f"data.{name}: there is no file {source!r}; `rg-env dataset --out {source}` makes one"
                 )
     _check_device(cfg)
+    preflight(cfg)
 
 
 def _check_model_folder(path: str | None) -> None:
@@ -255,11 +255,8 @@ def _check_device(cfg: RGTrainConfig) -> None:
         from rg_env.cpu import check_cpu_config
 
         check_cpu_config(cfg)
-    elif not (torch.cuda.is_available() or os.environ.get("RAY_ADDRESS")):
-        raise ConfigError(
-            f"{PREFIX}.device=cuda: this machine has no GPU and RAY_ADDRESS names no cluster; "
-            f"set {PREFIX}.device=cpu, or start from configs/quickstart.yaml"
-        )
+    else:
+        check_gpus(cfg)
 
 
 def _one_line(error: BaseException) -> str:

@@ -12,16 +12,24 @@ from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampli
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 
 from rg_env.cpu.client import CPUInferenceClient, SamplerActor
-from rg_env.cpu.settings import cpu_threads
+from rg_env.cpu.settings import cpu_threads, uses_server
 
 
 class CPUMixin:
     """Put in front of `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
 
     cfg: Any
+    tokenizer: Any
 
-    def get_inference_client(self) -> CPUInferenceClient:
-        """Start the sampler (it loads its model while the caller goes on) and return the client in front of it."""
+    def get_inference_client(self) -> Any:
+        """SkyRL's client of the vLLM servers that the configuration names; without any, the sampler's.
+
+        The sampler is started here and loads its model while the caller goes on.
+        """
+        if uses_server(self.cfg.generator.inference_engine):
+            from rg_env.cpu import vllm_engine
+
+            return vllm_engine.connect(self.cfg, self.tokenizer)
         policy, generator = self.cfg.trainer.policy, self.cfg.generator
         actor = SamplerActor.remote(  # type: ignore[attr-defined]
             policy.model.path, self.cfg.trainer.seed, dict(policy.model_config_kwargs), cpu_threads()
