@@ -33,6 +33,7 @@ from rg_env.generator import RGDumpGenerator
 from rg_env.logs import set_up_worker_logging
 from rg_env.progress import ProgressSink
 from rg_env.skyrl_config import RGTrainConfig
+from rg_env.trainers import RGFullyAsyncTrainer, RGTrainer
 
 ENV_ID = "rg_dump"
 
@@ -100,11 +101,16 @@ class RGExperiment(RGHooks, BasePPOExp):
         """Those of the checkpoint where SkyRL resumes from one, so that the record goes on."""
         return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
 
-    def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
-        trainer = super().get_trainer(*args, **kwargs)
+    def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
+        """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` asks for."""
+        trainer: RGTrainer | RGFullyAsyncTrainer
+        if self.cfg.trainer.fully_async.enabled:
+            trainer = RGFullyAsyncTrainer(progress=self.progress, **kwargs)
+        else:
+            trainer = RGTrainer(**kwargs)
+            trainer.add_callback(RunReporter(self.progress))
         if self.cfg.rg_dump.suppress_base_env_logs:
             set_up_worker_logging(self.cfg.rg_dump)
-        trainer.add_callback(RunReporter(self.progress))
         return trainer
 
 

@@ -20,6 +20,7 @@ from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.dump import DumpWriter, GroupRecord, Outcome, RolloutRecord, group_id, has_no_signal, outcome_of
 from rg_env.env import SLOT, RolloutSlot, as_config
+from rg_env.group_uid import GroupUid
 from rg_env.groups import Candidate, Earned, settle_group
 
 
@@ -65,8 +66,9 @@ class RGDumpGenerator(SkyRLGymGenerator):
 
         Returns:
             SkyRL's output with final rewards, in the form SkyRL gave them (a list per token, the reward on the last
-            one, or a float), with masked rollouts out of the loss and our metrics added. Rows of other environments
-            are left as they are.
+            one, or a float), with masked rollouts out of the loss and our metrics added. In training, the instance ids
+            in `trajectory_ids` are `GroupUid`s in every mode of SkyRL: our trainers learn from them which groups
+            were trained on. Rows of other environments are left as they are.
         """
         call = next(self._calls)
         slots = [RolloutSlot() for _ in input_batch["prompts"]]
@@ -85,6 +87,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
             self._record(group, input_batch, phase, metadata.global_step if metadata else None, call, weight_version)
             for group in groups
         ]
+        if phase == "train" and input_batch.get("trajectory_ids"):
+            output["trajectory_ids"] = _name_groups(input_batch, output, records)
         self._log(records)
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)
@@ -211,6 +215,15 @@ def _groups(batch: GeneratorInput, output: GeneratorOutput, slots: Sequence[Roll
         )
         by_instance.setdefault(trajectory.instance_id, []).append(rollout)
     yield from by_instance.values()
+
+
+def _name_groups(batch: GeneratorInput, output: GeneratorOutput, records: Sequence[GroupRecord]) -> list[TrajectoryID]:
+    """The trajectory of each output row, its instance id saying which group of the record it is in."""
+    given = batch["trajectory_ids"]
+    assert given is not None
+    groups = {record.uid: GroupUid(record.uid, record.group_id) for record in records}
+    rows = [given[position] for position in _trajectory_of_row(output, len(given))]
+    return [TrajectoryID(groups.get(row.instance_id, row.instance_id), row.repetition_id) for row in rows]
 
 
 def _write_back(output: GeneratorOutput, group: _Group) -> None:

@@ -198,6 +198,7 @@ def _resolve(cfg: RGTrainConfig) -> None:
 def _check_run(cfg: RGTrainConfig, training: bool) -> None:
     """What no single value shows: group size, model folder, dump folder, tasks, prompts."""
     from rg_env.dump import check_folder
+    from rg_env.loops import check_loop
     from rg_env.prompts import check_worked_examples, resolve_system_prompt
     from rg_env.tasks import TaskMix
 
@@ -214,6 +215,7 @@ def _check_run(cfg: RGTrainConfig, training: bool) -> None:
             f"complete, {penalty.max_length or longest}"
         )
     if training:
+        check_loop(cfg)
         size, estimator = cfg.generator.n_samples_per_prompt, cfg.trainer.algorithm.advantage_estimator
         if size < 1 or (size == 1 and str(getattr(estimator, "value", estimator)) in _NEEDS_GROUPS):
             raise ConfigError(

@@ -3,8 +3,9 @@
 Light: needs neither torch nor ray nor skyrl.
 """
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line
+from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line
 from rg_env.dump.files import check_folder
+from rg_env.dump.lines import open_lines
 from rg_env.dump.reader import Dump, Problem, Run, open_run
 from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.runs import claim_run, new_run_id, write_manifest
@@ -17,6 +18,7 @@ from rg_env.dump.schema import (
     Outcome,
     Phase,
     RolloutRecord,
+    TrainedRecord,
     group_id,
     has_no_signal,
     outcome_of,
@@ -39,6 +41,7 @@ __all__ = [
     "Problem",
     "RolloutRecord",
     "Run",
+    "TrainedRecord",
     "check_folder",
     "claim_run",
     "close_all",
@@ -47,9 +50,11 @@ __all__ = [
     "has_no_signal",
     "ledger_from_line",
     "new_run_id",
+    "open_lines",
     "open_run",
     "outcome_of",
     "route",
     "to_line",
+    "trained_from_line",
     "write_manifest",
 ]

@@ -1,4 +1,4 @@
-r"""Records to JSON lines and back.
+"""Records to JSON lines and back.
 
 Invariant: a line's keys are always the same, in the same order, and a key's value never changes its type, so that
 `datasets`, pandas, polars and DuckDB load a file unchanged. Strings are never null: the empty string stands for "none"
@@ -7,9 +7,7 @@ violation, `step` outside training) and where they are not finite. Scores are al
 It does not cover numbers that are null in every line a library guesses types from: polars looks at 100 lines (a full
 batch of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
 
-What goes in comes out. Python strings may hold lone surrogates, which UTF-8 cannot carry and whose `\ud800` escapes
-DuckDB and Arrow refuse together with the whole file. They are written as the noncharacter U+FFFF and four hex digits,
-and U+FFFF itself as U+FFFF and `ffff`: visible, reversible, loadable everywhere.
+What goes in comes out, strings that UTF-8 cannot carry too (`rg_env.dump.strings`).
 """
 
 from __future__ import annotations
@@ -17,9 +15,8 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import jsonlines
 import orjson
@@ -34,14 +31,15 @@ from rg_env.dump.schema import (
     Outcome,
     Phase,
     RolloutRecord,
+    TrainedRecord,
     has_no_signal,
     outcome_of,
 )
+from rg_env.dump.strings import INTRODUCER_UTF8, escape, map_strings, unescape
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation
 
 Wire = dict[str, Any]
-_T = TypeVar("_T")
 
 
 class BadLineError(ValueError):
@@ -55,20 +53,29 @@ class NewerSchemaError(DumpError):
 # -- writing
 
 
-def to_line(record: GroupRecord | LedgerRecord) -> bytes:
+def to_line(record: GroupRecord | LedgerRecord | TrainedRecord) -> bytes:
     """The record as one line of JSON Lines, with its line feed."""
     line = io.BytesIO()
-    wire = _group_to_wire(record) if isinstance(record, GroupRecord) else _ledger_to_wire(record)
-    jsonlines.Writer(line, dumps=_encode).write(wire)
+    jsonlines.Writer(line, dumps=_encode).write(_to_wire(record))
     return line.getvalue()
+
+
+def _to_wire(record: GroupRecord | LedgerRecord | TrainedRecord) -> Wire:
+    match record:
+        case GroupRecord():
+            return _group_to_wire(record)
+        case LedgerRecord():
+            return _ledger_to_wire(record)
+        case TrainedRecord():
+            return _trained_to_wire(record)
 
 
 def _encode(wire: Mapping[str, Any]) -> bytes:
     try:
         line = orjson.dumps(wire)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_map_strings(wire, _escape))
-    return line if _INTRODUCER_UTF8 not in line else orjson.dumps(_map_strings(wire, _escape))
+        return orjson.dumps(map_strings(wire, escape))
+    return line if INTRODUCER_UTF8 not in line else orjson.dumps(map_strings(wire, escape))
 
 
 def _group_to_wire(group: GroupRecord) -> Wire:
@@ -143,6 +150,17 @@ def _ledger_to_wire(record: LedgerRecord) -> Wire:
         "truncated": list(record.truncated),
         "penalty_factor": [_number(x) for x in record.penalty_factor],
         "policy_version": [x or "" for x in record.policy_version],
+    }
+
+
+def _trained_to_wire(record: TrainedRecord) -> Wire:
+    return {
+        "schema_version": record.schema_version,
+        "run_id": record.run_id,
+        "attempt": record.attempt,
+        "step": record.step,
+        "group_id": record.group_id,
+        "rollouts": record.rollouts,
     }
 
 
@@ -238,6 +256,24 @@ def ledger_from_line(line: bytes) -> LedgerRecord:
         )
 
 
+def trained_from_line(line: bytes) -> TrainedRecord:
+    """The record in a line of a file of what was trained on.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `from_line`.
+    """
+    wire = _decode(line)
+    with _Shape():
+        return TrainedRecord(
+            schema_version=wire["schema_version"],
+            run_id=wire["run_id"],
+            attempt=wire["attempt"],
+            step=wire["step"],
+            group_id=wire["group_id"],
+            rollouts=wire["rollouts"],
+        )
+
+
 def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:
     score = _required(wire["score"])
     violation = wire.get("violation")
@@ -291,8 +327,8 @@ def _decode(line: bytes) -> Wire:
         raise NewerSchemaError(
             f"written with schema version {version}; this rg_env reads up to {SCHEMA_VERSION}: update rg_env"
         )
-    if version and _INTRODUCER_UTF8 in line:
-        return _map_strings(wire, _unescape)
+    if version and INTRODUCER_UTF8 in line:
+        return map_strings(wire, unescape)
     return wire
 
 
@@ -320,33 +356,3 @@ class _Shape:
             raise BadLineError(f"has no {error}") from None
         if isinstance(error, (TypeError, AttributeError, ValueError)) and not isinstance(error, BadLineError):
             raise BadLineError(f"no record: {error}") from None
-
-
-# -- strings that UTF-8 cannot carry
-
-_INTRODUCER = "\uffff"
-_INTRODUCER_UTF8 = _INTRODUCER.encode()
-_UNSAFE = re.compile("[\ud800-\udfff\uffff]")
-_ESCAPED = re.compile("\uffff(d[89a-f][0-9a-f]{2}|ffff)")
-
-
-def _escape(text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"{_INTRODUCER}{ord(match[0]):04x}", text)
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-
-
-def _map_strings(value: _T, change: Callable[[str], str]) -> _T:
-    def visit(node: Any) -> Any:
-        if isinstance(node, str):
-            return change(node)
-        if isinstance(node, Mapping):
-            return {key: visit(child) for key, child in node.items()}
-        if isinstance(node, Sequence):
-            return [visit(child) for child in node]
-        return node
-
-    result: _T = visit(value)
-    return result

@@ -1,7 +1,7 @@
 """Names in a dump folder, as Atropos writes them, and the check that a folder can be written.
 
-Invariant: a name says kind, run and batch and nothing else; `.part` at its end marks the batch being filled. Batches
-count from 0, as Atropos' do, each kind by itself.
+Invariant: a name says kind, run and batch and nothing else; `.part` at its end marks the batch being filled, `.zst` a
+finished one that has been compressed. Batches count from 0, as Atropos' do, each kind by itself.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from rg_env.errors import DumpError
 
 PREFIX = "reasoning_gym_environment"
 PART = ".part"
+ZSTD = ".zst"
 _NAME = re.compile(
     rf"{PREFIX}_(?P<kind>{'|'.join(sorted(FileKind, key=len, reverse=True))})"
-    r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?P<part>\.part)?"
+    r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?P<ending>\.part|\.zst)?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A dump file as its name describes it; a `.part` file may have got its final name since."""
+    """A dump file as its name describes it. A running writer may have renamed it since: see `lines.open_lines`."""
 
     path: Path
     kind: FileKind
     run_id: str
     batch: int
     part: bool
+    compressed: bool = False
 
 
 def batch_name(kind: FileKind, run_id: str, batch: int) -> str:
@@ -56,23 +58,42 @@ def parse_name(path: Path) -> DumpFile | None:
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
-    return DumpFile(path, FileKind(match["kind"]), match["run_id"], int(match["batch"]), match["part"] is not None)
+    ending = match["ending"]
+    return DumpFile(
+        path, FileKind(match["kind"]), match["run_id"], int(match["batch"]), ending == PART, compressed=ending == ZSTD
+    )
 
 
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
     """The batches in a folder, of one run or of all, ordered by run, kind and batch.
 
+    A batch is there plain and compressed for a moment, or for good where its writer was killed in that moment: the
+    plain one, which was first, is listed.
+
     Raises:
         OSError: the folder cannot be listed.
     """
+    paths = _settled(folder)
 
     def found() -> Iterator[DumpFile]:
-        for path in folder.iterdir():
+        for path in paths:
             file = parse_name(path)
-            if file is not None and run_id in (None, file.run_id):
+            if file is None or run_id not in (None, file.run_id):
+                continue
+            if not (file.compressed and path.with_suffix("") in paths):
                 yield file
 
     return sorted(found(), key=lambda file: (file.run_id, file.kind, file.batch))
+
+
+def _settled(folder: Path) -> set[Path]:
+    """What is in a folder. While files are renamed in it, a listing may have one twice or not at all: look again."""
+    paths = set(folder.iterdir())
+    for _ in range(10):
+        before, paths = paths, set(folder.iterdir())
+        if paths == before:
+            break
+    return paths
 
 
 def free_number(folder: Path, kind: FileKind, run_id: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from rg_env.dump.codec import to_line
+from rg_env.dump.lines import open_lines
 from rg_env.dump.schema import SCHEMA_VERSION, LedgerRecord
 from rg_env.errors import DumpError
 
@@ -67,7 +68,8 @@ def read_ledger(path: Path, line_by_line: Callable[[], Iterable[LedgerRecord]]) 
         DumpError: the file cannot be read.
     """
     try:
-        frame = _parse(path.read_bytes())
+        with open_lines(path) as lines:
+            frame = _parse(lines.read())
     except OSError as error:
         raise DumpError(f"{path} cannot be read ({error.strerror})") from None
     except pl.exceptions.PolarsError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line
 from rg_env.dump.files import PREFIX, DumpFile, list_files, parse_name
+from rg_env.dump.lines import open_lines
 from rg_env.dump.runs import read_manifest
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase
 from rg_env.errors import DumpError
@@ -103,7 +104,7 @@ class Dump:
         Raises:
             NewerSchemaError: a file needs a later version of rg_env.
         """
-        wanted = set(FileKind if kinds is None else kinds) - {FileKind.LEDGER}
+        wanted = {kind for kind in (FileKind if kinds is None else kinds) if kind.holds_text}
         for run in self.runs:
             for file in run.files_of(*wanted):
                 for group in self._groups_in(file):
@@ -143,8 +144,8 @@ class Dump:
 
         for file in run.files:
             if file.kind is FileKind.LEDGER:
-                yield frames.read_ledger(_current(file), partial(self._ledger_lines_in, file))
-            elif not run.has_ledger:
+                yield frames.read_ledger(file.path, partial(self._ledger_lines_in, file))
+            elif file.kind.holds_text and not run.has_ledger:
                 yield frames.from_records(LedgerRecord.of(group, file.kind, None) for group in self._groups_in(file))
 
     def _ledger_lines_in(self, file: DumpFile) -> Iterator[LedgerRecord]:
@@ -225,15 +226,10 @@ def _find(path: Path) -> Sequence[DumpFile]:
     return [parse_name(path) or DumpFile(path, FileKind.ROLLOUTS, path.stem, 0, part=False)]
 
 
-def _current(file: DumpFile) -> Path:
-    """Where the file is now: a batch that was being filled may have got its final name since it was found."""
-    return file.path if not file.part or file.path.exists() else file.path.with_suffix("")
-
-
 def _lines(file: DumpFile) -> Iterator[tuple[int, bytes]]:
     """The non-empty lines with their numbers, from 1."""
     try:
-        with _current(file).open("rb") as lines:
+        with open_lines(file.path) as lines:
             for number, line in enumerate(lines, 1):
                 if not line.isspace():
                     yield number, line

@@ -35,7 +35,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     texts = [file for file in parts if file.kind.holds_text]
     orphans = _without_ledger_line(folder, run_id, texts)
     for file in parts:
-        if file.kind is FileKind.LEDGER:
+        if not file.kind.holds_text:
             _rename(file)
     if orphans:
         _append_to_ledger(folder, run_id, orphans)

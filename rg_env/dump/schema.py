@@ -41,11 +41,14 @@ class FileKind(StrEnum):
     FAILED = "FAILED_rollouts"
     OTHER = "other_rollouts"
     EVAL = "eval_rollouts"
+    TRAINED = "trained"
+    """Which groups each step was really trained on: `TrainedRecord`s."""
     LEDGER = "groups"
 
     @property
     def holds_text(self) -> bool:
-        return self is not FileKind.LEDGER
+        """True for files of `GroupRecord`s."""
+        return self not in (FileKind.TRAINED, FileKind.LEDGER)
 
 
 class NotKept(StrEnum):
@@ -213,6 +216,27 @@ class LedgerRecord:
             policy_version=[r.policy_version for r in rollouts],
             schema_version=group.schema_version,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRecord:
+    """A group in the training batch of one step. What `generate()` returned and no step took has none.
+
+    Attributes:
+        run_id: the run.
+        attempt: the attempt that trained; a step run again after a crash has its records again.
+        step: SkyRL's global step, whose weight update the group took part in.
+        group_id: the group, as in `GroupRecord`; an earlier step's where the loop is asynchronous.
+        rollouts: rows of that step's training batch that came from the group, repeats counted: with dynamic sampling
+            `replace`, a group of 8 that was taken three times has 24. At least 1.
+    """
+
+    run_id: str
+    attempt: int
+    step: int
+    group_id: str
+    rollouts: int
+    schema_version: int = SCHEMA_VERSION
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:

@@ -16,13 +16,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Self
@@ -30,12 +28,12 @@ from typing import Self
 from loguru import logger
 
 from rg_env.dump.batch import Batch
-from rg_env.dump.codec import to_line
 from rg_env.dump.files import check_folder
+from rg_env.dump.jobs import Job, Slice
 from rg_env.dump.lock import RunLock
 from rg_env.dump.recovery import finish_leftovers
-from rg_env.dump.routing import DumpPolicy, route
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
+from rg_env.dump.routing import DumpPolicy
+from rg_env.dump.schema import FileKind, GroupRecord, TrainedRecord
 from rg_env.errors import DumpError
 
 PROGRESS_EVERY = 10
@@ -51,38 +49,6 @@ def close_all() -> None:
 
 
 atexit.register(close_all)
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """Groups that were submitted together; those that are on disk have been taken off the left."""
-
-    number: int
-    groups: deque[GroupRecord]
-    size: int
-    whole: bool = True
-    on_disk: Future[bool] = field(default_factory=Future)
-
-    def settle(self, result: bool) -> None:
-        if not self.on_disk.done():
-            self.on_disk.set_result(result)
-
-
-@dataclass(slots=True)
-class _Slice:
-    """Consecutive groups that are committed together, because no batch is full before the last of them."""
-
-    lines: dict[FileKind, list[bytes]] = field(default_factory=lambda: {kind: [] for kind in FileKind})
-    groups: int = 0
-
-    def add(self, group: GroupRecord, policy: DumpPolicy) -> None:
-        kind, reason = route(group, policy)
-        text = to_line(group) if kind is not None else b""
-        ledger = to_line(LedgerRecord.of(group, kind, reason))
-        if kind is not None:
-            self.lines[kind].append(text)
-        self.lines[FileKind.LEDGER].append(ledger)
-        self.groups += 1
 
 
 class DumpWriter:
@@ -134,12 +100,11 @@ class DumpWriter:
             for kind in FileKind
         }
         # Shared between threads without a lock: each operation made on them is atomic.
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: set[Job] = set()
         self._dropped: list[int] = []
-        self._queue: SimpleQueue[_Job | Future[None] | None] = SimpleQueue()
-        self._numbers = itertools.count()
+        self._queue: SimpleQueue[Job | Future[None] | None] = SimpleQueue()
         # The writer thread's own.
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[Job] = deque()
         self._missing_when_said = 0
         # The callers' own.
         self._late = 0
@@ -158,8 +123,8 @@ class DumpWriter:
 
     @property
     def missing(self) -> int:
-        """Groups that were submitted and are not on disk now: waiting, or dropped for good."""
-        return sum(len(job.groups) for job in list(self._jobs.values())) + sum(self._dropped)
+        """Groups and notes of training that were submitted and are not on disk now: waiting, or dropped for good."""
+        return sum(len(job.records) for job in list(self._jobs)) + sum(self._dropped)
 
     async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
         """Submit `groups` and wait until the operating system has them.
@@ -196,19 +161,29 @@ class DumpWriter:
             a future that becomes True once text and ledger lines of all of them have been taken by the operating
             system, False once that has failed (they are kept and tried again, unless memory is full).
         """
-        job = _Job(next(self._numbers), deque(groups), sum(_size(group) for group in groups))
-        pending = sum(other.size for other in list(self._jobs.values()))
-        if not groups:
+        return self._submit(Job.of(groups))
+
+    def submit_trained(self, records: Sequence[TrainedRecord]) -> Future[bool]:
+        """Hand over what a step was trained on, without waiting. It is written after what was submitted before.
+
+        Returns:
+            a future, as `submit`.
+        """
+        return self._submit(Job.of(records))
+
+    def _submit(self, job: Job) -> Future[bool]:
+        pending = sum(other.size for other in list(self._jobs))
+        if not job.records:
             job.settle(True)
         elif self._closed or pending + job.size > self._max_pending_bytes:
-            self._dropped.append(len(groups))
+            self._dropped.append(len(job.records))
             if (dropped := sum(self._dropped)) >= 2 * self._dropped_when_said:
                 self._dropped_when_said = dropped
                 why = "the record is closed" if self._closed else "too much waits for the disk already"
-                logger.error("dump: {} groups dropped so far, {}; training goes on", dropped, why)
+                logger.error("dump: {} records dropped so far, {}; training goes on", dropped, why)
             job.settle(False)
         else:
-            self._jobs[job.number] = job
+            self._jobs.add(job)
             self._queue.put(job)
         return job.on_disk
 
@@ -242,16 +217,16 @@ class DumpWriter:
         if self in _OPEN:
             _OPEN.discard(self)
             if self._thread.is_alive():
-                logger.error("dump: {} groups not on disk after {:g} s of waiting at the end", self.missing, timeout)
+                logger.error("dump: {} records not on disk after {:g} s of waiting at the end", self.missing, timeout)
             elif self.missing:
-                logger.error("dump: closed with {} groups missing from {}", self.missing, self.folder)
+                logger.error("dump: closed with {} records missing from {}", self.missing, self.folder)
         return self.missing
 
     # -- the writer thread
 
     def _run(self) -> None:
         while (message := self._queue.get()) is not None:
-            if isinstance(message, _Job):
+            if isinstance(message, Job):
                 self._waiting.append(message)
             self._drain()
             if isinstance(message, Future):
@@ -262,14 +237,14 @@ class DumpWriter:
         self._lock.release()
 
     def _drain(self) -> None:
-        """Commit waiting groups in order until none is left or the disk refuses one."""
+        """Commit waiting records in order until none is left or the disk refuses one."""
         try:
             while self._waiting:
                 job = self._waiting[0]
-                while job.groups:
+                while job.records:
                     self._commit(job, self._next_slice(job))
                 self._waiting.popleft()
-                del self._jobs[job.number]
+                self._jobs.discard(job)
                 job.settle(job.whole)
         except Exception as error:  # whatever it is, training goes on, and so does this thread
             for job in self._waiting:
@@ -277,35 +252,35 @@ class DumpWriter:
             if self.missing >= 2 * self._missing_when_said:
                 self._missing_when_said = self.missing
                 logger.error(
-                    "dump: {} groups not on disk ({}); training goes on, they are tried again with the next ones",
+                    "dump: {} records not on disk ({}); training goes on, they are tried again with the next ones",
                     self.missing,
                     error,
                 )
         else:
             if self._missing_when_said:
                 self._missing_when_said = 0
-                logger.warning("dump: writing again in {}; {} groups dropped so far", self.folder, sum(self._dropped))
+                logger.warning("dump: writing again in {}; {} records dropped so far", self.folder, sum(self._dropped))
 
-    def _next_slice(self, job: _Job) -> _Slice:
-        part = _Slice()
-        while part.groups < len(job.groups):
+    def _next_slice(self, job: Job) -> Slice:
+        part = Slice()
+        while part.records < len(job.records):
             try:
-                part.add(job.groups[part.groups], self._policy)
-            except Exception as error:  # no disk's fault, and no reason to hold up the groups after it
-                logger.opt(exception=error).error("dump: 1 group dropped, it cannot be written as JSON")
-                del job.groups[part.groups]
+                part.add(job.records[part.records], self._policy)
+            except Exception as error:  # no disk's fault, and no reason to hold up the records after it
+                logger.opt(exception=error).error("dump: 1 record dropped, it cannot be written as JSON")
+                del job.records[part.records]
                 self._dropped.append(1)
                 job.whole = False
             if any(len(part.lines[kind]) >= batch.room for kind, batch in self._batches.items()):
                 break
         return part
 
-    def _commit(self, job: _Job, part: _Slice) -> None:
+    def _commit(self, job: Job, part: Slice) -> None:
         """Write the texts, then the ledger, or neither; then close batches that are full."""
         touched = [batch for kind, batch in self._batches.items() if part.lines[kind]]  # FileKind: the ledger is last
         gone = {batch.path.name: lost for batch in touched if (lost := batch.prepare())}
         if gone:
-            logger.error("dump: files removed or moved while they were written (with groups): {}; starting anew", gone)
+            logger.error("dump: files removed or moved while they were written (with lines): {}; starting anew", gone)
         if not self._lock.in_place():
             lock, self._lock = self._lock, RunLock(self.folder, self.run_id)
             lock.release()
@@ -317,8 +292,8 @@ class DumpWriter:
             for batch, mark in zip(touched, marks, strict=True):
                 batch.roll_back(mark)
             raise
-        for _ in range(part.groups):
-            job.groups.popleft()
+        for _ in range(part.records):
+            job.records.popleft()
         for batch, mark in zip(touched, marks, strict=True):
             if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
                 logger.info("dump: {}/{} groups towards {}", batch.lines, batch.limit, batch.path.name)
@@ -331,13 +306,7 @@ class DumpWriter:
         try:
             final = batch.finish()
         except OSError as error:
-            logger.error("dump: {} with {} groups could not get its final name ({})", batch.path.name, lines, error)
+            logger.error("dump: {} with {} lines could not get its final name ({})", batch.path.name, lines, error)
             return
         if final is not None and batch.kind.holds_text:
             logger.info("dump: {} groups saved in {}", lines, final)
-
-
-def _size(group: GroupRecord) -> int:
-    """About how much memory a group takes, in bytes."""
-    texts = sum(len(message["content"]) for rollout in group.rollouts for message in rollout.conversation)
-    return 1000 + len(group.entry) + 500 * len(group.rollouts) + texts

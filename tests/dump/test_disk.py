@@ -47,7 +47,7 @@ def test_a_file_size_limit_stops_nothing_and_leaves_nothing_half_written(tmp_pat
     assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == [str(k) for k in range(9)]
     errors = [line for line in child.stderr.splitlines() if "| ERROR" in line]
     assert [line.split(" - ")[-1].split(" (")[0] for line in errors] == [
-        f"dump: {count} groups not on disk"
+        f"dump: {count} records not on disk"
         for count in (1, 2, 4)  # said again each time it has doubled
     ]
     assert child.stderr.count("writing again") == 1
@@ -160,5 +160,5 @@ def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
         folder.unlink()
         assert writer.submit([group(2)]).result(5)
     assert [line["uid"] for line in lines_of(folder, FileKind.LEDGER)] == ["1", "2"]
-    assert any("1 groups not on disk" in line for line in log)
+    assert any("1 records not on disk" in line for line in log)
     assert any("writing again" in line for line in log)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, close_all
-from rg_env.dump.files import parse_name
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, close_all, open_run, trained_from_line
+from rg_env.dump.files import list_files, parse_name
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
@@ -172,9 +172,9 @@ def test_memory_is_bounded_and_what_is_dropped_is_counted_and_said(tmp_path, stu
     assert uids(tmp_path) == ["0", "1", "2", "10"]
     said = [line for line in log if line.startswith("ERROR")]
     assert [line.split(",")[0] for line in said[:-1]] == [
-        f"ERROR dump: {count} groups dropped so far" for count in (1, 2, 4)
+        f"ERROR dump: {count} records dropped so far" for count in (1, 2, 4)
     ]
-    assert "closed with 7 groups missing" in said[-1]
+    assert "closed with 7 records missing" in said[-1]
 
 
 def test_a_record_that_cannot_be_json_costs_itself_only(tmp_path, log):
@@ -183,7 +183,7 @@ def test_a_record_that_cannot_be_json_costs_itself_only(tmp_path, log):
         assert not writer.submit([group(0), broken, group(2)]).result(5)
         assert writer.missing == 1
     assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0", "2"]
-    assert any("1 group dropped, it cannot be written as JSON" in line for line in log)
+    assert any("1 record dropped, it cannot be written as JSON" in line for line in log)
 
 
 def test_progress_is_said_every_ten_groups_of_a_kind(tmp_path, log):
@@ -203,7 +203,7 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     assert writer.close() == 1
     assert uids(tmp_path) == ["0"]
     assert [line for line in log if line.startswith("ERROR")] == [
-        "ERROR dump: 1 groups dropped so far, the record is closed; training goes on"
+        "ERROR dump: 1 records dropped so far, the record is closed; training goes on"
     ]
 
 
@@ -261,3 +261,31 @@ def test_an_unusable_folder_is_refused_in_one_line(tmp_path):
     with pytest.raises(DumpError, match="cannot be written") as error:
         DumpWriter(tmp_path / "file" / "dumps", RUN_ID, 1)
     assert "\n" not in str(error.value)
+
+
+def _trained(step: int, *rollouts: int) -> list[TrainedRecord]:
+    return [TrainedRecord(RUN_ID, 1, step, group(k).group_id, count) for k, count in enumerate(rollouts)]
+
+
+def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2) as writer:
+        writer.submit([group(0), group(1)])
+        assert writer.submit_trained(_trained(1, 2, 4)).result(5)
+        writer.submit([group(2)])
+        assert writer.submit_trained(_trained(2, 2)).result(5)
+        assert writer.missing == 0
+    lines = [line for file in list_files(tmp_path) if file.kind is FileKind.TRAINED for line in file.path.open("rb")]
+    assert [trained_from_line(line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
+    assert {"trained_0000.jsonl", "trained_0001.jsonl"} <= names(tmp_path)
+    dump = open_run(tmp_path)
+    assert [record.uid for record in dump.ledger()] == [record.uid for record in dump.groups()] == ["0", "1", "2"]
+    assert not dump.problems
+
+
+def test_what_was_trained_on_is_not_taken_for_groups_where_the_ledger_is_lost(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0)])
+        writer.submit_trained(_trained(1, 2))
+    for path in tmp_path.glob("*_groups_*"):
+        path.unlink()
+    assert set(open_run(tmp_path).ledger_frame()["uid"]) == {"0"}

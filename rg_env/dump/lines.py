@@ -1,0 +1,54 @@
+"""Opening a dump file, whatever name and compression it has by now.
+
+Invariant: the bytes that come out are the lines as they were written; nobody else asks whether a file is compressed. A
+running writer renames a batch when it is full (`.part` is taken off) and again when it has been compressed (`.zst` is
+put on): a file that was found under one name is looked for under its later ones.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rg_env.dump.files import PART, ZSTD
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
+    """Open a dump file for reading its lines: `with open_lines(path) as lines: for line in lines: …`.
+
+    Args:
+        path: a name it has or had; the ending `.zst` alone says that it is compressed.
+
+    Raises:
+        OSError: it cannot be opened or read, also (while it is read) because its compressed data are damaged.
+    """
+    try:
+        with _open(path) as file:
+            yield file
+    except (zstd.ZstdError, EOFError) as error:
+        raise OSError(0, f"damaged zstd data: {error}", str(path)) from None
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    try:
+        return zstd.open(path, "rb") if path.suffix == ZSTD else path.open("rb")
+    except FileNotFoundError:
+        later = _later_name(path)
+        if later is None:
+            raise
+    return _open(later)
+
+
+def _later_name(path: Path) -> Path | None:
+    if path.suffix == PART:
+        return path.with_suffix("")
+    return None if path.suffix == ZSTD else path.with_name(path.name + ZSTD)

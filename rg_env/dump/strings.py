@@ -1,0 +1,48 @@
+r"""Strings that UTF-8 cannot carry, made so that they can, and back.
+
+Python strings may hold lone surrogates, whose `\ud800` escapes DuckDB and Arrow refuse together with the whole file.
+They are written as the noncharacter U+FFFF and four hex digits, and U+FFFF itself as U+FFFF and `ffff`: visible,
+reversible, loadable everywhere.
+
+Invariant: `unescape(escape(text)) == text` for every Python string, and `escape(text)` is valid Unicode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_INTRODUCER = "\uffff"
+_UNSAFE = re.compile("[\ud800-\udfff\uffff]")
+_ESCAPED = re.compile("\uffff(d[89a-f][0-9a-f]{2}|ffff)")
+
+INTRODUCER_UTF8 = _INTRODUCER.encode()
+"""Bytes that stand in every line with something to unescape."""
+
+
+def escape(text: str) -> str:
+    """The text without lone surrogates and with its own U+FFFF marked."""
+    return _UNSAFE.sub(lambda match: f"{_INTRODUCER}{ord(match[0]):04x}", text)
+
+
+def unescape(text: str) -> str:
+    """The text that was given to `escape`."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def map_strings(value: _T, change: Callable[[str], str]) -> _T:
+    """The same nest of mappings and lists with every string (no key) changed."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, str):
+            return change(node)
+        if isinstance(node, Mapping):
+            return {key: visit(child) for key, child in node.items()}
+        if isinstance(node, Sequence):
+            return [visit(child) for child in node]
+        return node
+
+    result: _T = visit(value)
+    return result

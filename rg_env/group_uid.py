@@ -1,0 +1,34 @@
+"""The uid of a prompt, as SkyRL carries it through a step, with the name of the group that it stands for.
+
+Invariant: to SkyRL a `GroupUid` is the plain uid. It compares, hashes and prints as that string, so that nothing that
+SkyRL does with uids changes. What SkyRL drops, repeats or reorders (dynamic sampling, mini-batches of the fully-async
+loop) are the strings themselves, so that each row keeps the name of its group without a table beside the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class GroupUid(str):
+    """A uid with a group.
+
+    Args:
+        uid: SkyRL's uid of the prompt.
+        group_id: the group in the record, see `rg_env.dump.group_id`.
+
+    >>> uid = GroupUid("17", "20261121-053012-ab12:1:train:37:17")
+    >>> uid == "17", uid.group_id
+    (True, '20261121-053012-ab12:1:train:37:17')
+    """
+
+    __slots__ = ("group_id",)
+    group_id: str
+
+    def __new__(cls, uid: str, group_id: str) -> Self:
+        self = super().__new__(cls, uid)
+        self.group_id = group_id
+        return self
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.group_id

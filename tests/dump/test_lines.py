@@ -1,0 +1,80 @@
+"""Files that are compressed, and files that are renamed while they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from rg_env.dump import DumpWriter, open_lines, open_run
+from rg_env.errors import DumpError
+from tests.dump.records import RUN_ID, group
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=3) as writer:
+        writer.submit([group(k) for k in range(7)])
+    return tmp_path
+
+
+def _compress(path: Path) -> Path:
+    compressed = path.with_name(path.name + ".zst")
+    compressed.write_bytes(zstd.compress(path.read_bytes()))
+    return compressed
+
+
+def _uids(folder: Path) -> tuple[list[str], list[str]]:
+    found = open_run(folder)
+    result = [record.uid for record in found.ledger()], [record.uid for record in found.groups()]
+    assert not found.problems
+    assert set(found.ledger_frame()["uid"]) == set(result[0])
+    return result
+
+
+ALL = [str(k) for k in range(7)]
+
+
+@pytest.mark.parametrize("which", ["*_0000.jsonl", "*_groups_*.jsonl", "*.jsonl"])
+def test_compressed_files_are_seen_through(dump, which):
+    for path in list(dump.glob(which)):
+        _compress(path)
+        path.unlink()
+    assert _uids(dump) == (ALL, ALL)
+
+
+def test_a_batch_that_is_there_plain_and_compressed_counts_once(dump):
+    for path in list(dump.glob("*.jsonl")):
+        _compress(path)
+    assert _uids(dump) == (ALL, ALL)
+
+
+def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
+    final = next(dump.glob("*_groups_*_0000.jsonl"))
+    part = final.with_name(final.name + ".part")
+    content = final.read_bytes()
+    with open_lines(part) as lines:
+        assert lines.read() == content
+    _compress(final)
+    final.unlink()
+    for name in (part, final):
+        with open_lines(name) as lines:
+            assert b"".join(lines) == content
+    with pytest.raises(FileNotFoundError), open_lines(dump / "nothing.jsonl.part"):
+        pass
+
+
+def test_one_compressed_file_may_have_any_name(dump, tmp_path):
+    path = _compress(next(dump.glob("*_rollouts_*_0000.jsonl")))
+    path = path.rename(tmp_path / "mine.jsonl.zst")
+    assert [record.uid for record in open_run(path).groups()] == ["0", "1", "2"]
+
+
+def test_damaged_compressed_data_are_said_in_one_line(dump):
+    path = _compress(next(dump.glob("*_groups_*_0000.jsonl")))
+    path.with_suffix("").unlink()
+    path.write_bytes(path.read_bytes()[:-30])
+    for read in (lambda found: list(found.ledger()), lambda found: found.ledger_frame()):
+        with pytest.raises(DumpError, match=r"0000\.jsonl\.zst cannot be read \(damaged zstd data: .*\)$"):
+            read(open_run(dump))
