@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rg_env.preflight.batches import check_batches, check_fully_async
+from rg_env.preflight.batches import check_batches
 from rg_env.preflight.gpus import check_gpus
 from rg_env.preflight.model import check_model_folder
 from rg_env.preflight.server import check_servers
@@ -26,5 +26,4 @@ def preflight(cfg: Any) -> None:
         ConfigError: for the first thing found.
     """
     check_batches(cfg)
-    check_fully_async(cfg)
     check_model_folder(cfg.trainer.policy.model.path, "trainer.policy.model.path", cfg.generator.chat_template)

@@ -1,7 +1,6 @@
-"""Batch sizes that divide, and what fully asynchronous training asks of them.
+"""Batch sizes that divide.
 
-SkyRL checks the same (`validate_batch_sizes`, the constructor of its fully asynchronous trainer), but in terms of its
-own variables, sometimes without a message, and in part only after minutes, when the models are loaded.
+SkyRL checks the same (`validate_batch_sizes`), but in terms of its own variables, and sometimes without a message.
 """
 
 from __future__ import annotations
@@ -9,9 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from rg_env.errors import ConfigError
-
-_STALE_LOSSES = ("rollout_is", "dppo")
-"""Losses that compare with the policy that wrote the response, rather than with one recomputed before training."""
 
 
 def check_batches(cfg: Any) -> None:
@@ -40,47 +36,6 @@ def check_batches(cfg: Any) -> None:
                 f"such as {_divisor_near(responses // workers, micro)}"
             )
     _at_least_one("trainer.micro_forward_batch_size_per_gpu", trainer.micro_forward_batch_size_per_gpu)
-
-
-def check_fully_async(cfg: Any) -> None:
-    """Raises ConfigError for what SkyRL's fully asynchronous trainer would stop at, once everything is loaded."""
-    trainer, algorithm = cfg.trainer, cfg.trainer.algorithm
-    if not trainer.fully_async.enabled:
-        return
-
-    def need(setting: str, value: Any, ok: bool, right: str) -> None:
-        if not ok:
-            raise ConfigError(f"{setting}={value}: with trainer.fully_async.enabled, {right}")
-
-    mini, total = trainer.policy_mini_batch_size, trainer.train_batch_size
-    need("trainer.train_batch_size", total, total == mini, f"must equal trainer.policy_mini_batch_size={mini}")
-    workers, most = trainer.fully_async.num_parallel_generation_workers, trainer.fully_async.max_staleness_steps + 1
-    where = "trainer.fully_async.num_parallel_generation_workers"
-    need(
-        where,
-        workers,
-        mini <= workers <= mini * most,
-        f"must be between {mini} and {mini * most} (see docs/recipes.md)",
-    )
-    colocated, batched = trainer.placement.colocate_all, cfg.generator.batched
-    need("trainer.placement.colocate_all", colocated, not colocated, "must be false: training and generation overlap")
-    need("generator.batched", batched, not batched, "must be false: responses are paused one by one")
-    sampling, loss = algorithm.dynamic_sampling.type, algorithm.policy_loss_type
-    need(
-        "trainer.algorithm.dynamic_sampling.type",
-        sampling,
-        sampling is None,
-        "use trainer.fully_async.sample_full_batch",
-    )
-    right = f"must be one of {', '.join(_STALE_LOSSES)}: there is no old policy to recompute logprobs with"
-    need("trainer.algorithm.policy_loss_type", loss, loss in _STALE_LOSSES, right)
-    full, zero = trainer.fully_async.sample_full_batch, algorithm.zero_variance_filter
-    need(
-        "trainer.fully_async.sample_full_batch",
-        full,
-        zero or not full,
-        "set trainer.algorithm.zero_variance_filter too",
-    )
 
 
 def _data_parallel(trainer: Any, role: str) -> int:

@@ -51,7 +51,7 @@ def cpu_recipe(cfg: Any) -> str:
     """The recipe in configs/ that has this run's algorithm and needs no GPU."""
     algorithm = cfg.trainer.algorithm
     if cfg.trainer.fully_async.enabled:
-        return "configs/cpu_vllm.yaml"
+        return "configs/cpu_vllm_async.yaml"
     if algorithm.dynamic_sampling.type:
         return "configs/cpu/dapo.yaml"
     names = {"gae": "ppo", "rloo": "rloo", "reinforce++": "reinforce_pp"}

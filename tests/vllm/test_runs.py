@@ -37,7 +37,11 @@ def test_evaluation(run, tmp_path):
     assert {rollout.stop_reason for rollout in rollouts} == {"stop", "length"}
     for rollout in rollouts:
         assert 0 < rollout.response_tokens <= 18
-        assert rollout.truncated == (rollout.stop_reason == "length") == (rollout.response_tokens == 18 or rollout.truncated)
+        assert (
+            rollout.truncated
+            == (rollout.stop_reason == "length")
+            == (rollout.response_tokens == 18 or rollout.truncated)
+        )
         text = rollout.conversation[-1]["content"]
         assert "<|im_end|>" not in text
         assert rollout.violation or f"<answer>{rollout.answer}</answer>" in text
@@ -60,6 +64,6 @@ def test_training_raises_the_reward_and_the_server_follows_the_trainer(run, tmp_
     assert before["step"] == 0
     assert after["solve_rate"] > before["solve_rate"] + 0.1, (before, after)
     rollouts = rollouts_of(tmp_path / "dumps", "train")
-    assert Counter(rollout.weight_version for rollout in rollouts) == {step: 128 for step in range(1, 61)}
+    assert Counter(rollout.policy_version for rollout in rollouts) == {str(step): 128 for step in range(1, 61)}
     assert {rollout.stop_reason for rollout in rollouts} <= {"stop", "length"}
     assert not list((tmp_path / "dumps").glob("*.part"))
