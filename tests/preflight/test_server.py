@@ -46,7 +46,7 @@ def serve():
 
 def vllm(name="nano", root=None, room=256, routes=("/collective_rpc",)):
     model = {"id": name, "root": root or str(nano_path()), "max_model_len": room}
-    return {"/v1/models": {"data": [model]}, "/openapi.json": {"paths": dict.fromkeys(routes, {})}}
+    return {"/v1/models": {"data": [model]}, "/openapi.json": {"paths": dict.fromkeys(routes)}}
 
 
 def on(*urls):

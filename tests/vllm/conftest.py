@@ -115,10 +115,9 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def run(server, tmp_path):
-    """Arguments of a run on that server, in a folder of its own."""
+    """Arguments of a run on that server, in a folder of its own; the configuration comes before them."""
     engine = "generator.inference_engine"
     return [
-        ROOT / "configs" / "cpu_vllm.yaml",
         f"{engine}.external_proxy_url={server}",
         f"{engine}.external_server_urls=[{server}]",
         f"trainer.ckpt_path={tmp_path}/checkpoints",

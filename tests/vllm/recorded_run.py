@@ -25,6 +25,7 @@ def _recorded(cfg, path):
                 line = {
                     "tokens": int(mask.sum()),
                     "largest_difference": difference.max().item(),
+                    "mean_difference": difference.mean().item(),
                     "version": trainer.inference_engine_client.weight_version,
                 }
                 status = train(data)
