@@ -190,9 +190,15 @@ def _resolve(cfg: RGTrainConfig) -> None:
     if cfg.rg_dump.mask_too_long_completions:
         cfg.generator.apply_overlong_filtering = True
     rg = cfg.rg_dump
-    rg.dump_dir = str(Path(rg.dump_dir).expanduser().resolve())
+    rg.dump_dir = _absolute(rg.dump_dir)
+    for name in ("ckpt_path", "export_path", "log_path"):  # Ray's workers may run in another folder
+        setattr(cfg.trainer, name, _absolute(getattr(cfg.trainer, name)))
     if cfg.trainer.logger == "console" and rg.suppress_base_env_logs:
         cfg.trainer.print_example_interval = -1
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).expanduser().resolve())
 
 
 def _check_run(cfg: RGTrainConfig, training: bool) -> None:

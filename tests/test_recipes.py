@@ -2,14 +2,16 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from rg_env.cpu import nano_path
+from rg_env.dump import open_run
 from rg_env.skyrl_config import load_config
-from tests.e2e.conftest import RG, rg_env
+from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.yaml"))
@@ -52,7 +54,7 @@ def test_skyrl_accepts_the_recipe_and_has_every_value_of_it(path, monkeypatch):
     for name, value in settings.items():
         if value == "nano" and name.endswith("model.path"):
             value = str(nano_path())
-        elif name == f"{RG}.dump_dir":
+        elif name.endswith(("_path", "dump_dir")):
             value = str(Path(value).resolve())
         assert reached(cfg, name) == value, name
 
@@ -88,25 +90,28 @@ def test_a_cpu_twin_has_the_algorithm_of_its_gpu_recipe(gpu, cpu):
     assert algorithms[0] == algorithms[1]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two steps of each twin: twin → its folder."""
+    folder = tmp_path_factory.mktemp("twins")
+    recipes = [CONFIGS / "cpu" / f"{twin}.yaml" for twin in TWINS]
+    run_command(sys.executable, "-m", "tests.recipe_runs", folder, *recipes, timeout=580)
+    return {twin: folder / twin for twin in TWINS}
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("twin", TWINS)
-def test_a_cpu_twin_trains(twin, tmp_path):
-    rg_env(
-        "train",
-        CONFIGS / "cpu" / f"{twin}.yaml",
-        "trainer.max_training_steps=2",
-        "trainer.train_batch_size=8",
-        "trainer.policy_mini_batch_size=8",
-        "trainer.critic_mini_batch_size=8",
-        "trainer.micro_train_batch_size_per_gpu=64",
-        "trainer.micro_forward_batch_size_per_gpu=64",
-        "trainer.eval_interval=-1",
-        "trainer.eval_before_train=false",
-        f"trainer.ckpt_path={tmp_path}/checkpoints",
-        f"trainer.export_path={tmp_path}/exports",
-        f"trainer.log_path={tmp_path}/logs",
-        f"{RG}.dump_dir={tmp_path}/dumps",
-        f"{RG}.suppress_base_env_logs=false",
-    )
-    rows = json.loads(rg_env("dumps", "stats", tmp_path / "dumps", "--by", "step", "--json").stdout)
+def test_a_cpu_twin_trains(twin, trained):
+    """On real groups, which `rg-env dumps stats` reads."""
+    dumps = trained[twin] / "dumps"
+    ledger = [line for line in open_run(dumps).ledger() if line.phase == "train"]
+    assert {line.step for line in ledger} == {1, 2}
+    assert all(len(line.base_score) == 8 for line in ledger)
+    rows = json.loads(rg_env("dumps", "stats", dumps, "--by", "step", "--json").stdout)
     assert [row["step"] for row in rows] == [1, 2]
+    assert all(row["groups"] >= 8 for row in rows)
+
+    metrics = json.loads((trained[twin] / "metrics.json").read_text())  # SkyRL's, of the last step
+    assert metrics["policy/grad_norm"] > 0
+    assert (metrics.get("critic/grad_norm", 0) > 0) == (twin == "ppo")
