@@ -10,7 +10,7 @@ from typing import Any
 
 from rg_env.preflight.batches import check_batches
 from rg_env.preflight.gpus import check_gpus
-from rg_env.preflight.model import check_model_folder
+from rg_env.preflight.model import check_model_folder, check_tokenizer
 from rg_env.preflight.server import check_servers
 
 __all__ = ["check_gpus", "check_servers", "preflight"]
@@ -26,4 +26,6 @@ def preflight(cfg: Any) -> None:
         ConfigError: for the first thing found.
     """
     check_batches(cfg)
-    check_model_folder(cfg.trainer.policy.model.path, "trainer.policy.model.path", cfg.generator.chat_template)
+    for role in ("policy", "ref", "critic"):
+        check_model_folder(getattr(cfg.trainer, role).model.path, f"trainer.{role}.model.path")
+    check_tokenizer(cfg.trainer.policy.model.path, "trainer.policy.model.path", cfg.generator.chat_template)

@@ -6,6 +6,7 @@ A hub model is left to the hub: nothing is downloaded here.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +15,46 @@ from rg_env.errors import ConfigError
 _ANSWER = "An answer."
 
 
-def check_model_folder(path: str, setting: str, chat_template: Any = None) -> None:
-    """Refuse a folder that would fail after minutes of start-up, or train on the wrong end of an answer.
+_Refuse = Callable[[str], ConfigError]
+
+
+def check_model_folder(path: str | None, setting: str) -> None:
+    """Refuse a folder without a whole model in it.
+
+    Args:
+        path: what `setting` says; anything but an existing folder passes.
+
+    Raises:
+        ConfigError: naming the file.
+    """
+    folder, refuse = Path(path or "").expanduser(), _refusal(path, setting)
+    if not path or not folder.is_dir():
+        return
+    config = _read_json(folder / "config.json", refuse)
+    if "model_type" not in config:
+        raise refuse("config.json names no model_type, so it is no transformers model")
+    _check_weights(folder, refuse)
+
+
+def check_tokenizer(path: str, setting: str, chat_template: Any) -> None:
+    """Refuse a folder whose tokenizer cannot write a prompt, or ends an answer elsewhere than its template does.
 
     Args:
         path: what `setting` says; anything but an existing folder passes.
         chat_template: SkyRL's `generator.chat_template`; one named there stands in for the tokenizer's.
 
     Raises:
-        ConfigError: naming the file or the token.
+        ConfigError: naming the token.
     """
-    folder = Path(path).expanduser()
+    folder, refuse = Path(path).expanduser(), _refusal(path, setting)
     if not folder.is_dir():
         return
-
-    def refuse(what: str) -> ConfigError:
-        return ConfigError(f"{setting}={path!r}: {what}")
-
-    config = _read_json(folder / "config.json", refuse)
-    if "model_type" not in config:
-        raise refuse("config.json names no model_type, so it is no transformers model")
-    _check_weights(folder, refuse)
     tokenizer = _load_tokenizer(folder, refuse)
     if tokenizer.eos_token is None:
         raise refuse(
             "the tokenizer has no eos token, so no answer would ever end; set eos_token in tokenizer_config.json"
         )
-    if chat_template is not None and chat_template.name_or_path:
+    if chat_template.name_or_path:
         return
     if not tokenizer.chat_template:
         raise refuse(
@@ -50,7 +64,11 @@ def check_model_folder(path: str, setting: str, chat_template: Any = None) -> No
     _check_end(folder, tokenizer, refuse)
 
 
-def _check_weights(folder: Path, refuse: Any) -> None:
+def _refusal(path: str | None, setting: str) -> _Refuse:
+    return lambda what: ConfigError(f"{setting}={path!r}: {what}")
+
+
+def _check_weights(folder: Path, refuse: _Refuse) -> None:
     for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
         if (folder / index).is_file():
             shards = sorted(set(_read_json(folder / index, refuse).get("weight_map", {}).values()))
@@ -63,7 +81,7 @@ def _check_weights(folder: Path, refuse: Any) -> None:
         raise refuse(f"the folder has no weights (model.safetensors){more}")
 
 
-def _load_tokenizer(folder: Path, refuse: Any) -> Any:
+def _load_tokenizer(folder: Path, refuse: _Refuse) -> Any:
     from transformers import AutoTokenizer
 
     try:
@@ -75,7 +93,7 @@ def _load_tokenizer(folder: Path, refuse: Any) -> Any:
         ) from error
 
 
-def _check_end(folder: Path, tokenizer: Any, refuse: Any) -> None:
+def _check_end(folder: Path, tokenizer: Any, refuse: _Refuse) -> None:
     """The token that the template puts after an answer has to be one that ends generation."""
     talk = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": _ANSWER}]
     before, _, after = str(tokenizer.apply_chat_template(talk, tokenize=False)).rpartition(_ANSWER)
@@ -91,7 +109,7 @@ def _check_end(folder: Path, tokenizer: Any, refuse: Any) -> None:
         )
 
 
-def _generation_ends(folder: Path, tokenizer: Any, refuse: Any) -> list[str]:
+def _generation_ends(folder: Path, tokenizer: Any, refuse: _Refuse) -> list[str]:
     path = folder / "generation_config.json"
     if not path.is_file():
         return []
@@ -100,7 +118,7 @@ def _generation_ends(folder: Path, tokenizer: Any, refuse: Any) -> list[str]:
     return [tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)]
 
 
-def _read_json(path: Path, refuse: Any) -> dict[str, Any]:
+def _read_json(path: Path, refuse: _Refuse) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -39,6 +39,15 @@ def test_a_missing_file(refusal, folder, file, expected):
     assert str(folder) in message
 
 
+def test_the_critic_needs_no_tokenizer_but_weights(args, refusal, folder):
+    critic = [f"trainer.critic.model.path={folder}", "trainer.algorithm.advantage_estimator=gae"]
+    critic.append("trainer.critic_mini_batch_size=4")
+    (folder / "tokenizer.json").unlink()
+    load_config([*args, *critic])
+    (folder / "model.safetensors").unlink()
+    assert "trainer.critic.model.path" in refusal(*critic)
+
+
 def test_a_missing_shard(refusal, folder):
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
