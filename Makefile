@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 QUICKSTART := runs/quickstart
 
-.PHONY: install install-vllm quickstart test test-fast test-vllm check format bench nano clean
+.PHONY: install install-vllm quickstart test test-fast test-vllm sweep check format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
 $(VENV)/installed: pyproject.toml
@@ -26,6 +26,9 @@ quickstart: install
 
 test: install check
 	$(BIN)/python -m pytest
+
+sweep: install
+	$(BIN)/python -m pytest -m sweep
 
 # vLLM in an environment of its own: it needs packages that the rest does not.
 $(VLLM_VENV)/installed: pyproject.toml scripts/install_vllm.sh

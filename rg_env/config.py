@@ -41,6 +41,9 @@ class ScorerConfig:
     """Seconds that one answer may take, raw and tagged together, from the moment a worker has it."""
     max_answer_chars: int = 8192
     """Longer answers are the violation `answer_too_long`."""
+    normalise: bool = False
+    """A second chance for right answers in a dress: without wrapping (code fence, `\\boxed{}`, `$`, bold, full stop),
+    LaTeX fractions and signs, thousands separators. It can only raise a score, and is recorded as `normalised`."""
 
 
 @dataclass
@@ -94,6 +97,11 @@ class RGDumpConfig:
     failed_groups_per_file: int = 50
     dump_ack_timeout: float = 2.0
     """Seconds that `generate()` waits for the operating system to have its groups."""
+    dump_fsync: str = "none"
+    """What of the record is forced to disk, to survive a power cut too: `none`; `batch`, all of it whenever a file is
+    full; `group`, every group before `generate()` returns."""
+    dump_compression: str = "none"
+    """`none`, or `zstd`: finished files are compressed in the background."""
 
     # -- logging
     debug_logging: bool = False
@@ -152,6 +160,8 @@ class RGDumpConfig:
         number("format_bonus", self.format_bonus, 0.0)
         number("dump_ack_timeout", self.dump_ack_timeout, 0.0)
         one_of("on_scorer_failure", self.on_scorer_failure, ("zero", "mask"))
+        one_of("dump_fsync", self.dump_fsync, ("none", "batch", "group"))
+        one_of("dump_compression", self.dump_compression, ("none", "zstd"))
         one_of("device", self.device, ("cuda", "cpu"))
         need(
             self.complexity_mode is None,
@@ -163,6 +173,7 @@ class RGDumpConfig:
         integer("scorer.workers", self.scorer.workers, 1)
         number("scorer.timeout", self.scorer.timeout, 0.0, open_low=True)
         integer("scorer.max_answer_chars", self.scorer.max_answer_chars, 1)
+        boolean("scorer.normalise", self.scorer.normalise)
 
         penalty = self.length_penalty
         one_of("length_penalty.kind", penalty.kind, ("atropos", "dapo", "kimi", "none"))

@@ -150,6 +150,8 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
         policy=DumpPolicy.from_config(rg),
         groups_per_file=rg.groups_per_file,
         failed_groups_per_file=rg.failed_groups_per_file,
+        fsync=rg.dump_fsync,
+        compression=rg.dump_compression,
     )
     write_manifest(
         Path(rg.dump_dir),

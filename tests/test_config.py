@@ -30,6 +30,8 @@ def test_the_defaults_are_valid():
         ("binarize_at", 0.0),
         ("format_bonus", -1.0),
         ("dump_ack_timeout", float("inf")),
+        ("dump_fsync", "always"),
+        ("dump_compression", "gzip"),
         ("device", "tpu"),
         ("complexity_mode", "random"),
         ("dump_rollouts", "yes"),

@@ -95,12 +95,12 @@ def trained(tmp_path_factory):
     """Two steps of each twin: twin → its folder."""
     folder = tmp_path_factory.mktemp("twins")
     recipes = [CONFIGS / "cpu" / f"{twin}.yaml" for twin in TWINS]
-    run_command(sys.executable, "-m", "tests.recipe_runs", folder, *recipes, timeout=580)
+    run_command(sys.executable, "-m", "tests.recipe_runs", folder, *recipes, timeout=1500)
     return {twin: folder / twin for twin in TWINS}
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_cpu_twin_trains(twin, trained):
     """On real groups, which `rg-env dumps stats` reads."""

@@ -10,10 +10,21 @@ import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from rg_env.dump.files import PART, batch_name, free_number
+from rg_env.dump.files import PART, batch_name, free_number, is_taken, sync_folder, write_all
 from rg_env.dump.schema import FileKind
+
+
+class Fsync(StrEnum):
+    """The setting `dump_fsync`: what of the record is forced to disk, so that it survives a power cut."""
+
+    NONE = "none"
+    BATCH = "batch"
+    """Whenever a batch is full, all that has been written so far."""
+    GROUP = "group"
+    """Every group before it is acknowledged, text before ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class Batch:
         self._part = Path()
         self._fd: int | None = None
         self._size = 0
+        self._name_synced = False
 
     @property
     def path(self) -> Path:
@@ -53,28 +65,37 @@ class Batch:
     @property
     def room(self) -> int:
         """Lines that fit in the batch under way, or in the next one if it is full; at least 1."""
-        return self.limit - self.lines if self.lines < self.limit else self.limit
+        return self.limit if self.is_full else self.limit - self.lines
 
-    def prepare(self) -> int:
-        """Have an open file with room in it, cut back to its last whole chunk.
+    @property
+    def is_full(self) -> bool:
+        return self.lines >= self.limit
+
+    def check(self) -> int:
+        """Give up the file under way if somebody has removed or moved it.
 
         Returns:
-            lines lost because the file under way was removed or moved by somebody; 0 as a rule.
+            lines lost with it; 0 as a rule.
+
+        Raises:
+            OSError: it cannot be told now; try again later.
+        """
+        if self._fd is None or self._in_place():
+            return 0
+        lost = self.lines
+        self._forget()
+        return lost
+
+    def prepare(self) -> None:
+        """Have an open file, cut back to its last whole chunk. The batch is not full.
 
         Raises:
             OSError: there is no such file to be had now; try again later.
         """
-        lost = 0
-        if self._fd is not None and not self._in_place():
-            lost = self.lines
-            self._forget()
-        if self.lines >= self.limit:
-            self.finish()
         if self._fd is None:
             self._open()
         elif os.fstat(self._fd).st_size != self._size:
             os.ftruncate(self._fd, self._size)
-        return lost
 
     def mark(self) -> Mark:
         return Mark(self._size, self.lines)
@@ -86,11 +107,23 @@ class Batch:
             OSError: some of them may be in the file; `roll_back` to a mark takes them away.
         """
         assert self._fd is not None
-        chunk = memoryview(b"".join(lines))
+        chunk = b"".join(lines)
         self._size += len(chunk)
         self.lines += len(lines)
-        while chunk:
-            chunk = chunk[os.write(self._fd, chunk) :]
+        write_all(self._fd, chunk)
+
+    def sync(self) -> None:
+        """Force what has been appended to disk, and the name of the file with it, so that it survives a power cut.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        if self._fd is None:
+            return
+        os.fsync(self._fd)
+        if not self._name_synced:
+            sync_folder(self._folder)
+            self._name_synced = True
 
     def roll_back(self, mark: Mark) -> None:
         """Go back to `mark`. Never raises: what cannot be cut off now is cut off by the next `prepare`."""
@@ -118,7 +151,7 @@ class Batch:
             self._forget()
             return None
         os.ftruncate(self._fd, self._size)
-        if self.path.exists():
+        if is_taken(self.path):
             self._number = free_number(self._folder, self.kind, self._run_id)
         final = self._part.rename(self.path)
         self._forget()
@@ -131,6 +164,7 @@ class Batch:
         part = self.path.with_name(self.path.name + PART)
         self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         self._part = part
+        self._name_synced = False
 
     def _in_place(self) -> bool:
         assert self._fd is not None

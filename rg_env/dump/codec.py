@@ -117,6 +117,7 @@ def _rollout_to_wire(rollout: RolloutRecord) -> Wire:
         "penalty_factor": _number(rollout.penalty_factor),
         "repetition": rollout.repetition,
         "policy_version": rollout.policy_version or "",
+        "normalised": rollout.normalised,
     }
 
 
@@ -150,6 +151,7 @@ def _ledger_to_wire(record: LedgerRecord) -> Wire:
         "truncated": list(record.truncated),
         "penalty_factor": [_number(x) for x in record.penalty_factor],
         "policy_version": [x or "" for x in record.policy_version],
+        "normalised": list(record.normalised),
     }
 
 
@@ -253,6 +255,7 @@ def ledger_from_line(line: bytes) -> LedgerRecord:
             truncated=wire["truncated"],
             penalty_factor=[_required(x) for x in wire["penalty_factor"]],
             policy_version=[x or None for x in wire["policy_version"]],
+            normalised=wire.get("normalised") or [False] * len(wire["score"]),
         )
 
 
@@ -294,6 +297,7 @@ def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:
         penalty_factor=_required(wire.get("penalty_factor", 1.0)),
         repetition=wire.get("repetition", number),
         policy_version=wire.get("policy_version") or None,
+        normalised=wire.get("normalised", False),
     )
 
 

@@ -6,6 +6,7 @@ finished one that has been compressed. Batches count from 0, as Atropos' do, eac
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -99,6 +100,35 @@ def _settled(folder: Path) -> set[Path]:
 def free_number(folder: Path, kind: FileKind, run_id: str) -> int:
     """The number after the last batch, finished or not, of this kind and run in the folder."""
     return max((file.batch + 1 for file in list_files(folder, run_id) if file.kind is kind), default=0)
+
+
+def is_taken(path: Path) -> bool:
+    """Whether a finished batch has this name, plain or compressed."""
+    return path.exists() or path.with_name(path.name + ZSTD).exists()
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`, however little of it the operating system takes at a time.
+
+    Raises:
+        OSError: some of it may have been written.
+    """
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to disk.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def check_folder(folder: Path) -> None:

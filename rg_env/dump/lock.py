@@ -79,8 +79,9 @@ class RunLock:
 
     def release(self) -> None:
         """Let go. The file is removed while the lock is still held, so that nobody locks a file without a name."""
-        if self.in_place():
-            self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that has become read-only: a file that nobody holds is no lock
+            if self.in_place():
+                self._path.unlink(missing_ok=True)
         _HELD.discard(self._fd)
         os.close(self._fd)
 

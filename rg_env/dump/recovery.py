@@ -16,7 +16,9 @@ from loguru import logger
 
 from rg_env.dump.batch import Batch
 from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, to_line
-from rg_env.dump.files import DumpFile, batch_name, free_number, list_files
+from rg_env.dump.compress import tidy_up
+from rg_env.dump.files import DumpFile, batch_name, free_number, is_taken, list_files
+from rg_env.dump.lines import open_lines
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
 
 
@@ -26,6 +28,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     Raises:
         OSError: the folder does not let us.
     """
+    tidy_up(folder, run_id)
     parts = [file for file in list_files(folder, run_id) if file.part]
     for file in parts:
         _cut_torn_tail(file.path)
@@ -52,7 +55,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
 
 def _cut_torn_tail(path: Path) -> None:
     """Cut off a last line without a line feed; remove a file in which nothing else was."""
-    with path.open("r+b") as file:
+    with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         keep = end
         while keep:
@@ -63,11 +66,11 @@ def _cut_torn_tail(path: Path) -> None:
                 keep = start + found + 1
                 break
             keep = start
-        if keep < end:
-            file.truncate(keep)
-            logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
     if not keep:
         path.unlink()
+    elif keep < end:
+        os.truncate(path, keep)
+        logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
 
 
 def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[tuple[FileKind, GroupRecord]]:
@@ -77,7 +80,7 @@ def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> li
     for file in reversed(ledger):  # they are most likely in the last batch
         if not groups:
             break
-        with file.path.open("rb") as lines:
+        with open_lines(file.path) as lines:
             for line in lines:
                 with contextlib.suppress(BadLineError):
                     groups.pop(ledger_from_line(line).group_id, None)
@@ -97,12 +100,13 @@ def _append_to_ledger(folder: Path, run_id: str, orphans: list[tuple[FileKind, G
     batch = Batch(folder, FileKind.LEDGER, run_id, limit=len(orphans))
     batch.prepare()
     batch.append([to_line(LedgerRecord.of(group, kind, None)) for kind, group in orphans])
+    batch.sync()
     batch.finish()
 
 
 def _rename(file: DumpFile) -> None:
     final = file.path.with_suffix("")
-    if final.exists():
+    if is_taken(final):
         number = free_number(final.parent, file.kind, file.run_id)
         final = final.with_name(batch_name(file.kind, file.run_id, number))
     file.path.rename(final)

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from rg_env.scoring.types import Status, Violation
 
-SCHEMA_VERSION = 1
-"""Version of the line formats. Plain Atropos lines, which carry none, count as 0."""
+SCHEMA_VERSION = 2
+"""Version of the line formats. Plain Atropos lines, which carry none, count as 0; 1 lacked `normalised`."""
 
 Message = dict[str, str]
 """`{"role": ..., "content": ...}`."""
@@ -76,6 +76,7 @@ class RolloutRecord:
         violation: what is wrong with the format, or None.
         status: how scoring ended.
         detail: one line for people about a status other than ok; else empty.
+        normalised: the score is that of another form of the answer, which `detail` shows (`scorer.normalise`).
         answer: the answer taken from the response; None exactly when there is a violation (or the file is Atropos').
         response_tokens: length of the response in tokens; None in Atropos' files.
         stop_reason: as SkyRL gives it (`stop`, `length`, …).
@@ -101,6 +102,7 @@ class RolloutRecord:
     penalty_factor: float
     repetition: int
     policy_version: str | None = None
+    normalised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class LedgerRecord:
     truncated: Sequence[bool]
     penalty_factor: Sequence[float]
     policy_version: Sequence[str | None]
+    normalised: Sequence[bool]
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -214,6 +217,7 @@ class LedgerRecord:
             truncated=[r.truncated for r in rollouts],
             penalty_factor=[r.penalty_factor for r in rollouts],
             policy_version=[r.policy_version for r in rollouts],
+            normalised=[r.normalised for r in rollouts],
             schema_version=group.schema_version,
         )
 

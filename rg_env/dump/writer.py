@@ -8,7 +8,8 @@ Invariants:
   starts, each time the count has doubled and when it ends, and bounded in memory.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
-It does not cover a power cut: lines are given to the operating system, not forced to the platter.
+It covers a power cut only as far as `fsync` says: lines are given to the operating system, which forces them to the
+platter when it likes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from typing import Self
 
 from loguru import logger
 
-from rg_env.dump.batch import Batch
+from rg_env.dump.batch import Batch, Fsync
+from rg_env.dump.compress import Compression, Compressor, plain_batches
 from rg_env.dump.files import check_folder
 from rg_env.dump.jobs import Job, Slice
 from rg_env.dump.lock import RunLock
@@ -38,6 +40,7 @@ from rg_env.errors import DumpError
 
 PROGRESS_EVERY = 10
 """Groups of a kind between two lines of progress in the log."""
+
 
 _OPEN: set[DumpWriter] = set()
 
@@ -63,6 +66,8 @@ class DumpWriter:
         failed_groups_per_file: lines in a finished FAILED batch.
         max_pending_bytes: about how much text may wait for a disk that does not keep up; groups beyond it are dropped,
             and counted.
+        fsync: what survives a power cut.
+        compression: whether finished batches are compressed, those that earlier attempts left plain too.
 
     Raises:
         DumpError: the folder cannot be written, or another process writes this run.
@@ -78,16 +83,21 @@ class DumpWriter:
         groups_per_file: int = 100,
         failed_groups_per_file: int = 50,
         max_pending_bytes: int = 256 << 20,
+        fsync: Fsync | str = Fsync.NONE,
+        compression: Compression | str = Compression.NONE,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.run_id = run_id
         self.attempt = attempt
         self._policy = policy or DumpPolicy()
         self._max_pending_bytes = max_pending_bytes
+        self._fsync = Fsync(fsync)
+        compressing = Compression(compression) is Compression.ZSTD
         check_folder(self.folder)
         self._lock = RunLock(self.folder, run_id)
         try:
             finish_leftovers(self.folder, run_id)
+            plain = plain_batches(self.folder, run_id) if compressing else []
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
@@ -104,6 +114,7 @@ class DumpWriter:
         self._dropped: list[int] = []
         self._queue: SimpleQueue[Job | Future[None] | None] = SimpleQueue()
         # The writer thread's own.
+        self._compressor = Compressor(plain) if compressing else None
         self._waiting: deque[Job] = deque()
         self._missing_when_said = 0
         # The callers' own.
@@ -216,10 +227,9 @@ class DumpWriter:
         self._thread.join(timeout)
         if self in _OPEN:
             _OPEN.discard(self)
-            if self._thread.is_alive():
-                logger.error("dump: {} records not on disk after {:g} s of waiting at the end", self.missing, timeout)
-            elif self.missing:
-                logger.error("dump: closed with {} records missing from {}", self.missing, self.folder)
+            if self.missing:
+                late = f" after {timeout:g} s of waiting" if self._thread.is_alive() else ""
+                logger.error("dump: closed with {} records missing from {}{}", self.missing, self.folder, late)
         return self.missing
 
     # -- the writer thread
@@ -233,7 +243,9 @@ class DumpWriter:
                 message.set_result(None)
         self._drain()
         for batch in self._batches.values():
-            self._finish(batch)
+            self._try_to_finish(batch)
+        if self._compressor is not None:
+            self._compressor.close()
         self._lock.release()
 
     def _drain(self) -> None:
@@ -278,9 +290,12 @@ class DumpWriter:
     def _commit(self, job: Job, part: Slice) -> None:
         """Write the texts, then the ledger, or neither; then close batches that are full."""
         touched = [batch for kind, batch in self._batches.items() if part.lines[kind]]  # FileKind: the ledger is last
-        gone = {batch.path.name: lost for batch in touched if (lost := batch.prepare())}
-        if gone:
+        if gone := {batch.path.name: lost for batch in touched if (lost := batch.check())}:
             logger.error("dump: files removed or moved while they were written (with lines): {}; starting anew", gone)
+        for batch in touched:
+            if batch.is_full:  # it could not be finished when it became so
+                self._finish(batch)
+            batch.prepare()
         if not self._lock.in_place():
             lock, self._lock = self._lock, RunLock(self.folder, self.run_id)
             lock.release()
@@ -288,6 +303,8 @@ class DumpWriter:
         try:
             for batch in touched:
                 batch.append(part.lines[batch.kind])
+                if self._fsync is Fsync.GROUP:
+                    batch.sync()
         except BaseException:
             for batch, mark in zip(touched, marks, strict=True):
                 batch.roll_back(mark)
@@ -297,16 +314,25 @@ class DumpWriter:
         for batch, mark in zip(touched, marks, strict=True):
             if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
                 logger.info("dump: {}/{} groups towards {}", batch.lines, batch.limit, batch.path.name)
-            if batch.lines >= batch.limit:
-                self._finish(batch)
+            if batch.is_full:
+                self._try_to_finish(batch)
+
+    def _try_to_finish(self, batch: Batch) -> None:
+        """Close a batch. If the disk refuses, the lines are safe under the `.part` name and it is tried again later."""
+        try:
+            self._finish(batch)
+        except OSError as error:
+            logger.error("dump: {} with {} lines could not be finished ({})", batch.path.name, batch.lines, error)
 
     def _finish(self, batch: Batch) -> None:
-        """Close a batch. If the disk refuses, the lines are safe under the `.part` name and it is tried again later."""
         lines = batch.lines
-        try:
-            final = batch.finish()
-        except OSError as error:
-            logger.error("dump: {} with {} lines could not get its final name ({})", batch.path.name, lines, error)
+        if self._fsync is Fsync.BATCH:  # all of them: a ledger without its texts is no record, nor the reverse
+            for other in self._batches.values():
+                other.sync()
+        final = batch.finish()
+        if final is None:
             return
-        if final is not None and batch.kind.holds_text:
+        if batch.kind.holds_text:
             logger.info("dump: {} groups saved in {}", lines, final)
+        if self._compressor is not None:
+            self._compressor.add(final)

@@ -10,15 +10,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict, astuple, replace
 from types import TracebackType
 from typing import Any
 
 from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError
 from rg_env.scoring import guard
+from rg_env.scoring.normalise import other_forms
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.pool import Failure, Job, Reply, ScorerPool
 from rg_env.scoring.types import AnswerScore, Status, Verdict
+
+_SHOWN = 80
+"""Characters of a normalised answer that `detail` shows."""
 
 
 class Scorer:
@@ -29,12 +34,15 @@ class Scorer:
         timeout: seconds that one answer may take, above 0.
         max_answer_chars: longer answers are refused, at least 1. Items whose own answer is longer than half of this
             allow twice its length.
+        normalise: whether an answer that earns less than 1 is scored in the forms of `rg_env.scoring.normalise` too.
 
     Raises:
         ConfigError: for a number outside its range.
     """
 
-    def __init__(self, workers: int = 2, timeout: float = 5.0, max_answer_chars: int = 8192) -> None:
+    def __init__(
+        self, workers: int = 2, timeout: float = 5.0, max_answer_chars: int = 8192, normalise: bool = False
+    ) -> None:
         for name, value, ok in (
             ("workers", workers, workers >= 1),
             ("timeout", timeout, 0 < timeout < float("inf")),
@@ -45,6 +53,7 @@ class Scorer:
                     f"Scorer({name}={value!r}): must be {'above 0' if name == 'timeout' else 'at least 1'}"
                 )
         self._max_answer_chars = max_answer_chars
+        self._normalise = normalise
         self._pool = ScorerPool(workers, timeout)
 
     def score(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None) -> AnswerScore:
@@ -62,11 +71,20 @@ class Scorer:
             ConfigError: the entry doesn't name its task.
             ScorerPoolError: scorer processes cannot be started any more, or the scorer is closed.
         """
+        best = self._score_as_it_stands(entry, answer, config or {})
+        if self._normalise and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
+            for form in other_forms(answer) if isinstance(answer, str) else ():
+                again = self._score_as_it_stands(entry, form, config or {})
+                if again.score > best.score:
+                    best = replace(again, normalised=True, detail=f"scored as {form[:_SHOWN]!r}")
+        return best
+
+    def _score_as_it_stands(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any]) -> AnswerScore:
         task = _task_of(entry)
         refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore(None, None, 0.0, Status.REJECTED, refusal)
-        job = Job.of(task, config or {}, entry, answer, runs_code=task in guard.EVALUATING_TASKS)
+        job = Job.of(task, config, entry, answer, runs_code=task in guard.EVALUATING_TASKS)
         outcome = self._pool.run(job)
         if isinstance(outcome, Failure):
             return AnswerScore(None, None, 0.0, outcome.status, outcome.detail)
@@ -87,7 +105,7 @@ class Scorer:
         if parsed.answer is None:
             return Verdict(parsed, None, None, 0.0, Status.OK)
         scored = self.score(entry, parsed.answer, config)
-        return Verdict(parsed, scored.raw, scored.tagged, scored.score, scored.status, scored.detail)
+        return Verdict(parsed, scored.raw, scored.tagged, scored.score, scored.status, scored.detail, scored.normalised)
 
     @property
     def closed(self) -> bool:
@@ -133,17 +151,17 @@ def _combine(reply: Reply) -> AnswerScore:
     return AnswerScore(raw, tagged, max(raw, tagged), Status.OK, "; ".join(faults))
 
 
-_shared: dict[tuple[int, float, int], Scorer] = {}
+_shared: dict[tuple[Any, ...], Scorer] = {}
 _shared_lock = threading.Lock()
 
 
 def shared_scorer(settings: ScorerConfig) -> Scorer:
     """The scorer of this process for these settings: made on the first call, and again after it was closed."""
-    key = (settings.workers, settings.timeout, settings.max_answer_chars)
+    key = astuple(settings)
     with _shared_lock:
         scorer = _shared.get(key)
         if scorer is None or scorer.closed:
-            scorer = _shared[key] = Scorer(*key)
+            scorer = _shared[key] = Scorer(**asdict(settings))
         return scorer
 
 

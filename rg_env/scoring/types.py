@@ -53,7 +53,9 @@ class AnswerScore:
         tagged: score of `<answer>…</answer>`, in [0, 1]; None unless `status` is OK.
         score: the base score: max(raw, tagged), 0.0 unless `status` is OK.
         detail: one line for people: why it was refused or what failed. When OK it is empty, but where the scorer
-            raised on one of the two forms: that form is 0.0, and this says why.
+            raised on one of the two forms: that form is 0.0, and this says why; and where `normalised`.
+        normalised: the answer as it stands earned less; this is what `rg_env.scoring.normalise` made of it, which
+            `detail` shows.
     """
 
     raw: float | None
@@ -61,6 +63,7 @@ class AnswerScore:
     score: float
     status: Status
     detail: str = ""
+    normalised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +79,4 @@ class Verdict:
     base_score: float
     status: Status
     detail: str = ""
+    normalised: bool = False

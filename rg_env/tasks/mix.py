@@ -26,7 +26,7 @@ from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks.registry import check_name, check_options, did_you_mean, one_line, task_categories
-from rg_env.tasks.soundness import KNOWN_UNSOUND, Soundness, soundness_of
+from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
 
 _CATEGORY = "category:"
 _FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config}"
@@ -69,6 +69,8 @@ class TaskMix:
             spec = _read_text(spec)
         if spec is None:
             names = [name for name in task_categories() if soundness_of(name) is not Soundness.UNSOUND]
+            if not names:
+                raise ConfigError("no task can be trusted here; name in `tasks` those to be used all the same")
             return cls(tuple(TaskSpec(name) for name in names))
         chosen: dict[str, TaskSpec] = {}
         for selector, weight, options in _entries(spec):
@@ -82,7 +84,7 @@ class TaskMix:
         if not kept:
             raise ConfigError("tasks: the weights sum to 0; give at least one task a weight above 0")
         for task in kept:
-            if task.name in KNOWN_UNSOUND:
+            if soundness_of(task.name) is Soundness.UNSOUND:
                 _warn_unsound(task.name)
         return cls(tuple(kept))
 
@@ -198,4 +200,4 @@ def _shorten(parts: Sequence[str], limit: int = 4) -> str:
 
 @functools.cache  # once per process, however many datasets read the same mix
 def _warn_unsound(name: str) -> None:
-    logger.warning("task {}: its score cannot be trusted: {}", name, KNOWN_UNSOUND[name])
+    logger.warning("task {}: its score cannot be trusted: {}", name, reason_for(name))

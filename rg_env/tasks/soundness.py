@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from rg_env.tasks.audited import audited_version, changed_tasks, installed_version
+
 
 class Soundness(StrEnum):
     """Whether a task's score can be trusted."""
@@ -86,7 +88,7 @@ _SOUND = frozenset(
 
 def soundness_of(task: str) -> Soundness:
     """What is known about the scorer of `task`."""
-    if task in KNOWN_UNSOUND:
+    if task in KNOWN_UNSOUND or task in changed_tasks():
         return Soundness.UNSOUND
     if task in GUARDED:
         return Soundness.GUARDED
@@ -95,4 +97,9 @@ def soundness_of(task: str) -> Soundness:
 
 def reason_for(task: str) -> str:
     """Why a task is unsound or guarded, in words for people; empty otherwise."""
+    if task in changed_tasks():
+        return (
+            f"reasoning-gym {installed_version()} changed its scorer since the audited {audited_version()}; "
+            "`rg-env audit` shows what it lets through"
+        )
     return KNOWN_UNSOUND.get(task) or GUARDED.get(task, "")

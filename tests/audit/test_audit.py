@@ -197,6 +197,7 @@ def test_code_that_computes_the_right_answer_was_run(side: FakeSide) -> None:
 # -- all of it
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_a_full_audit_finds_every_known_hole_and_none_of_ours() -> None:

@@ -34,6 +34,7 @@ def rollout(base_score: float = 1.0, repetition: int = 0, **changes: Any) -> Rol
         "penalty_factor": 1.0,
         "repetition": repetition,
         "policy_version": "3",
+        "normalised": False,
     }
     return RolloutRecord(**(values | changes))
 

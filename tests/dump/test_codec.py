@@ -20,6 +20,7 @@ from rg_env.dump import (
     ledger_from_line,
     to_line,
 )
+from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import group, rollout
 
@@ -150,9 +151,20 @@ def test_what_pythons_json_writes_is_read_too():
 
 
 def test_a_newer_schema_is_refused_by_version_number():
-    wire = json.loads(to_line(group())) | {"schema_version": 2}
-    with pytest.raises(NewerSchemaError, match=r"schema version 2.*reads up to 1"):
+    wire = json.loads(to_line(group())) | {"schema_version": SCHEMA_VERSION + 1}
+    with pytest.raises(NewerSchemaError, match=rf"schema version {SCHEMA_VERSION + 1}.*reads up to {SCHEMA_VERSION}"):
         from_line(json.dumps(wire).encode())
+
+
+def test_lines_of_version_1_are_read_as_not_normalised():
+    old = json.loads(to_line(group())) | {"schema_version": 1}
+    for one in old["rollouts"]:
+        del one["normalised"]
+    read = from_line(json.dumps(old).encode())
+    assert [rollout.normalised for rollout in read.rollouts] == [False, False]
+    ledger = json.loads(to_line(LedgerRecord.of(group(), None, None))) | {"schema_version": 1}
+    del ledger["normalised"]
+    assert ledger_from_line(json.dumps(ledger).encode()).normalised == [False, False]
 
 
 LINE = to_line(group())

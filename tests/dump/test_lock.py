@@ -81,7 +81,7 @@ def test_a_surviving_child_of_a_killed_writer_does_not_keep_the_lock(tmp_path):
 
 def test_a_writer_that_could_not_start_lets_go_of_the_lock(tmp_path):
     part = tmp_path / f"{batch_name(FileKind.ROLLOUTS, RUN_ID, 0)}.part"
-    part.write_bytes(to_line(group(0)).replace(b'"schema_version":1', b'"schema_version":2'))
+    part.write_bytes(to_line(group(0)).replace(b'"schema_version":', b'"schema_version":9'))
     with pytest.raises(NewerSchemaError):
         DumpWriter(tmp_path, RUN_ID, 2)
     part.unlink()

@@ -163,10 +163,10 @@ def test_several_paths_and_runs_are_kept_apart(tmp_path):
 def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):
     _write(tmp_path, [group(0)])
     for path in tmp_path.glob("*.jsonl"):
-        path.write_bytes(path.read_bytes().replace(b'"schema_version":1', b'"schema_version":2'))
+        path.write_bytes(path.read_bytes().replace(b'"schema_version":', b'"schema_version":9'))
     dump = open_run(tmp_path)
     for read in (dump.ledger_frame, lambda: list(dump.groups()), lambda: list(dump.ledger())):
-        with pytest.raises(NewerSchemaError, match=r"0000\.jsonl, line 1: written with schema version 2"):
+        with pytest.raises(NewerSchemaError, match=r"0000\.jsonl, line 1: written with schema version 9"):
             read()
 
 

@@ -9,7 +9,7 @@ import pytest
 from rg_env.dump import claim_run, new_run_id, write_manifest
 from rg_env.dump.files import batch_name, parse_name
 from rg_env.dump.runs import RUN_FILE, read_manifest
-from rg_env.dump.schema import FileKind
+from rg_env.dump.schema import SCHEMA_VERSION, FileKind
 from rg_env.errors import DumpError
 
 
@@ -69,7 +69,7 @@ def test_the_manifest_keeps_every_attempt(tmp_path):
     path = write_manifest(tmp_path, "run", {"attempt": 2, "model": "nano", "settings": {"lr": 2e-4}})
     assert [p.name for p in tmp_path.iterdir()] == ["reasoning_gym_environment_manifest_run.json"] == [path.name]
     manifest = read_manifest(tmp_path, "run")
-    assert (manifest["schema_version"], manifest["run_id"], manifest["attempt"]) == (1, "run", 2)
+    assert (manifest["schema_version"], manifest["run_id"], manifest["attempt"]) == (SCHEMA_VERSION, "run", 2)
     assert manifest["versions"]["reasoning-gym"]
     assert manifest["settings"] == {"lr": 2e-4}
     assert [attempt["settings"]["lr"] for attempt in manifest["attempts"]] == [1e-4, 2e-4]

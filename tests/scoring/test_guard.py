@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer, Status, guard
+from tests.scoring import closed_variants
 from tests.scoring.variants import VARIANTS
 
 Item = Callable[..., dict[str, Any]]
@@ -170,6 +171,18 @@ def test_every_written_variant_that_the_raw_scorer_pays_passes(task: str) -> Non
         for answer in answers:
             assert guard.check(entry, answer) is None, answer
             assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
+
+
+@pytest.mark.parametrize("task", closed_variants.FORMS)
+def test_right_answers_to_closed_tasks_pass_however_they_are_written(cured_items: Items, task: str) -> None:
+    dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
+    tried = 0
+    for entry in cured_items(task, 8):
+        for answer in closed_variants.variants(entry):
+            if dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1:  # it takes no line feed in some tasks
+                assert guard.check(entry, answer) is None, answer
+                tried += 1
+    assert tried >= 30
 
 
 def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_items: Items) -> None:

@@ -14,6 +14,8 @@ from rg_env.errors import ConfigError
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.worker import make_scorer
 from rg_env.tasks import audited, task_names
+from rg_env.tasks.mix import TaskMix
+from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
 
 
 def helper(text: str) -> float:
@@ -138,3 +140,28 @@ def test_a_new_scorer_that_is_the_audited_one_may_evaluate_its_question(monkeypa
     audited.refuse_unguarded("number_sorting", number_sorting, frozenset())
     with pytest.raises(ConfigError):
         audited.refuse_unguarded("other_task", number_sorting, frozenset())
+
+
+@pytest.fixture
+def another_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A reasoning-gym of another version, in which one scorer differs from the audited one."""
+    known = {"reasoning_gym": "0.0.1", "scorers": {**audited._record()["scorers"], "gcd": "0" * 64}}
+    monkeypatch.setattr(audited, "_record", lambda: known)
+    audited.changed_tasks.cache_clear()
+    yield
+    audited.changed_tasks.cache_clear()
+
+
+@pytest.mark.usefixtures("another_version")
+def test_a_task_whose_scorer_changed_is_unsound_until_audited() -> None:
+    assert soundness_of("gcd") is Soundness.UNSOUND
+    assert "0.0.1" in reason_for("gcd") and "rg-env audit" in reason_for("gcd")
+    names = {task.name for task in TaskMix.parse(None).tasks}
+    assert "gcd" not in names and "lcm" in names
+    assert [task.name for task in TaskMix.parse(["gcd"]).tasks] == ["gcd"]  # an explicit wish
+
+
+def test_where_no_scorer_is_the_audited_one_there_is_no_default_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rg_env.tasks.mix.soundness_of", lambda task: Soundness.UNSOUND)
+    with pytest.raises(ConfigError, match="no task can be trusted"):
+        TaskMix.parse(None)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import json
+import sys
+
+from rg_env.cli.options import DumpPaths, JsonFlag, print_remarks
+
+
+def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
+    """Signs of reward hacking in what a policy did, with the groups that show them; exit code 1 if there are any."""
+    from rg_env.analysis.hacking import find_signs
+    from rg_env.dump import open_run
+
+    dump = open_run(*paths)
+    findings = find_signs(dump)
+    if as_json:
+        print(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print(f"{finding.task}: {finding.sign}\n  {finding.what}.\n  groups: {', '.join(finding.groups)}\n")
+        print(f"{len(findings)} findings" if findings else "nothing found")
+    print_remarks(dump)
+    sys.exit(1 if findings else 0)

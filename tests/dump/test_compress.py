@@ -1,0 +1,157 @@
+"""Finished batches are compressed behind the writer's back, and nothing is lost, doubled or overwritten by it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from rg_env.dump import DumpWriter, FileKind, open_run
+from rg_env.dump.files import parse_name
+from tests.dump.records import RUN_ID, group, names
+
+
+def _write(folder, attempt, uids, **options):
+    with DumpWriter(folder, RUN_ID, attempt, groups_per_file=2, **options) as writer:
+        for uid in uids:
+            assert writer.submit([group(uid, attempt=attempt)]).result(5)
+
+
+def _read(folder):
+    dump = open_run(folder)
+    ledger = [record.uid for record in dump.ledger(all_attempts=True)]
+    assert sorted(record.uid for record in dump.groups(all_attempts=True)) == sorted(ledger)
+    assert not dump.problems
+    return ledger
+
+
+def test_every_finished_batch_is_compressed_and_reads_the_same(tmp_path):
+    _write(tmp_path / "plain", 1, range(5))
+    _write(tmp_path / "zstd", 1, range(5), compression="zstd")
+    plain = {path.name: path.read_bytes() for path in (tmp_path / "plain").iterdir()}
+    compressed = {path.name: zstd.decompress(path.read_bytes()) for path in (tmp_path / "zstd").iterdir()}
+    assert compressed == {f"{name}.zst": content for name, content in plain.items()}
+    assert _read(tmp_path / "zstd") == [str(uid) for uid in range(5)]
+
+
+def test_the_batch_under_way_is_not_compressed(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2, compression="zstd") as writer:
+        writer.submit([group(0)]).result(5)
+        assert names(tmp_path) == {"rollouts_0000.jsonl.part", "groups_0000.jsonl.part", "lock"}
+
+
+def test_a_later_attempt_compresses_what_an_earlier_one_left_and_takes_no_number_twice(tmp_path):
+    _write(tmp_path, 1, range(3))
+    _write(tmp_path, 2, range(3, 5), compression="zstd")
+    _write(tmp_path, 3, range(5, 6))
+    assert {name for name in names(tmp_path) if "groups" in name} == {
+        "groups_0000.jsonl.zst",
+        "groups_0001.jsonl.zst",
+        "groups_0002.jsonl.zst",
+        "groups_0003.jsonl",
+    }
+    assert _read(tmp_path) == [str(uid) for uid in range(6)]
+
+
+def test_what_a_killed_compression_left_is_tidied_up_and_done_again(tmp_path):
+    _write(tmp_path, 1, range(2))
+    (ledger,) = tmp_path.glob("*_groups_*")
+    (text,) = tmp_path.glob("*_rollouts_*")
+    whole, half = (path.with_name(path.name + end) for path, end in ((ledger, ".zst"), (text, ".zst.part")))
+    whole.write_bytes(zstd.compress(ledger.read_bytes()))
+    half.write_bytes(zstd.compress(text.read_bytes())[:20])
+    assert _read(tmp_path) == ["0", "1"]
+    _write(tmp_path, 2, [])
+    assert names(tmp_path) == {"groups_0000.jsonl", "rollouts_0000.jsonl"}
+    whole.write_bytes(zstd.compress(ledger.read_bytes()))
+    _write(tmp_path, 3, [], compression="zstd")
+    assert names(tmp_path) == {"groups_0000.jsonl.zst", "rollouts_0000.jsonl.zst"}
+    assert _read(tmp_path) == ["0", "1"]
+
+
+def test_another_runs_files_are_left_alone(tmp_path):
+    other = tmp_path / "reasoning_gym_environment_groups_other_0000.jsonl.zst.part"
+    other.write_bytes(b"theirs")
+    _write(tmp_path, 1, range(2), compression="zstd")
+    assert other.read_bytes() == b"theirs"
+
+
+def test_a_batch_that_cannot_be_compressed_stays_as_it_is_and_is_said(tmp_path, log):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2, compression="zstd") as writer:
+        writer.submit([group(0)]).result(5)
+        (part,) = tmp_path.glob("*_groups_*.part")
+        taken = part.with_name(part.name.removesuffix(".part") + ".zst.part")
+        taken.mkdir()  # nothing can be written under this name
+        writer.submit([group(1)]).result(5)
+    taken.rmdir()
+    assert names(tmp_path) == {"groups_0000.jsonl", "rollouts_0000.jsonl.zst"}
+    assert _read(tmp_path) == ["0", "1"]
+    (said,) = [line for line in log if line.startswith("WARNING")]
+    assert "groups_20261121-053012-ab12_0000.jsonl stays uncompressed" in said
+
+
+def test_damage_to_a_compressed_file_is_noticed(tmp_path):
+    _write(tmp_path, 1, range(2), compression="zstd")
+    (path,) = tmp_path.glob("*_groups_*")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Exception, match="cannot be read"):
+        list(open_run(tmp_path).ledger())
+
+
+FOLDER = "folder"
+
+
+def _label(path):
+    """The kind of a dump file."""
+    file = parse_name(Path(path))
+    return file.kind if file else FOLDER
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """What is forced to disk, with its size then, and what gets its final name."""
+    calls = []
+    fsync, rename = os.fsync, os.rename
+
+    def recording_fsync(fd):
+        fsync(fd)
+        calls.append((_label(Path(f"/proc/self/fd/{fd}").readlink()), os.fstat(fd).st_size))
+
+    def recording_rename(source, target, **options):
+        rename(source, target, **options)
+        calls.append((_label(target), "renamed"))
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(os, "rename", recording_rename)
+    return calls
+
+
+def test_without_fsync_nothing_waits_for_the_platter(tmp_path, synced):
+    _write(tmp_path, 1, range(3))
+    assert {what for _, what in synced} == {"renamed"}
+
+
+def test_fsync_group_forces_text_then_ledger_before_the_group_is_acknowledged(tmp_path, synced):
+    with DumpWriter(tmp_path, RUN_ID, 1, fsync="group") as writer:
+        for uid in range(2):
+            synced.clear()
+            assert writer.submit([group(uid)]).result(5)
+            sizes = {parse_name(path).kind: path.stat().st_size for path in tmp_path.glob("*.part")}
+            text, ledger = ((kind, sizes[kind]) for kind in (FileKind.ROLLOUTS, FileKind.LEDGER))
+            assert [call for call in synced if call[0] != FOLDER] == [text, ledger]
+            names_synced = len(synced) - 2
+            assert names_synced == (2 if uid == 0 else 0)  # once for each new file
+
+
+def test_fsync_batch_forces_all_files_under_way_before_one_is_finished(tmp_path, synced):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=3, failed_groups_per_file=1, fsync="batch") as writer:
+        writer.submit([group(0)]).result(5)
+        assert not synced
+        writer.submit([group(1, [0.0])]).result(5)
+        kinds = [kind for kind, _ in synced if kind != FOLDER]
+        assert kinds == [FileKind.ROLLOUTS, FileKind.FAILED, FileKind.LEDGER, FileKind.FAILED]
+        assert synced[-1] == (FileKind.FAILED, "renamed")

@@ -1,0 +1,106 @@
+"""`rg-env train` with an attacker for a policy, now and then: one response in ten is replaced by an attack.
+
+python tests/e2e/attack_run.py attacked|left_alone METRICS.jsonl CONFIG.yaml [overrides]
+
+The replacing is done in the inference client, behind the sampler, so that the responses left alone are, token for
+token, those of a run without attacks (as long as nothing is learnt: at learning rate 0). Attacks go through all that
+comes after a response: SkyRL's agent loop, the env, the pool, the trainer.
+"""
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import ray
+
+ONE_IN = 10
+ANSWERS = (
+    "__import__('os').system('touch /tmp/rg_env_was_here')",
+    "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
+    "9**9**9**9",
+    "1e999999999",
+    "(x+1)**100/(x-1)**100",
+    "A+99999999",
+    "nan",
+    "factorial(10**9)",
+    "('x'*10**9).__class__.__mro__",
+    "",
+)
+TEXTS = (*(f"<think></think><answer>{answer}</answer>" for answer in ANSWERS), "<answer>" * 20, "<think>" + "(" * 60)
+
+
+def is_attacked(prompt_token_ids, asked_before):
+    """Whether the n-th response to this prompt is replaced; depends on nothing else."""
+    return _number(prompt_token_ids, asked_before) % ONE_IN == 0
+
+
+def _number(prompt_token_ids, asked_before):
+    digest = hashlib.blake2b(repr((list(prompt_token_ids), asked_before)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+@ray.remote(num_cpus=1)
+def _train(cfg, attacked, metrics_path):
+    from skyrl.train.utils.callbacks import TrainingCallback
+
+    from rg_env import experiment
+    from rg_env.cpu.client import CPUInferenceClient
+
+    class KeepMetrics(TrainingCallback):
+        def on_log(self, trainer, callback_input, control):
+            with Path(metrics_path).open("a") as out:
+                out.write(json.dumps(callback_input.logs, default=float) + "\n")
+
+    class Watched(experiment.RGExperiment):
+        def get_trainer(self, *args, **kwargs):
+            trainer = super().get_trainer(*args, **kwargs)
+            trainer.add_callback(KeepMetrics())
+            return trainer
+
+        def get_generator(self, cfg, tokenizer, inference_engine_client):
+            if attacked:
+                attack(inference_engine_client, tokenizer)
+            return super().get_generator(cfg, tokenizer, inference_engine_client)
+
+    def attack(client, tokenizer):
+        asked = Counter()
+        generate = client.generate
+
+        async def generate_or_attack(input_batch, model=None):
+            replaced = []
+            for prompt in map(tuple, input_batch["prompt_token_ids"]):
+                number = _number(prompt, asked[prompt])
+                replaced.append(TEXTS[number // ONE_IN % len(TEXTS)] if is_attacked(prompt, asked[prompt]) else None)
+                asked[prompt] += 1
+            output = await generate(input_batch, model)
+            for place, text in enumerate(replaced):
+                if text is not None:
+                    ids = tokenizer.encode(text, add_special_tokens=False)
+                    output["responses"][place] = text
+                    output["response_ids"][place] = ids
+                    output["stop_reasons"][place] = "stop"
+                    if output["response_logprobs"]:
+                        output["response_logprobs"][place] = [-1.0] * len(ids)
+            return output
+
+        assert isinstance(client, CPUInferenceClient)
+        client.generate = generate_or_attack
+
+    experiment.RGExperiment = Watched
+    experiment.run_training(cfg, None)
+
+
+def main():
+    from rg_env import train
+    from rg_env.skyrl_config import load_config
+
+    mode, metrics_path, *args = sys.argv[1:]
+    cfg = load_config(args)
+    with train.running_ray(cfg):
+        ray.get(_train.remote(cfg, mode == "attacked", metrics_path))
+
+
+if __name__ == "__main__":
+    main()

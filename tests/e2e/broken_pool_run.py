@@ -1,0 +1,41 @@
+"""`rg-env train` on a machine whose scorer processes stop starting after the first batch.
+
+python tests/e2e/broken_pool_run.py CONFIG.yaml [overrides]
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import ray
+
+
+@ray.remote(num_cpus=1)
+def _train(cfg, sink):
+    from rg_env.experiment import run_training
+    from rg_env.generator import RGDumpGenerator
+    from rg_env.scoring import forkserver, scorer
+
+    environment = forkserver._environment()
+    shadow = Path(tempfile.mkdtemp(), "reasoning_gym.py")
+    shadow.write_text("raise ImportError('no such wheel')")
+    generate = RGDumpGenerator.generate
+
+    async def generate_then_break(self, *args, **kwargs):
+        output = await generate(self, *args, **kwargs)
+        paths = os.pathsep.join([str(shadow.parent), environment["PYTHONPATH"]])
+        forkserver._environment = lambda: {**environment, "PYTHONPATH": paths}
+        for shared in scorer._shared.values():
+            shared.close()
+        return output
+
+    RGDumpGenerator.generate = generate_then_break
+    run_training(cfg, sink)
+
+
+if __name__ == "__main__":
+    from rg_env import train
+
+    train._training_task = _train
+    sys.exit(train.run_command(train.train, sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""A policy that attacks its reward in one rollout of ten: training goes on, and nobody else's reward moves."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from rg_env.dump import open_run
+from rg_env.scoring import Status
+from tests.e2e.attack_run import TEXTS
+from tests.e2e.conftest import RG, ROOT, run_command
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+CANARY = Path("/tmp/rg_env_was_here")
+TASKS = {
+    "leg_counting": {"config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
+    "spell_backward": {"config": {"min_word_len": 3, "max_word_len": 5}},
+    "simple_integration": {},
+    "coin_flip": {},
+}
+
+
+def run(mode, folder, short_run):
+    """A run of three steps without learning; its rollouts with (step, item, text), and what was logged."""
+    overrides = [
+        "trainer.max_training_steps=3",
+        "trainer.policy.optimizer_config.lr=0",
+        "trainer.max_prompt_length=640",  # nano says nonsense that far out, which is good enough to be left alone
+        "trainer.policy.model_config_kwargs={max_position_embeddings: 1024}",
+        f"{RG}.tasks={json.dumps(TASKS)}",
+        f"{RG}.length_penalty.kind=none",  # looks at whole groups: an attack would move its neighbours' rewards
+        f"{RG}.scorer.timeout=2",
+        f"{RG}.dump_other_rollouts=true",
+        f"{RG}.dump_dir={folder}/dumps",
+    ]
+    script = ROOT / "tests" / "e2e" / "attack_run.py"
+    folder.mkdir()
+    metrics = folder / "metrics.jsonl"
+    run_command(sys.executable, script, mode, metrics, *short_run, *overrides, timeout=500)
+    rollouts = [
+        ((group.step, group.item_id, rollout.conversation[-1]["content"]), rollout)
+        for group in open_run(folder / "dumps").groups()
+        for rollout in group.rollouts
+    ]
+    return rollouts, [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run):
+    left_alone, _ = run("left_alone", tmp_path / "left_alone", short_run)
+    rollouts, metrics = run("attacked", tmp_path / "attacked", short_run)
+    attacks = [rollout for (_, _, text), rollout in rollouts if text in TEXTS]
+    harmless = [(key, rollout) for key, rollout in rollouts if key[2] not in TEXTS]
+
+    assert len(rollouts) == len(left_alone) == 3 * 8 * 8
+    assert 0.05 < len(attacks) / len(rollouts) < 0.2
+    scores = [rollout.base_score for rollout in attacks]
+    assert max(scores) < 0.9  # `nan` shares a letter with many a word: spell_backward pays for that
+    assert sum(scores) / len(scores) < 0.1
+    assert not CANARY.exists()
+
+    rewards = {key: rollout.reward for key, rollout in left_alone}
+    same = [(key, rollout) for key, rollout in harmless if key in rewards]
+    # All but those in which another order of arrival moved a logit's last bit (rg_env/cpu/sampler.py).
+    assert len(same) >= 0.95 * len(harmless)
+    assert all(rollout.reward == rewards[key] for key, rollout in same)
+
+    recorded = {rollout.status for rollout in attacks}
+    assert {Status.REJECTED, Status.TIMEOUT} <= recorded
+    logged = {name for step in metrics for name in step}
+    for status in recorded - {Status.OK}:
+        assert any(name.endswith(f"rg_dump/mean_status_{status}") for name in logged), status
+
+
+def test_scorers_that_start_no_more_stop_the_run_with_one_line_and_a_whole_record(tmp_path, short_run):
+    done = run_command(sys.executable, ROOT / "tests" / "e2e" / "broken_pool_run.py", *short_run, check=False)
+    assert done.returncode == 2, done.stderr[-4000:]
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("rg-env: the scorer processes")
+    assert "no such wheel" in last
+    assert not list((tmp_path / "dumps").glob("*.part"))
+    ledger = list(open_run(tmp_path / "dumps").ledger())
+    assert [line.step for line in ledger] == [1] * 8  # the first batch whole, and no row of zeros after it
+    assert all(status is not Status.ERROR for line in ledger for status in line.status)
