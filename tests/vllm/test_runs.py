@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from rg_env.dump import open_run
+from rg_env.dump import FileKind, open_lines, open_run, trained_from_line
 from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
 SYNCHRONOUS, ASYNCHRONOUS = (ROOT / "configs" / f"{name}.yaml" for name in ("cpu_vllm", "cpu_vllm_async"))
@@ -23,6 +23,14 @@ def recorded_run(folder, *args):
     path = folder / "steps.jsonl"
     run_command(sys.executable, "-m", "tests.vllm.recorded_run", path, *args, timeout=2900)
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def trained_in(folder):
+    """What the record says was trained on."""
+    for found in open_run(folder).runs:
+        for file in found.files_of(FileKind.TRAINED):
+            with open_lines(file.path) as lines:
+                yield from map(trained_from_line, lines)
 
 
 def test_evaluation(run, tmp_path):
@@ -55,10 +63,12 @@ def test_evaluation(run, tmp_path):
 
 
 def test_training_raises_the_reward_and_the_server_follows_the_trainer(run, tmp_path):
-    """configs/cpu_vllm.yaml as it is: after each step the server samples with that step's weights."""
-    steps = recorded_run(tmp_path, SYNCHRONOUS, *run)
-    assert len(steps) == 60
-    assert [step["version"] for step in steps] == list(range(1, 61)), "weights were sent before each step"
+    """configs/cpu_vllm.yaml, two thirds of it: after each step the server samples with that step's weights."""
+    count = 40
+    steps = recorded_run(
+        tmp_path, SYNCHRONOUS, *run, f"trainer.max_training_steps={count}", f"trainer.eval_interval={count}"
+    )
+    assert [step["version"] for step in steps] == list(range(1, count + 1)), "weights were sent before each step"
     assert all(step["grad_norm"] > 0 for step in steps)
     assert all(step["tokens"] > 128 for step in steps)
     assert max(step["largest_difference"] for step in steps) < 1e-4
@@ -68,7 +78,7 @@ def test_training_raises_the_reward_and_the_server_follows_the_trainer(run, tmp_
     assert before["step"] == 0
     assert after["solve_rate"] > before["solve_rate"] + 0.1, (before, after)
     rollouts = rollouts_of(tmp_path / "dumps", "train")
-    assert Counter(rollout.policy_version for rollout in rollouts) == {str(step): 128 for step in range(1, 61)}
+    assert Counter(rollout.policy_version for rollout in rollouts) == {str(step): 128 for step in range(1, count + 1)}
     assert {rollout.stop_reason for rollout in rollouts} <= {"stop", "length"}
     assert not list((tmp_path / "dumps").glob("*.part"))
 
@@ -78,21 +88,22 @@ def test_fully_asynchronous_training(run, tmp_path):
     steps = recorded_run(tmp_path, ASYNCHRONOUS, *run, "trainer.max_training_steps=6", "trainer.eval_interval=-1")
     assert len(steps) == 6
     assert all(step["grad_norm"] > 0 for step in steps)
-    # Stale rollouts, some of them continued under newer weights: close to the trainer's logprobs, not equal.
-    assert all(step["mean_difference"] < 0.05 for step in steps)
-    assert max(step["largest_difference"] for step in steps) > 1e-4
+    # The first groups cannot be stale. Later ones are, and some were continued under newer weights.
+    assert steps[0]["largest_difference"] < 1e-4
+    assert all(step["largest_difference"] > 1e-4 for step in steps[1:])
+    assert all(step["mean_difference"] < 0.5 for step in steps)
 
     groups = {group.group_id: group for group in open_run(tmp_path / "dumps").groups()}
-    trained = [json.loads(line) for path in (tmp_path / "dumps").glob("*trained*") for line in path.open()]
-    assert Counter(record["step"] for record in trained) == dict.fromkeys(range(1, 7), 16)
-    assert len({record["group_id"] for record in trained}) == 6 * 16
+    trained = list(trained_in(tmp_path / "dumps"))
+    assert Counter(record.step for record in trained) == dict.fromkeys(range(1, 7), 16)
+    assert len({record.group_id for record in trained}) == 6 * 16
     ages = Counter()
     for record in trained:
-        group = groups[record["group_id"]]
-        assert record["rollouts"] == len(group.rollouts) == 8
+        group = groups[record.group_id]
+        assert record.rollouts == len(group.rollouts) == 8
         assert {rollout.stop_reason for rollout in group.rollouts} <= {"stop", "length"}
         versions = {int(rollout.policy_version) for rollout in group.rollouts}
         assert len(versions) == 1
-        ages[record["step"] - versions.pop()] += 1
+        ages[record.step - versions.pop()] += 1
     assert set(ages) <= {0, 1, 2}
     assert len(ages) > 1, "some groups waited while the policy went on"
