@@ -21,7 +21,8 @@ def _recorded(cfg, path):
 
             def record_and_train(data):
                 mask = data["loss_mask"].bool()
-                difference = (data["rollout_logprobs"] - data["action_log_probs"])[mask].abs()
+                theirs, ours = data["rollout_logprobs"][mask], data["action_log_probs"][mask]
+                difference = (theirs - ours).abs() / ours.abs().clamp(min=1)  # relative beyond 1 nat: float32
                 line = {
                     "tokens": int(mask.sum()),
                     "largest_difference": difference.max().item(),

@@ -11,7 +11,7 @@ from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
 SYNCHRONOUS, ASYNCHRONOUS = (ROOT / "configs" / f"{name}.yaml" for name in ("cpu_vllm", "cpu_vllm_async"))
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
 
 def rollouts_of(folder, phase):
@@ -21,7 +21,7 @@ def rollouts_of(folder, phase):
 def recorded_run(folder, *args):
     """Train; what was true of each step's training batch."""
     path = folder / "steps.jsonl"
-    run_command(sys.executable, "-m", "tests.vllm.recorded_run", path, *args, timeout=2900)
+    run_command(sys.executable, "-m", "tests.vllm.recorded_run", path, *args, timeout=1400)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
