@@ -1,6 +1,5 @@
 """One real vLLM server for all of these tests. It ends with them, whatever ends them."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -17,7 +16,6 @@ import pytest
 from tests.e2e.conftest import RG, ROOT
 
 STARTS_WITHIN = 240
-PR_SET_PDEATHSIG = 1
 
 
 def pytest_collection_modifyitems(config, items):
@@ -41,10 +39,6 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def _end_with_parent():
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 @contextmanager
 def running_server(model, log, *options):
     """A vLLM server in a process group of its own; yields its address. No process of the group outlives the block."""
@@ -58,14 +52,20 @@ def running_server(model, log, *options):
             stdin=subprocess.DEVNULL,
             env={**os.environ, "VLLM_PYTHON": sys.executable, "HF_HUB_OFFLINE": "1"},
             start_new_session=True,
-            preexec_fn=_end_with_parent,
         )
+    reaper = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("reaper.py")), str(process.pid)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_healthy(process, url, log)
         yield url
     finally:
         _stop_group(process)
+        reaper.kill()
+        reaper.communicate()
 
 
 def _wait_until_healthy(process, url, log):

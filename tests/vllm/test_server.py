@@ -62,7 +62,7 @@ def test_the_server_ends_when_the_tests_are_killed(tmp_path):
         children = leader.children(recursive=True)
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    _, alive = psutil.wait_procs([leader, *children], timeout=60)
+    _, alive = psutil.wait_procs([leader, *children], timeout=100)
     for process in alive:
         process.kill()
     assert not alive
