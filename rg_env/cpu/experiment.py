@@ -5,7 +5,7 @@ Datasets, generator and trainer are whatever the experiment beside this mixin ma
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
@@ -14,6 +14,9 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 from rg_env.cpu.client import CPUInferenceClient, SamplerActor
 from rg_env.cpu.settings import cpu_threads, uses_server
 
+if TYPE_CHECKING:
+    from rg_env.cpu.vllm_engine import ReloadingClient
+
 
 class CPUMixin:
     """Put in front of `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
@@ -21,7 +24,7 @@ class CPUMixin:
     cfg: Any
     tokenizer: Any
 
-    def get_inference_client(self) -> Any:
+    def get_inference_client(self) -> CPUInferenceClient | ReloadingClient:
         """SkyRL's client of the vLLM servers that the configuration names; without any, the sampler's.
 
         The sampler is started here and loads its model while the caller goes on.

@@ -4,8 +4,9 @@ Generation, pausing and resuming are SkyRL's `RemoteInferenceClient`, unchanged.
 here the policy worker writes a checkpoint and each server loads it (`reload_weights`, part of vLLM, over the
 `collective_rpc` route of a server started with `VLLM_SERVER_DEV_MODE=1`). SkyRL has paused generation around that.
 
-Invariant: when `update_named_weights` returns, every server samples from exactly the given weights, and no cached
-prefix was computed with older ones.
+Invariant: when `update_named_weights` returns, every server samples from exactly the given weights, and requests that
+come from then on use no prefix that older ones computed: the cache is emptied, and where paused requests hold on to
+theirs, SkyRL's cache salt (`generator.use_cache_salt`) keeps it to them.
 """
 
 from __future__ import annotations
