@@ -56,6 +56,7 @@ def running_server(model, log, *options):
     reaper = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("reaper.py")), str(process.pid)],
         stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:

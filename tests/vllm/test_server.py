@@ -1,9 +1,7 @@
 """A real server is checked before a run, stopped whatever happens, and refused where it would be wrong."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -54,16 +52,15 @@ def test_the_server_ends_when_the_tests_are_killed(tmp_path):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path / "log")], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    group = int(holder.stdout.readline())
-    (leader,) = members_of(group)
-    children = []
-    while len(children) < 2:  # it has started processes of its own
-        assert leader.is_running(), (tmp_path / "log").read_text()[-3000:]
-        children = leader.children(recursive=True)
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
+    try:
+        leader = psutil.Process(int(holder.stdout.readline()))
+        children = []
+        while len(children) < 2:  # it has started processes of its own
+            assert leader.is_running(), (tmp_path / "log").read_text()[-3000:]
+            children = leader.children(recursive=True)
+    finally:
+        holder.kill()
+        holder.communicate()
     _, alive = psutil.wait_procs([leader, *children], timeout=100)
-    for process in alive:
-        process.kill()
     assert not alive
-    assert not members_of(group)
+    assert not members_of(leader.pid)
