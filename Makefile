@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 QUICKSTART := runs/quickstart
 
-.PHONY: install install-vllm quickstart test test-fast test-vllm sweep check format bench nano clean
+.PHONY: install install-vllm quickstart test test-fast test-vllm sweep check chromium format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
 $(VENV)/installed: pyproject.toml
@@ -24,8 +24,15 @@ quickstart: install
 	$(BIN)/rg-env train configs/quickstart.yaml
 	$(BIN)/rg-env dumps stats $(QUICKSTART)/dumps
 
-test: install check
+test: install check chromium
 	$(BIN)/python -m pytest
+
+# The report is tested in a real browser. Where none can be had, those tests say so and are skipped.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq >/dev/null && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+	  echo "no Chromium, and it cannot be installed here: the report is not tested in a browser"
 
 sweep: install
 	$(BIN)/python -m pytest -m sweep

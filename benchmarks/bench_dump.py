@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jsonlines
@@ -109,8 +110,8 @@ def main() -> None:
                 file.write(to_line(group))
                 file.flush()
 
-    def with_writer(folder: Path) -> None:
-        with DumpWriter(folder, "bench", 1) as writer:
+    def with_writer(folder: Path, **options: str) -> None:
+        with DumpWriter(folder, "bench", 1, **options) as writer:
             for first in range(0, GROUPS, 16):
                 assert writer.submit(groups[first : first + 16]).result(10)
 
@@ -120,6 +121,9 @@ def main() -> None:
         "jsonlines.open, flush per group": with_jsonlines,
         "rg_env to_line, write, flush per group": lines_only,
         "rg_env DumpWriter, text and ledger, acknowledged every 16 groups": with_writer,
+        "… fsync=batch": partial(with_writer, fsync="batch"),
+        "… fsync=group": partial(with_writer, fsync="group"),
+        "… compression=zstd, until all is compressed": partial(with_writer, compression="zstd"),
     }.items():
         seconds = best_of(work)
         print(f"{name:66} {megabytes / seconds:7.0f} MB/s {1e6 * seconds / GROUPS:7.0f} µs/group")

@@ -7,6 +7,7 @@ closed. The scorer processes go with the task's process by themselves.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -133,11 +134,20 @@ class RunReporter(TrainingCallback):
 
 
 def _resumes(cfg: RGTrainConfig) -> bool:
-    """Whether SkyRL will load a checkpoint; with `latest`, it starts anew where there is none."""
-    mode = ResumeMode(cfg.trainer.resume_mode)
+    """Whether SkyRL will load one of this run's own checkpoints.
+
+    With `latest` it starts anew where there is none; with `from_path` it may start from another run's.
+    """
+    mode, own = ResumeMode(cfg.trainer.resume_mode), cfg.trainer.ckpt_path
     if mode is ResumeMode.LATEST:
-        return bool(io.exists(f"{cfg.trainer.ckpt_path}/latest_ckpt_global_step.txt"))
-    return mode is ResumeMode.FROM_PATH
+        return bool(io.exists(f"{own}/latest_ckpt_global_step.txt"))
+    if mode is ResumeMode.FROM_PATH:
+        return _normal(str(cfg.trainer.resume_path).rstrip("/").rpartition("/")[0]) == _normal(own)
+    return False
+
+
+def _normal(folder: str) -> str:
+    return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
 
 
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:

@@ -1,10 +1,11 @@
-"""Which of SkyRL's training loops a run takes, and what that loop cannot be combined with.
+"""What SkyRL's training loops cannot be combined with, and whether a run can go on from where it is told to.
 
 Invariant: what SkyRL 0.3.0 would refuse or stumble over in the middle of a run is one line before anything starts.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rg_env.errors import ConfigError
@@ -14,7 +15,7 @@ _FULLY_ASYNC_LOSSES = ("rollout_is", "dppo")
 
 
 def check_loop(cfg: Any) -> None:
-    """Refuse combinations that the loop cannot run.
+    """Refuse what the loop cannot run, and what it cannot resume from.
 
     Args:
         cfg: a `SkyRLTrainConfig` or a subclass, with SkyRL's defaults filled in.
@@ -31,6 +32,25 @@ def check_loop(cfg: Any) -> None:
             "true",
             f"dynamic sampling ({sampling}) keeps no account of steps in SkyRL 0.3.0; set one of the two aside "
             "(an rg_dump trajectory has one step anyway)",
+        )
+    _check_resumption(cfg.trainer)
+
+
+def _check_resumption(trainer: Any) -> None:
+    mode = str(getattr(trainer.resume_mode, "value", trainer.resume_mode))
+    if mode == "from_path":
+        path = trainer.resume_path
+        if not path or "global_step_" not in Path(path).name:
+            _refuse("trainer.resume_path", path, "trainer.resume_mode=from_path needs a checkpoint, …/global_step_40")
+        if "://" not in path and not Path(path).is_dir():
+            _refuse("trainer.resume_path", path, "there is no such folder")
+    latest = Path(trainer.ckpt_path) / "latest_ckpt_global_step.txt"
+    if mode == "latest" and trainer.ckpt_interval < 0 and latest.exists():
+        _refuse(
+            "trainer.ckpt_interval",
+            trainer.ckpt_interval,
+            f"SkyRL 0.3.0 cannot resume from {trainer.ckpt_path} with that; for no more checkpoints set it to 0, "
+            "for a new run set trainer.resume_mode=none",
         )
 
 

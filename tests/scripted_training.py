@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter
+from rg_env.experiment import open_writer
 from rg_env.generator import RGDumpGenerator
 from rg_env.skyrl_config import load_config
 from rg_env.trainers import RGFullyAsyncTrainer, RGTrainer
@@ -179,7 +179,7 @@ def build(folder: Path, *, attempt: int = 1, mixed_share: float = 0.5, trainer_c
         evaluation = ReasoningGymDataset.fixed_eval(TASK, samples_per_task=eval_size)
         script.answers |= Script(evaluation).answers
     engine = ScriptedEngine(tokenizer, script)
-    writer = DumpWriter(cfg.rg_dump.dump_dir, "run", attempt, policy=DumpPolicy.from_config(cfg.rg_dump))
+    writer = open_writer(cfg, "run", attempt)
     generator = RGDumpGenerator(
         generator_cfg=cfg.generator,
         skyrl_gym_cfg=cfg.environment.skyrl_gym,

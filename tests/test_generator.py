@@ -4,35 +4,18 @@ import asyncio
 import dataclasses
 
 import pytest
-import skyrl_gym
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
-from skyrl.train.utils.trainer_utils import validate_generator_output
-from transformers import AutoTokenizer
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.generator import RGDumpGenerator
 from rg_env.skyrl_config import RGSkyRLGymConfig
 from rg_env.tasks import Item
+from tests.generating import TASK, right, run, script_for, tokenizer, total
 from tests.scripted_engine import ScriptedEngine
-
-SAMPLES = 4
-TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}}
-
-
-@pytest.fixture(scope="session")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(nano_path())
-
-
-@pytest.fixture(autouse=True)
-def registered():
-    if "rg_dump" not in skyrl_gym.envs.registration.registry:
-        skyrl_gym.envs.register(id="rg_dump", entry_point="rg_env.env:RGDumpEnv")
 
 
 @pytest.fixture(scope="module")
@@ -40,51 +23,11 @@ def rows():
     return ReasoningGymDataset(TASK, size=3)
 
 
-def oracle(rows):
-    return {row["prompt"][-1]["content"]: row["reward_spec"]["ground_truth"] for row in map(rows.row, range(len(rows)))}
-
-
-def right(answer):
-    return f"<think>I add.</think>\n<answer>{answer}</answer>"
-
-
-def script_for(rows, *responses):
-    """Sample n of every prompt answers with `responses[n]`, `{}` standing for the right answer."""
-    answers = oracle(rows)
-
-    def script(prompt, number):
-        answer = next(a for question, a in answers.items() if question in prompt)
-        return responses[number % len(responses)].replace("{}", answer)
-
-    return script
-
-
-def run(tokenizer, rows, script, *, config=None, writer=None, phase="train", step=3, generator_class=None, **settings):
-    generator_cfg = GeneratorConfig(**{"max_input_length": 512, "n_samples_per_prompt": SAMPLES, **settings})
-    generator_cfg.sampling_params.max_generate_length = 100
-    gym = RGSkyRLGymConfig(rg_dump=config or RGDumpConfig())
-    kwargs = {} if generator_class else {"writer": writer}
-    generator = (generator_class or RGDumpGenerator)(
-        generator_cfg, gym, ScriptedEngine(tokenizer, script), tokenizer, **kwargs
-    )
-    prompts = rows.collate_fn([rows[i] for i in range(len(rows))])
-    batch, uids = prepare_generator_input(prompts, SAMPLES, {"logprobs": 1}, "rg_dump", phase, step)
-    output = asyncio.run(generator.generate(batch))
-    validate_generator_output(
-        len(batch["prompts"]), output, step_wise=bool(settings.get("step_wise_trajectories", False))
-    )
-    return output, uids
-
-
-def total(reward):
-    return sum(reward) if isinstance(reward, list) else reward
-
-
 RESPONSES = (right("{}"), right("no"), "<answer>{}</answer>", right("{}"))
 
 
-def test_rewards_are_those_of_each_text_on_the_last_token(tokenizer, rows):
-    output, _ = run(tokenizer, rows, script_for(rows, *RESPONSES))
+def test_rewards_are_those_of_each_text_on_the_last_token(rows):
+    output, _ = run(rows, script_for(rows, *RESPONSES))
     assert [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
     for reward, response in zip(output["rewards"], output["response_ids"], strict=True):
         assert len(reward) == len(response)
@@ -92,15 +35,15 @@ def test_rewards_are_those_of_each_text_on_the_last_token(tokenizer, rows):
 
 
 @pytest.mark.parametrize("settings", [{}, {"batched": True}, {"step_wise_trajectories": True}])
-def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(tokenizer, rows, tmp_path, settings):
+def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tmp_path, settings):
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
-        output, uids = run(tokenizer, rows, script_for(rows, *RESPONSES), writer=writer, **settings)
+        output, uids = run(rows, script_for(rows, *RESPONSES), writer=writer, **settings)
     trained = [total(reward) for reward in output["rewards"]]
     groups = list(open_run(tmp_path).groups())
     assert [group.uid for group in groups] == list(dict.fromkeys(uids))
     assert [rollout.reward for group in groups for rollout in group.rollouts] == trained
     assert [r.conversation[-1]["content"] for g in groups for r in g.rollouts] == [
-        tokenizer.decode(ids, skip_special_tokens=True) for ids in output["response_ids"]
+        tokenizer().decode(ids, skip_special_tokens=True) for ids in output["response_ids"]
     ]
     assert [r.response_tokens for g in groups for r in g.rollouts] == [len(ids) for ids in output["response_ids"]]
     assert {r.policy_version for g in groups for r in g.rollouts} == {"7"}
@@ -109,20 +52,20 @@ def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(tokenize
     assert output["rollout_metrics"]["environment/rg_dump/mean_violation_no_think"] == pytest.approx(0.25)
 
 
-def test_an_end_token_that_the_engine_spells_out_is_not_in_the_record(tokenizer, rows, tmp_path):
+def test_an_end_token_that_the_engine_spells_out_is_not_in_the_record(rows, tmp_path):
     """SkyRL's HTTP client decodes responses with their end token; a chat template would write it a second time."""
-    spelled = [response + tokenizer.eos_token for response in RESPONSES]
+    spelled = [response + tokenizer().eos_token for response in RESPONSES]
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
-        output, _ = run(tokenizer, rows, script_for(rows, *spelled), writer=writer)
+        output, _ = run(rows, script_for(rows, *spelled), writer=writer)
     assert [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
     texts = [r.conversation[-1]["content"] for group in open_run(tmp_path).groups() for r in group.rollouts]
-    assert len(texts) == SAMPLES * len(rows)
+    assert len(texts) == len(spelled) * len(rows)
     assert all(text.endswith("</answer>") for text in texts)
 
 
-def test_the_recorded_entry_is_the_one_that_was_scored(tokenizer, rows, tmp_path):
+def test_the_recorded_entry_is_the_one_that_was_scored(rows, tmp_path):
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
-        run(tokenizer, rows, script_for(rows, *RESPONSES), writer=writer)
+        run(rows, script_for(rows, *RESPONSES), writer=writer)
     for index, group in enumerate(open_run(tmp_path).groups()):
         item = Item.from_extra_info(rows.row(index)["extra_info"])
         assert group.entry == item.entry_json
@@ -130,48 +73,48 @@ def test_the_recorded_entry_is_the_one_that_was_scored(tokenizer, rows, tmp_path
         assert group.task == "chain_sum"
 
 
-def test_long_right_answers_pay_in_training_and_not_in_evaluation(tokenizer, rows):
+def test_long_right_answers_pay_in_training_and_not_in_evaluation(rows):
     long = f"<think>{'1' * 200}</think><answer>{{}}</answer>"
     script = script_for(rows, right("{}"), long)
     config = RGDumpConfig()
-    output, _ = run(tokenizer, rows, script, config=config)
+    output, _ = run(rows, script, config=config)
     lengths = [len(ids) for ids in output["response_ids"]]
     assert lengths[1] >= 100 > 75 > lengths[0]
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 0.0]
     assert output["rollout_metrics"]["rg_dump/mean_all_correct"] == 1.0
-    output, _ = run(tokenizer, rows, script_for(rows, right("{}"), long), phase="eval")
+    output, _ = run(rows, script_for(rows, right("{}"), long), phase="eval")
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 1.0]
 
 
-def test_a_penalised_group_of_right_answers_is_no_failed_group(tokenizer, rows, tmp_path):
+def test_a_penalised_group_of_right_answers_is_no_failed_group(rows, tmp_path):
     long = f"<think>{'1' * 200}</think><answer>{{}}</answer>"
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
-        output, _ = run(tokenizer, rows, script_for(rows, long), writer=writer)
+        output, _ = run(rows, script_for(rows, long), writer=writer)
     assert {total(reward) for reward in output["rewards"]} == {0.0}
     assert not list(tmp_path.glob("*FAILED*"))
     assert len(list(tmp_path.glob("reasoning_gym_environment_rollouts_*.jsonl"))) == 1
 
 
-def test_zero_reward_on_non_stop_is_honoured(tokenizer, rows):
+def test_zero_reward_on_non_stop_is_honoured(rows):
     script = script_for(rows, right("{}"), right("{}") + "…")
-    output, _ = run(tokenizer, rows, script, zero_reward_on_non_stop=True)
+    output, _ = run(rows, script, zero_reward_on_non_stop=True)
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 0.0]
 
 
-def test_the_reward_setting_reaches_skyrl(tokenizer, rows):
+def test_the_reward_setting_reaches_skyrl(rows):
     config = dataclasses.replace(RGDumpConfig(), format_bonus=0.25, length_penalty=LengthPenaltyConfig(kind="none"))
-    output, _ = run(tokenizer, rows, script_for(rows, *RESPONSES), config=config)
+    output, _ = run(rows, script_for(rows, *RESPONSES), config=config)
     assert [total(reward) for reward in output["rewards"]][:4] == [1.25, 0.25, 0.0, 1.25]
     assert output["rollout_metrics"]["generate/avg_tokens_zero_rewards"] > 0
 
 
-def test_the_stock_generator_scores_with_the_same_env(tokenizer, rows):
-    output, _ = run(tokenizer, rows, script_for(rows, *RESPONSES), generator_class=SkyRLGymGenerator)
+def test_the_stock_generator_scores_with_the_same_env(rows):
+    output, _ = run(rows, script_for(rows, *RESPONSES), generator_class=SkyRLGymGenerator)
     assert [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
 
 
-def test_metrics_of_several_batches_are_averaged_and_never_summed(tokenizer, rows):
-    outputs = [run(tokenizer, rows, script_for(rows, *RESPONSES))[0] for _ in range(3)]
+def test_metrics_of_several_batches_are_averaged_and_never_summed(rows):
+    outputs = [run(rows, script_for(rows, *RESPONSES))[0] for _ in range(3)]
     joined = concatenate_generator_outputs(outputs)["rollout_metrics"]
     ours = {key: value for key, value in joined.items() if "rg_dump" in key}
     assert ours
@@ -179,11 +122,11 @@ def test_metrics_of_several_batches_are_averaged_and_never_summed(tokenizer, row
         assert value == pytest.approx(outputs[0]["rollout_metrics"][key]), key
 
 
-def test_rows_of_other_environments_are_left_alone(tokenizer, rows):
+def test_rows_of_other_environments_are_left_alone(rows):
     gym = RGSkyRLGymConfig(rg_dump=RGDumpConfig())
-    engine = ScriptedEngine(tokenizer, lambda prompt, number: "#### 4")
+    engine = ScriptedEngine(tokenizer(), lambda prompt, number: "#### 4")
     generator_cfg = GeneratorConfig(max_input_length=512)
-    generator = RGDumpGenerator(generator_cfg, gym, engine, tokenizer)
+    generator = RGDumpGenerator(generator_cfg, gym, engine, tokenizer())
     prompt = {
         "prompt": [{"role": "user", "content": "2 + 2"}],
         "env_class": "gsm8k",
@@ -195,11 +138,11 @@ def test_rows_of_other_environments_are_left_alone(tokenizer, rows):
     assert [total(reward) for reward in output["rewards"]] == [1.0, 1.0]
 
 
-def test_scores_are_those_of_a_long_response_only_by_its_tokens(tokenizer, rows, tmp_path):
+def test_scores_are_those_of_a_long_response_only_by_its_tokens(rows, tmp_path):
     """Overlong filtering masks what was cut off, and the record says so."""
     script = script_for(rows, right("{}"), "<think>and so on…")
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
-        output, _ = run(tokenizer, rows, script, writer=writer, apply_overlong_filtering=True)
+        output, _ = run(rows, script, writer=writer, apply_overlong_filtering=True)
     assert [any(mask) for mask in output["loss_masks"]][:2] == [True, False]
     [first, *_] = open_run(tmp_path).groups()
     assert [rollout.truncated for rollout in first.rollouts] == [False, True, False, True]

@@ -6,14 +6,20 @@ The record has every group that was generated, once, and says of every step exac
 import asyncio
 import copy
 import pickle
+import time
 from collections import Counter, defaultdict
 
 import pytest
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dump import FileKind, group_id, open_lines, open_run, trained_from_line
+from rg_env.dump.batch import Batch
+from rg_env.dump.validate import validate
 from rg_env.group_uid import GroupUid
 from tests.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, NoModels, build, train
+
+# torchdata's own, in each StatefulDataLoader that SkyRL builds
+pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 RG = "environment__skyrl_gym__rg_dump__"
 KEEP_ALL = {f"{RG}dump_other_rollouts": True, f"{RG}dump_eval_rollouts": True}
@@ -60,6 +66,8 @@ def run(folder, **settings):
     """
     trainer = build(folder, **{**KEEP_ALL, **settings})
     train(trainer)
+    validation = validate(folder / "dumps")
+    assert validation.good, [str(finding) for finding in validation.findings.kept]
     ledger = list(open_run(folder / "dumps").ledger())
     assert len({line.group_id for line in ledger}) == len(ledger)
     assert len(ledger) == trainer.generated, "every group that generate() returned, once"
@@ -212,6 +220,7 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
     second = build(tmp_path, attempt=2, **settings)
     train(second)
 
+    assert validate(tmp_path / "dumps").good
     dump = open_run(tmp_path / "dumps")
     ledger = list(dump.ledger(all_attempts=True))
     assert len({line.group_id for line in ledger}) == len(ledger) == first.generated + second.generated
@@ -225,6 +234,21 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
     assert attempt_of == {step: {"1" if step < 5 else "2"} for step in trained}
     uids = Counter(line.uid for line in ledger for groups in trained.values() if line.group_id in groups)
     assert set(uids.values()) == {3}, "every prompt was trained on once an epoch, over the crash too"
+
+
+def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
+    append = Batch.append
+
+    def slow(batch, lines):
+        time.sleep(0.1)
+        append(batch, lines)
+
+    monkeypatch.setattr(Batch, "append", slow)
+    trainer = build(tmp_path, **KEEP_ALL, **CHECKPOINTS)
+    seen = {}
+    trainer.dispatch.save_checkpoint = lambda *_: seen.update({trainer.global_step: trained_in(tmp_path / "dumps")})
+    train(trainer)
+    assert {step: max(trained) for step, trained in seen.items()} == {1: 1, 2: 2, 3: 3}
 
 
 def test_a_group_uid_is_the_uid_wherever_it_is_copied():

@@ -1,184 +1,212 @@
-"""What a policy learnt, from the ledger: scores, solve rate, format rate, outcomes, trend.
+"""What a policy learnt, from the ledger: scores, solve rate, pass@k, format, lengths, outcomes, trend.
 
 Invariant: rates over rollouts count every rollout once and rates over groups every group once; train and evaluation
-never share a row, nor do two runs.
+never share a row, nor do two runs unless they are pooled on purpose. Every figure is a plain count or mean of the
+record's own numbers; only intervals (see `intervals`) and pass@k (see `pass_at_k`) are computed from a model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rg_env.dump.reader import Dump
+import polars as pl
+
+from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
+from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
+from rg_env.analysis.sample import sample_of
+from rg_env.dump.frames import GROUP_INDEX, ROLLOUT_SCHEMA
 from rg_env.dump.schema import Outcome
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation
 
 if TYPE_CHECKING:
-    import polars as pl
-    from rich.table import Table
+    from rg_env.analysis.sample import Source
 
-BY = ("task", "step", "phase", "outcome")
+BY: dict[str, tuple[str, ...]] = {
+    "task": ("task",),
+    "step": ("step",),
+    "phase": ("phase",),
+    "difficulty": ("task", "level"),
+    "outcome": ("outcome",),
+    "violation": ("violation",),
+}
+"""What a row can be, and the columns that tell rows apart."""
+
 SOLVED_AT = 0.99
+PERCENTILES = (10, 50, 90)
+
+_SCORES = ("base_score", "raw_score", "tagged_score", "score", "reward")
+_NUMBERS = (*_SCORES, "response_tokens")
+_UNBOUNDED = ("mean_reward", "mean_response_tokens")
+_OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
 
 
-def statistics(dump: Dump, by: str = "task", *, solved_at: float = SOLVED_AT) -> pl.DataFrame:
+def statistics(
+    source: Source,
+    by: str = "task",
+    *,
+    where: Sequence[str] = (),
+    solved_at: float = SOLVED_AT,
+    pool_runs: bool = False,
+    confidence: float = CONFIDENCE,
+) -> pl.DataFrame:
     """One row for each run, phase and value of `by`.
 
     Args:
-        dump: from `open_run`. From its ledger; where there is none, from texts, with the bias that `Dump.caveat` names.
-        by: `task`, `step`, `outcome`, or `phase` for one row per phase.
+        source: from `open_run`: its ledger, or where there is none its texts, with the bias that `Dump.caveat` names.
+            Else rows such as `Dump.ledger_frame` has, whole groups, as a polars frame or a Ray dataset; or a sample.
+        by: `task`, `step`, `difficulty` (task and level), `outcome`, `violation`, or `phase` for one row per phase.
+        where: conditions such as `step>=20`, all of which have to hold: see `parse_conditions`.
         solved_at: a rollout is solved when its base score is at least this, in [0, 1].
+        pool_runs: True for one row for all runs together.
+        confidence: of the intervals, between 0 and 1.
 
     Returns:
-        `run_id`, `phase` and the column `by`; then
+        `run_id` (unless pooled), `phase` and the columns of `by`; then, those with * followed by their confidence
+        interval (`…_low`, `…_high`; groups are the units of chance, see `rg_env.analysis.intervals`):
 
         - `groups`, `rollouts`, `steps`: counts;
-        - `mean_base_score`, `mean_score`, `mean_reward`;
-        - `solve_rate`; `format_rate`, the share without a violation; `solve_given_format`, the solve rate among those;
-        - `mean_response_tokens`, `truncated`;
-        - `all_correct`, `all_failed`, `mixed`, `no_signal`: shares of groups;
+        - `mean_base_score`*, `mean_raw_score`*, `mean_tagged_score`*, `mean_score`* (after the length penalty),
+          `mean_reward`*: raw and tagged over the rollouts that were scored;
+        - `solve_rate`*; `format_rate`*, the share without a violation; `solve_given_format`, the solve rate there;
+        - `pass_at_K`*: the chance that K tries at a prompt hold a success, `pass_hat_K`*: that all K succeed; K = 1, 2,
+          4, … and the largest group's size, over the groups with at least K rollouts;
+        - `mean_response_tokens`*, `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved
+          and unsolved rollouts (linear between two lengths); `truncated`*;
+        - `all_correct`*, `all_failed`*, `mixed`*, `no_signal`*: shares of groups;
+        - `penalty_lost`: mean of base score − score; `penalised`: share of rollouts that lost something; `tagged_wins`:
+          share of scored rollouts whose tagged score beats the raw one;
         - `scorer_failures`: share of rollouts with status timeout, crashed or error; `rejected`: by the guard;
-        - `violation_…`: share of rollouts with each violation;
-        - `solve_rate_first`, `solve_rate_last`: over the first and the last quarter of the row's steps (at least one
-          each); null where there are fewer than two steps.
+        - `status_…`, `violation_…`: share of rollouts with each;
+        - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
+          each); `solve_rate_change`* between them; null where there are fewer than two steps.
 
-        Rates lie in [0, 1]; null where nothing is known.
+        Rates lie in [0, 1]; null where nothing is known. What describes whole groups (shares of groups, pass@k) is null
+        where only some rollouts of a group count: by violation, and with conditions on rollouts.
 
     Raises:
-        DumpError: `by` is none of the above, or a file cannot be read.
+        ConditionError: see `parse_conditions`.
+        DumpError: `by` is none of the above, or nothing could be read.
     """
-    import polars as pl
-
     if by not in BY:
         raise DumpError(f"statistics by {by!r}: use one of {', '.join(BY)}")
-    rollouts = dump.ledger_frame().with_columns(
-        solved=pl.col("base_score") >= solved_at,
-        well_formed=pl.col("violation").is_null(),
+    sample = sample_of(source, where)
+    keys = list(dict.fromkeys([*(() if pool_runs else ("run_id",)), "phase", *BY[by]]))
+    rollouts = sample.rollouts.with_columns(
+        solved=(pl.col("base_score") >= solved_at).fill_null(False), well_formed=pl.col("violation").is_null()
     )
-    keys = list(dict.fromkeys(("run_id", "phase", by)))
-    table = rollouts.group_by(keys).agg(
-        groups=pl.col("group_id").n_unique(),
-        rollouts=pl.len(),
-        steps=pl.col("step").drop_nulls().n_unique(),
-        mean_base_score=pl.col("base_score").mean(),
-        mean_score=pl.col("score").mean(),
-        mean_reward=pl.col("reward").mean(),
-        solve_rate=pl.col("solved").mean(),
-        format_rate=pl.col("well_formed").mean(),
-        solve_given_format=pl.col("solved").filter("well_formed").mean(),
-        mean_response_tokens=pl.col("response_tokens").mean(),
-        truncated=pl.col("truncated").mean(),
-        scorer_failures=pl.col("status").is_in([s.value for s in Status if s.is_scorer_failure]).mean(),
-        rejected=(pl.col("status") == Status.REJECTED.value).mean(),
-        **{f"violation_{v.value}": (pl.col("violation") == v.value).fill_null(False).mean() for v in Violation},
+    groups, tries = _with_tries(_groups(rollouts, keys))
+    measures = _measures(tries)
+    table = groups.group_by(keys).agg(
+        pl.len().alias("groups"),
+        pl.col("n").sum().alias("rollouts"),
+        pl.col("step").drop_nulls().n_unique().alias("steps"),
+        *(moment for name, (total, count) in measures.items() for moment in moments(name, total, count)),
     )
-    groups = (
-        rollouts.unique("group_id")
-        .group_by(keys)
-        .agg(
-            **{outcome.value: (pl.col("outcome") == outcome.value).mean() for outcome in Outcome},
-            no_signal=pl.col("no_signal").mean(),
-        )
+    table = with_intervals(table, {name: name not in _UNBOUNDED for name in measures}, confidence)
+    table = table.with_columns(difference("solve_rate_change", "solve_rate_last", "solve_rate_first"))
+    table = table.join(_plain(rollouts, keys), on=keys, nulls_equal=True)
+    if by == "violation" or not sample.whole:
+        unknown = [column for name in (*tries, *_OF_GROUPS) for column in _with_bounds(name)]
+        table = table.with_columns(pl.lit(None, pl.Float64).alias(column) for column in unknown)
+    texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
+    return table.select(*keys, *_columns(tries)).cast(texts).sort(keys)
+
+
+def _groups(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """One row per group, and per value of a key that tells its rollouts apart: sums and counts of what is measured."""
+    apart = [key for key in keys if key in ROLLOUT_SCHEMA]
+    alike = [key for key in dict.fromkeys((*keys, "step", "outcome", "no_signal")) if key not in apart]
+    groups = rollouts.group_by(GROUP_INDEX, *apart).agg(
+        pl.col(*alike).first(),
+        pl.len().alias("n"),
+        pl.col("solved", "well_formed", "truncated", *_NUMBERS).sum(),
+        pl.col(*_NUMBERS).count().name.suffix("_n"),
     )
-    table = table.join(groups, on=keys, nulls_equal=True).join(_trend(rollouts, keys), on=keys, nulls_equal=True)
-    return table.select(*keys, *_COLUMNS, pl.col("^violation_.*$"), "solve_rate_first", "solve_rate_last").sort(keys)
-
-
-_COLUMNS = (
-    "groups",
-    "rollouts",
-    "steps",
-    "mean_base_score",
-    "mean_score",
-    "mean_reward",
-    "solve_rate",
-    "format_rate",
-    "solve_given_format",
-    "mean_response_tokens",
-    "truncated",
-    *(outcome.value for outcome in Outcome),
-    "no_signal",
-    "scorer_failures",
-    "rejected",
-)
-
-
-def _trend(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Solve rate over the first and the last quarter of the distinct steps of each row."""
-    import polars as pl
-
     rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps; null outside of steps
-    last_rank = rank.max().over(keys)
-    quarter = (last_rank // 4).clip(lower_bound=1)
-    several = last_rank >= 2
-    return (
-        rollouts.with_columns(first=(rank <= quarter) & several, last=(rank > last_rank - quarter) & several)
-        .group_by(keys)
-        .agg(
-            solve_rate_first=pl.col("solved").filter("first").mean(),
-            solve_rate_last=pl.col("solved").filter("last").mean(),
-        )
+    last = rank.max().over(keys)
+    quarter = (last // 4).clip(lower_bound=1)
+    return groups.with_columns(
+        first_quarter=((rank <= quarter) & (last >= 2)).fill_null(False),
+        last_quarter=((rank > last - quarter) & (last >= 2)).fill_null(False),
     )
 
 
-_SHOWN = {
-    "groups": "groups",
-    "mean_base_score": "base\nscore",
-    "mean_score": "score",
-    "solve_rate": "solved",
-    "solve_rate_first": "first\n¼",
-    "solve_rate_last": "last\n¼",
-    "format_rate": "format",
-    "solve_given_format": "given\nformat",
-    "mean_response_tokens": "tokens",
-    "truncated": "cut\noff",
-    "all_correct": "all\nright",
-    "all_failed": "all\nfailed",
-}
+def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """The groups with pass@k and pass^k, null where they have fewer than k rollouts, and the names of these columns."""
+    largest = groups["n"].max() if groups.height else 0
+    assert isinstance(largest, int)
+    pairs = groups.select("n", "solved").unique()
+    names = []
+    for rule, prefix in ((pass_at_k, "pass_at"), (pass_hat_k, "pass_hat")):
+        for k in tries_up_to(largest):
+            values = [rule(n, c, k) if k <= n else None for n, c in pairs.select("n", "solved").iter_rows()]
+            names.append(f"{prefix}_{k}")
+            pairs = pairs.with_columns(pl.Series(names[-1], values, pl.Float64))
+    return groups.join(pairs, on=["n", "solved"], how="left"), names
 
 
-def render_table(frame: pl.DataFrame, title: str | None = None) -> Table:
-    """The main columns of `statistics` for a terminal, in a section for each run and phase.
-
-    What would say the same in every row is left out: the score where no penalty applied, truncation where there was
-    none, the trend (solved over the first and the last quarter of the steps) where there are no steps.
-
-    Args:
-        frame: from `statistics`.
-        title: printed above the table.
-    """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    by = frame.columns[frame.columns.index("groups") - 1]
-    section_keys = [key for key in ("run_id", "phase") if key != by]
-    if frame["run_id"].n_unique() < 2:
-        section_keys.remove("run_id")
-    same = {
-        "mean_score": frame["mean_score"].equals(frame["mean_base_score"]),
-        "truncated": not frame["truncated"].sum(),
-        "solve_rate_first": not frame["solve_rate_first"].count(),
-        "solve_rate_last": not frame["solve_rate_last"].count(),
+def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
+    """Everything that gets an interval: each group's total, and the number of values in it."""
+    n, one = pl.col("n"), pl.col("n") > 0
+    found = {f"mean_{name}": (pl.col(name), pl.col(f"{name}_n")) for name in _NUMBERS}
+    found |= {
+        "solve_rate": (pl.col("solved"), n),
+        "format_rate": (pl.col("well_formed"), n),
+        "truncated": (pl.col("truncated"), n),
     }
-    shown = {name: header for name, header in _SHOWN.items() if not same.get(name)}
-    table = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
-    table.add_column(by, overflow="fold", min_width=9)
-    for header in shown.values():
-        table.add_column(header, justify="right", no_wrap=True)
-    section = ""
-    for row in frame.iter_rows(named=True):
-        if section != (section := " ".join(row[key] for key in section_keys)):
-            table.add_section()
-            table.add_row(Text(section, style="bold"))
-        name = "–" if row[by] is None else str(row[by])
-        table.add_row(Text(name), *(_cell(column, row[column]) for column in shown))
-    return table
+    for name in ("first", "last"):
+        inside = pl.col(f"{name}_quarter").cast(pl.Int64)
+        found[f"solve_rate_{name}"] = (pl.col("solved") * inside, n * inside)
+    for name in tries:
+        found[name] = (pl.col(name).fill_null(0), pl.col(name).is_not_null())
+    for outcome in Outcome:
+        found[outcome.value] = ((pl.col("outcome") == outcome.value).cast(pl.Float64), one)
+    found["no_signal"] = (pl.col("no_signal").cast(pl.Float64), one)
+    return found
 
 
-def _cell(name: str, value: float | None) -> str:
-    if value is None:
-        return "–"
-    if name in ("groups", "mean_response_tokens"):
-        return f"{value:.0f}"
-    return f"{value:.3f}" if name.startswith("mean_") else f"{value:.0%}"
+def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """What has no interval."""
+    tokens = pl.col("response_tokens").cast(pl.Float64)
+    lost = pl.col("base_score") - pl.col("score")
+    scored = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
+    failures = [status.value for status in Status if status.is_scorer_failure]
+    return rollouts.group_by(keys).agg(
+        pl.col("solved").filter("well_formed").mean().alias("solve_given_format"),
+        *(
+            tokens.filter(chosen).quantile(p / 100, "linear").alias(f"tokens_{name}_p{p}")
+            for name, chosen in (("right", pl.col("solved")), ("wrong", ~pl.col("solved")))
+            for p in PERCENTILES
+        ),
+        lost.mean().alias("penalty_lost"),
+        (lost > 0).mean().alias("penalised"),
+        (pl.col("tagged_score") > pl.col("raw_score")).filter(scored).mean().alias("tagged_wins"),
+        pl.col("status").is_in(failures).mean().alias("scorer_failures"),
+        (pl.col("status") == Status.REJECTED.value).mean().alias("rejected"),
+        *((pl.col("status") == s.value).mean().alias(f"status_{s.value}") for s in Status),
+        *((pl.col("violation") == v.value).fill_null(False).mean().alias(f"violation_{v.value}") for v in Violation),
+    )
+
+
+def _columns(tries: Sequence[str]) -> list[str]:
+    """All but the keys, in the order of the docstring."""
+    names = ["groups", "rollouts", "steps"]
+    for name in (*(f"mean_{score}" for score in _SCORES), "solve_rate", "format_rate"):
+        names += _with_bounds(name)
+    names.append("solve_given_format")
+    for name in (*tries, "mean_response_tokens"):
+        names += _with_bounds(name)
+    names += [f"tokens_{which}_p{p}" for which in ("right", "wrong") for p in PERCENTILES]
+    for name in ("truncated", *_OF_GROUPS):
+        names += _with_bounds(name)
+    names += ["penalty_lost", "penalised", "tagged_wins", "scorer_failures", "rejected"]
+    names += [f"status_{status.value}" for status in Status] + [f"violation_{v.value}" for v in Violation]
+    for name in ("solve_rate_first", "solve_rate_last", "solve_rate_change"):
+        names += _with_bounds(name)
+    return names
+
+
+def _with_bounds(name: str) -> list[str]:
+    return [name, f"{name}_low", f"{name}_high"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,22 @@ if TYPE_CHECKING:
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
+ScorerTimeout = Annotated[
+    float | None, typer.Option(min=0.001, help="Seconds for one answer. Default: as the run had it.")
+]
+
+_PROBLEMS_SHOWN = 10
 
 _PIPE_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
+
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """A recorded text that a terminal can show: what would steer it, or cannot be encoded, is written as an escape."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console() -> Console:
@@ -26,6 +40,10 @@ def console() -> Console:
 
 def print_remarks(dump: Dump) -> None:
     """Say on standard error what the figures cannot show and which lines were skipped."""
-    for remark in (dump.caveat, *dump.problems):
+    problems = dump.problems
+    remarks = [dump.caveat, *problems[:_PROBLEMS_SHOWN]]
+    if len(problems) > _PROBLEMS_SHOWN:
+        remarks.append(f"… {len(problems)} lines skipped in all; `rg-env dumps validate` lists them")
+    for remark in remarks:
         if remark:
             print(f"rg-env: {remark}", file=sys.stderr)

@@ -3,10 +3,13 @@
 Light: needs neither torch nor ray nor skyrl.
 """
 
+from rg_env.dump.batch import Fsync
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line
+from rg_env.dump.compress import Compression
+from rg_env.dump.discover import Run
 from rg_env.dump.files import check_folder
 from rg_env.dump.lines import open_lines
-from rg_env.dump.reader import Dump, Problem, Run, open_run
+from rg_env.dump.reader import Dump, Problem, open_run
 from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.runs import claim_run, new_run_id, write_manifest
 from rg_env.dump.schema import (
@@ -28,10 +31,12 @@ from rg_env.dump.writer import DumpWriter, close_all
 __all__ = [
     "SCHEMA_VERSION",
     "BadLineError",
+    "Compression",
     "Dump",
     "DumpPolicy",
     "DumpWriter",
     "FileKind",
+    "Fsync",
     "GroupRecord",
     "LedgerRecord",
     "NewerSchemaError",

@@ -43,6 +43,9 @@ class Batch:
         kind: the kind of file.
         run_id: the run.
         limit: lines in a full batch, at least 1.
+
+    Raises:
+        OSError: the folder cannot be listed.
     """
 
     def __init__(self, folder: Path, kind: FileKind, run_id: str, limit: int) -> None:
@@ -51,7 +54,7 @@ class Batch:
         self.lines = 0
         self._folder = folder
         self._run_id = run_id
-        self._number = 0
+        self._number = free_number(folder, kind, run_id)
         self._part = Path()
         self._fd: int | None = None
         self._size = 0
@@ -160,11 +163,15 @@ class Batch:
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._number = max(self._number, free_number(self._folder, self.kind, self._run_id))
-        part = self.path.with_name(self.path.name + PART)
+        if is_taken(self.path) or self._part_name().exists():
+            self._number = free_number(self._folder, self.kind, self._run_id)
+        part = self._part_name()
         self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         self._part = part
         self._name_synced = False
+
+    def _part_name(self) -> Path:
+        return self.path.with_name(self.path.name + PART)
 
     def _in_place(self) -> bool:
         assert self._fd is not None

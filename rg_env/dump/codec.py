@@ -3,7 +3,8 @@
 Invariant: a line's keys are always the same, in the same order, and a key's value never changes its type, so that
 `datasets`, pandas, polars and DuckDB load a file unchanged. Strings are never null: the empty string stands for "none"
 (no field has a use for both). Numbers are null where nothing was measured (`raw_score` and `tagged_score` after a
-violation, `step` outside training) and where they are not finite. Scores are always written as floats.
+violation, `step` outside training) and where they are not finite; such a null is read back as NaN where a number is
+due. Scores are always written as floats. A whole number (`step`, a length) beyond 64 bits is refused.
 It does not cover numbers that are null in every line a library guesses types from: polars looks at 100 lines (a full
 batch of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
 
@@ -167,7 +168,10 @@ def _trained_to_wire(record: TrainedRecord) -> Wire:
 
 
 def _number(value: float | None) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
+    try:
+        return float(value) if value is not None and math.isfinite(value) else None
+    except OverflowError:  # an int beyond what a float can be
+        return None
 
 
 # -- reading
@@ -275,6 +279,15 @@ def trained_from_line(line: bytes) -> TrainedRecord:
             group_id=wire["group_id"],
             rollouts=wire["rollouts"],
         )
+
+
+def wire_of(line: bytes) -> Wire:
+    """A line as the object that it holds, for checks of its very keys and types.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `from_line`.
+    """
+    return _decode(line)
 
 
 def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:

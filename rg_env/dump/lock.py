@@ -2,8 +2,11 @@
 
 Invariant: while a `RunLock` is held, no other process can hold the one of the same run in the same folder. The kernel
 drops it with the process that holds it, so that a crash leaves nothing to clean up; forked children, which would keep
-it, let go of it at once. It does not cover file systems without `flock` (some network mounts): there a warning says so
-and writing goes on.
+it, let go of it at once.
+
+It does not cover network mounts whose locks stay on one host, or that have none. The lock file names its holder, so
+that there the second writer of a run is warned (it may go on where another host has crashed) or, without any locks,
+refused until the file has been removed by hand. Even then no two writers share a file: batches are created exclusively.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from rg_env.dump.files import lock_name
 from rg_env.errors import DumpError
 
 _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_HERE = f" on {socket.gethostname()}"
 _HELD: set[int] = set()
 """File descriptors of the locks that this process holds."""
 
@@ -52,24 +56,34 @@ class RunLock:
     def _acquire(self, folder: Path, run_id: str) -> int:
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            noted = os.read(fd, 256).decode(errors="replace").strip()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.read(fd, 256).decode(errors="replace").strip() or "another process"
                 os.close(fd)
                 raise DumpError(
-                    f"run {run_id} is being written to {folder} by {holder}: wait until it ends, or use another "
-                    "trainer.ckpt_path or dump_dir"
+                    f"run {run_id} is being written to {folder} by {noted or 'another process'}: wait until it ends, "
+                    "or use another trainer.ckpt_path or dump_dir"
                 ) from None
             except OSError as error:
                 if error.errno not in _NO_FLOCK:
                     os.close(fd)
                     raise
+                if noted and not _has_ended(noted):
+                    os.close(fd)
+                    raise DumpError(
+                        f"{folder} has no file locks, and {noted} is noted as the writer of run {run_id}: "
+                        f"if it has ended, remove {self._path}"
+                    ) from None
                 logger.warning("{} has no file locks: make sure that only one process writes run {}", folder, run_id)
             if self._is(fd):
+                if noted and not noted.endswith(_HERE):
+                    logger.warning(
+                        "run {} goes on from {}, which did not end in order; if it still runs, stop it", run_id, noted
+                    )
                 with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
                     os.ftruncate(fd, 0)
-                    os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+                    os.pwrite(fd, f"process {os.getpid()}{_HERE}\n".encode(), 0)
                 return fd
             os.close(fd)  # its holder removed the file between our open and our lock
 
@@ -90,3 +104,37 @@ class RunLock:
             return os.path.samestat(self._path.stat(), os.fstat(fd))
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+def is_held(folder: Path, run_id: str) -> bool:
+    """Whether a process writes this run now. False on file systems without `flock`, where nobody can know.
+
+    Where a lock file was left by a crash, it is locked for some microseconds to find out.
+    """
+    try:
+        fd = os.open(folder / lock_name(run_id), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def _has_ended(holder: str) -> bool:
+    """Whether the process that a lock file names is known to have ended; of one on another host nothing is known."""
+    words = holder.removesuffix(_HERE).split()
+    if not holder.endswith(_HERE) or not words[-1].isdigit():
+        return False
+    try:
+        os.kill(int(words[-1]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

@@ -13,13 +13,14 @@ import secrets
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from loguru import logger
 
-from rg_env.dump.files import manifest_name
+from rg_env.dump.files import manifest_name, write_all
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import DumpError
 
@@ -28,8 +29,11 @@ _PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "t
 
 
 def new_run_id() -> str:
-    """A run id that sorts by time (UTC): letters, digits and hyphens."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    """A run id that sorts by time (UTC): letters, digits and hyphens.
+
+    Of a thousand runs that are started in the same second, on any hosts, two have the same id once in 8,600 times.
+    """
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
@@ -115,6 +119,7 @@ def _attempts(path: Path) -> list[Any]:
         return []
 
 
+@cache
 def _versions() -> dict[str, str]:
     """Versions of what shapes a run, without importing any of it; what is not installed is left out."""
     found = {"python": platform.python_version()}
@@ -134,10 +139,11 @@ def _replace(path: Path, content: bytes) -> None:
     """Replace a file in one step, forced to disk."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            write_all(handle, content)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:

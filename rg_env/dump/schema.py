@@ -15,6 +15,9 @@ from rg_env.scoring.types import Status, Violation
 SCHEMA_VERSION = 2
 """Version of the line formats. Plain Atropos lines, which carry none, count as 0; 1 lacked `normalised`."""
 
+ADDED_IN = {"normalised": 2}
+"""The version since which a key is in every line, for keys that the first version lacked."""
+
 Message = dict[str, str]
 """`{"role": ..., "content": ...}`."""
 
@@ -60,6 +63,8 @@ class NotKept(StrEnum):
     """No base score above the threshold, yet not all 0: it fits neither of Atropos' two files."""
     EVAL_OFF = "dump_eval_rollouts_off"
     NO_ROLLOUTS = "no_rollouts"
+    LOST = "lost"
+    """It was kept and is damaged or gone: `rg-env dumps recover` found the group in the ledger only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Self
 
 from loguru import logger
@@ -41,6 +41,9 @@ from rg_env.errors import DumpError
 PROGRESS_EVERY = 10
 """Groups of a kind between two lines of progress in the log."""
 
+
+RETRY_SECONDS = 5.0
+"""How often what a disk has refused is tried again while nothing new comes."""
 
 _OPEN: set[DumpWriter] = set()
 
@@ -98,17 +101,13 @@ class DumpWriter:
         try:
             finish_leftovers(self.folder, run_id)
             plain = plain_batches(self.folder, run_id) if compressing else []
+            limits = dict.fromkeys(FileKind, groups_per_file) | {FileKind.FAILED: failed_groups_per_file}
+            self._batches = {kind: Batch(self.folder, kind, run_id, limit) for kind, limit in limits.items()}
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
                 raise DumpError(f"what an earlier attempt left in {self.folder} cannot be finished: {error}") from None
             raise
-        self._batches = {
-            kind: Batch(
-                self.folder, kind, run_id, failed_groups_per_file if kind is FileKind.FAILED else groups_per_file
-            )
-            for kind in FileKind
-        }
         # Shared between threads without a lock: each operation made on them is atomic.
         self._jobs: set[Job] = set()
         self._dropped: list[int] = []
@@ -235,7 +234,7 @@ class DumpWriter:
     # -- the writer thread
 
     def _run(self) -> None:
-        while (message := self._queue.get()) is not None:
+        while (message := self._next_message()) is not None:
             if isinstance(message, Job):
                 self._waiting.append(message)
             self._drain()
@@ -247,6 +246,13 @@ class DumpWriter:
         if self._compressor is not None:
             self._compressor.close()
         self._lock.release()
+
+    def _next_message(self) -> Job | Future[None] | None:
+        while True:
+            try:
+                return self._queue.get(timeout=RETRY_SECONDS if self._waiting else None)
+            except Empty:
+                self._drain()
 
     def _drain(self) -> None:
         """Commit waiting records in order until none is left or the disk refuses one."""
@@ -264,7 +270,7 @@ class DumpWriter:
             if self.missing >= 2 * self._missing_when_said:
                 self._missing_when_said = self.missing
                 logger.error(
-                    "dump: {} records not on disk ({}); training goes on, they are tried again with the next ones",
+                    "dump: {} records not on disk ({}); training goes on, they are tried again",
                     self.missing,
                     error,
                 )

@@ -62,12 +62,16 @@ class Patience:
             if left > 0:
                 self._strikes[task] = left
 
-    def timed_out(self, task: str, digest: bytes, limit: float) -> None:
-        """An answer of the task did not end within `limit` seconds, which is what `limit(task)` gave it."""
+    def timed_out(self, task: str, digest: bytes | None, limit: float) -> None:
+        """An answer of the task did not end within `limit` seconds, which is what `limit(task)` gave it.
+
+        Args:
+            digest: the answer to be remembered; None for one that could not help it.
+        """
         with self._lock:
             before = self._strikes.get(task, 0.0)
             self._strikes[task] = after = min(_MAX_STRIKES, before + 1)
-            if limit >= self._timeout:
+            if digest is not None and limit >= self._timeout:
                 self._known[digest] = None
                 if len(self._known) > _REMEMBERED:
                     self._known.popitem(last=False)

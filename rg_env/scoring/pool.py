@@ -5,6 +5,7 @@ Invariants:
   that ran no code. In every other case it is killed, and the next job that needs one gets a new fork.
 - The deadline of a job runs from the moment its worker, idle until then and ready for its task, is handed it. Waiting
   for a worker, or for one to get ready, never counts.
+- What is held against an answer for good is its own doing, and not that its worker had no core to run on.
 - A worker's death costs no score: the job is tried on other workers, and is CRASHED only when eight have died over it.
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.errors import ScorerPoolError
+from rg_env.scoring.effort import Effort
 from rg_env.scoring.forkserver import ForkServer, ForkServerError
 from rg_env.scoring.patience import Patience
 from rg_env.scoring.sandbox import Measure
@@ -80,6 +82,14 @@ class Failure:
     detail: str
 
 
+class OvertimeError(TimeoutError):
+    """No score by the deadline. `starved`: because the machine had no core free for the worker."""
+
+    def __init__(self, starved: bool) -> None:
+        super().__init__()
+        self.starved = starved
+
+
 @dataclass(eq=False, slots=True)
 class _Worker:
     server: ForkServer
@@ -118,16 +128,32 @@ class _Worker:
         """Have the answer scored.
 
         Raises:
-            TimeoutError, EOFError, OSError, ProtocolError: the worker is of no more use.
+            OvertimeError, EOFError, OSError, ProtocolError: the worker is of no more use.
         """
         self.jobs += 1
         self.has_job = True
         request = pickle.dumps((job.scorer, job.entry, job.answer))
-        deadline = monotonic() + seconds
-        send_frame(self.sock, request, deadline)
-        reply = Reply(*decode_reply(recv_frame(self.sock, MAX_REPLY_BYTES, deadline)))
+        start = monotonic()
+        send_frame(self.sock, request, start + seconds)
+        if self._is_silent_until(start + seconds / 2):
+            effort = Effort.of(self.pid)
+            try:
+                payload = recv_frame(self.sock, MAX_REPLY_BYTES, start + seconds)
+            except TimeoutError:
+                raise OvertimeError(effort.starved_since(seconds / 2)) from None
+        else:
+            payload = recv_frame(self.sock, MAX_REPLY_BYTES, start + seconds)
+        reply = Reply(*decode_reply(payload))
         self.has_job = False
         return reply
+
+    def _is_silent_until(self, moment: float) -> bool:
+        self.sock.settimeout(max(0.0, moment - monotonic()))
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except (TimeoutError, BlockingIOError):
+            return True
+        return False
 
 
 class ScorerPool:
@@ -201,9 +227,10 @@ class ScorerPool:
         limit = self._patience.limit(job.task)
         try:
             reply = worker.score(job, limit)
-        except TimeoutError:
-            self._patience.timed_out(job.task, job.digest(), limit)
-            return Failure(Status.TIMEOUT, f"no score within {limit:g} s"), False
+        except OvertimeError as late:
+            self._patience.timed_out(job.task, None if late.starved else job.digest(), limit)
+            why = ", for want of a free core" if late.starved else ""
+            return Failure(Status.TIMEOUT, f"no score within {limit:g} s{why}"), False
         self._patience.ended(job.task)
         return reply, not job.runs_code and worker.jobs < _JOBS_PER_WORKER
 

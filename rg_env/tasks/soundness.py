@@ -58,6 +58,7 @@ GUARDED: dict[str, str] = {
     "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
     "rush_hour": "upstream hangs on A+99999999; moves are bounded",
     "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
+    "spell_backward": "upstream pays the whole question written backwards 0.97; nothing may follow the right word",
     "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
     "string_insertion": f"{_RUNS_ANSWER}; only letters and lists pass",
     "syllogism": f"{_SUBSTRING}; only Yes or No pass",

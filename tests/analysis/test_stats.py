@@ -1,110 +1,41 @@
 from __future__ import annotations
 
-import io
 import math
-import random
-from collections import defaultdict
 
 import pytest
-from rich.console import Console
+from hypothesis import given, settings
 
-from rg_env.analysis import render_table, statistics
-from rg_env.dump import DumpWriter, open_run
+from rg_env.analysis import sample_of, statistics
+from rg_env.analysis.stats import BY
 from rg_env.errors import DumpError
-from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, rollout, violating
+from tests.analysis.recount import recount
+from tests.analysis.samples import groups, ledger_dump, write_ledger, write_texts
+from tests.dump.records import RUN_ID, group, rollout
+
+OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal")
 
 
-def _dump(folder, groups):
-    with DumpWriter(folder, RUN_ID, 1) as writer:
-        assert writer.submit(groups).result(5)
-    return open_run(folder)
-
-
-def _random_groups(count=120):
-    draw = random.Random(0)
-
-    def one(k):
-        if draw.random() < 0.2:
-            return violating(k, draw.choice(list(Violation)))
-        if draw.random() < 0.1:
-            status = draw.choice([s for s in Status if s is not Status.OK])
-            return rollout(0.0, k, status=status, raw_score=None, tagged_score=None)
-        base = draw.choice([0.0, 0.3, 0.99, 1.0])
-        factor = draw.choice([1.0, 0.5])
-        return rollout(
-            base, k, score=base * factor, reward=base - 0.1, penalty_factor=factor, truncated=draw.random() < 0.3
-        )
-
-    return [
-        group(
-            uid,
-            [one(k) for k in range(draw.choice([1, 4]))],
-            task=draw.choice(["chain_sum", "gcd"]),
-            step=draw.choice([None, *range(1, 12)]),
-            phase=draw.choice(["train", "train", "eval"]),
-        )
-        for uid in range(count)
-    ]
-
-
-def _recount(groups, by):
-    """The same figures in plain Python, slowly."""
-    rows = defaultdict(list)
-    for g in groups:
-        rows[(g.phase, getattr(g, by))].append(g)
-
-    def mean(values):
-        values = list(values)
-        return sum(values) / len(values) if values else None
-
-    result = {}
-    for key, members in rows.items():
-        rs = [r for g in members for r in g.rollouts]
-        steps = sorted({g.step for g in members if g.step is not None})
-        quarter = max(1, len(steps) // 4)
-        trend = {"first": steps[:quarter], "last": steps[-quarter:]} if len(steps) >= 2 else {"first": [], "last": []}
-        row = {
-            "groups": len(members),
-            "rollouts": len(rs),
-            "steps": len(steps),
-            "mean_base_score": mean(r.base_score for r in rs),
-            "mean_score": mean(r.score for r in rs),
-            "mean_reward": mean(r.reward for r in rs),
-            "solve_rate": mean(r.base_score >= 0.99 for r in rs),
-            "format_rate": mean(r.violation is None for r in rs),
-            "solve_given_format": mean(r.base_score >= 0.99 for r in rs if r.violation is None),
-            "mean_response_tokens": mean(r.response_tokens for r in rs),
-            "truncated": mean(r.truncated for r in rs),
-            "all_correct": mean(g.outcome == "all_correct" for g in members),
-            "all_failed": mean(g.outcome == "all_failed" for g in members),
-            "mixed": mean(g.outcome == "mixed" for g in members),
-            "no_signal": mean(g.no_signal for g in members),
-            "scorer_failures": mean(r.status in ("timeout", "crashed", "error") for r in rs),
-            "rejected": mean(r.status == "rejected" for r in rs),
-            **{f"violation_{v}": mean(r.violation == v for r in rs) for v in Violation},
-            **{
-                f"solve_rate_{end}": mean(r.base_score >= 0.99 for g in members if g.step in part for r in g.rollouts)
-                for end, part in trend.items()
-            },
-        }
-        result[key] = row
-    return result
-
-
-@pytest.mark.parametrize("by", ["task", "step", "phase", "outcome"])
-def test_figures_agree_with_a_plain_recount(tmp_path, by):
-    groups = _random_groups()
-    frame = statistics(_dump(tmp_path, groups), by)
-    expected = _recount(groups, by)
-    assert {(row["phase"], row[by]) for row in frame.iter_rows(named=True)} == set(expected)
+@pytest.mark.parametrize("by", BY)
+@settings(max_examples=12, deadline=None)
+@given(members=groups())
+def test_figures_agree_with_a_plain_recount(tmp_path_factory, by, members):
+    frame = statistics(ledger_dump(tmp_path_factory.mktemp("dump"), members), by)
+    expected = recount(members, by)
+    keys = list(dict.fromkeys(("phase", *BY[by])))
+    assert {tuple(row[key] for key in keys) for row in frame.iter_rows(named=True)} == set(expected)
     for row in frame.iter_rows(named=True):
-        for name, value in expected[row["phase"], row[by]].items():
+        for name, value in expected[tuple(row[key] for key in keys)].items():
             if value is None:
                 assert row[name] is None, name
             else:
-                assert math.isclose(row[name], value, abs_tol=1e-12), (name, row[name], value)
-    assert set(frame.columns) == {"run_id", "phase", by, *next(iter(expected.values()))}
+                assert row[name] is not None, name
+                assert math.isclose(row[name], value, abs_tol=1e-9), (name, row[name], value)
+        if by == "violation":
+            assert all(row[name] is None for name in frame.columns if name.startswith(OF_GROUPS))
+    counted = set(next(iter(expected.values())))
+    change = {"solve_rate_change", "solve_rate_change_low", "solve_rate_change_high"}
+    known = {name for name in frame.columns if by != "violation" or not name.startswith(OF_GROUPS)}
+    assert known == {"run_id", *keys, *counted, *change}
 
 
 def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(tmp_path):
@@ -113,35 +44,64 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(tmp_path):
         group(k, [rollout(1.0, j, score=0.0, reward=0.0, penalty_factor=0.0, truncated=True) for j in range(4)])
         for k in range(9)
     ]
-    frame = statistics(_dump(tmp_path, [*solved, group(9, [0.0] * 4)]))
-    assert frame["solve_rate"].to_list() == [0.9]
-    assert frame["all_correct"].to_list() == [0.9]
-    assert frame["all_failed"].to_list() == [0.1]
-    assert frame["mean_score"].to_list() == [0.0]
-    assert frame["no_signal"].to_list() == [1.0]
+    (row,) = statistics(ledger_dump(tmp_path, [*solved, group(9, [0.0] * 4)])).iter_rows(named=True)
+    assert (row["solve_rate"], row["all_correct"], row["all_failed"]) == (0.9, 0.9, 0.1)
+    assert (row["mean_score"], row["no_signal"], row["penalty_lost"], row["penalised"]) == (0.0, 1.0, 0.9, 0.9)
 
 
 def test_learning_shows_in_the_trend(tmp_path):
-    groups = [group(s, [1.0] * s + [0.0] * (8 - s), step=s) for s in range(1, 9)]
-    frame = statistics(_dump(tmp_path, groups))
-    assert frame["solve_rate_first"].to_list() == [(1 + 2) / 16]
-    assert frame["solve_rate_last"].to_list() == [(7 + 8) / 16]
+    members = [group(f"{s}-{k}", [1.0] * s + [0.0] * (8 - s), step=s) for s in range(1, 9) for k in range(5)]
+    (row,) = statistics(ledger_dump(tmp_path, members)).iter_rows(named=True)
+    assert row["solve_rate_first"] == (1 + 2) / 16
+    assert row["solve_rate_last"] == (7 + 8) / 16
+    assert row["solve_rate_change"] == 12 / 16
+    assert 0 < row["solve_rate_change_low"] < 12 / 16 < row["solve_rate_change_high"]
+
+
+def test_conditions_choose_rows_and_unwhole_groups_have_no_pass_at_k(tmp_path):
+    members = [group(k, [1.0, 0.0], step=k, task="gcd" if k % 2 else "lcm") for k in range(8)]
+    dump = ledger_dump(tmp_path, members)
+    (row,) = statistics(dump, where=["task=gcd", "step>=3"]).iter_rows(named=True)
+    assert (row["task"], row["groups"], row["pass_at_2"]) == ("gcd", 3, 1.0)
+    (row,) = statistics(dump, "phase", where=["base_score=1"]).iter_rows(named=True)
+    assert (row["rollouts"], row["solve_rate"], row["pass_at_1"], row["no_signal"]) == (8, 1.0, None, None)
+
+
+def test_what_solved_means_can_be_said(tmp_path):
+    dump = ledger_dump(tmp_path, [group(0, [0.5, 0.4])])
+    assert statistics(dump, solved_at=0.5)["solve_rate"].to_list() == [0.5]
+    assert statistics(dump, solved_at=0.5)["pass_at_2"].to_list() == [1.0]
+    assert statistics(dump)["pass_at_2"].to_list() == [0.0]
+
+
+def test_runs_are_kept_apart_unless_pooled(tmp_path):
+    write_ledger(tmp_path, [group(0)])
+    write_ledger(tmp_path, [group(1, run_id="b")], run_id="b")
+    frame = ledger_dump(tmp_path / "c", [group(0), group(1, run_id="b")]).ledger_frame()
+    for source in (frame, sample_of(frame)):
+        assert statistics(source)["run_id"].to_list() == [RUN_ID, "b"]
+        pooled = statistics(source, pool_runs=True)
+        assert ("run_id" in pooled.columns, pooled["groups"].to_list()) == (False, [2])
+
+
+def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):
+    members = [group(k, [1.0, 0.0, 0.5], step=k) for k in range(5)]
+    write_texts(tmp_path / "texts", members)
+    from_texts = statistics(ledger_dump(tmp_path / "ledger", members).ledger_frame())
+    from rg_env.dump import open_run
+
+    assert statistics(open_run(tmp_path / "texts")).equals(from_texts)
 
 
 def test_an_unknown_grouping_is_refused(tmp_path):
-    with pytest.raises(DumpError, match="use one of task, step, phase, outcome"):
-        statistics(_dump(tmp_path, [group(0)]), "colour")
+    with pytest.raises(DumpError, match="use one of task, step, phase, difficulty, outcome, violation"):
+        statistics(ledger_dump(tmp_path, [group(0)]), "colour")
 
 
-@pytest.mark.parametrize("by", ["task", "step", "phase", "outcome"])
-def test_the_table_shows_every_row(tmp_path, by):
-    frame = statistics(_dump(tmp_path, _random_groups()), by)
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render_table(frame, title="of tests"))
-    text = console.export_text()
-    assert "of tests" in text
-    for row in frame.iter_rows(named=True):
-        shown = [str(row["groups"]), f"{row['solve_rate']:.0%}", f"{row['format_rate']:.0%}"]
-        assert any(set(shown) <= set(line.split()) for line in text.splitlines())
-    assert RUN_ID not in text
-    assert "…" not in text
+def test_nothing_to_count_is_said(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"time": 1}\n' * 3)
+    from rg_env.dump import open_run
+
+    with pytest.raises(DumpError, match=r"no rollout in .*log\.jsonl; skipped: 3, the first: .* has no 'rollouts'"):
+        statistics(open_run(path))

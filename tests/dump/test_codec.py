@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields, is_dataclass, replace
 
 import orjson
 import pytest
@@ -10,40 +11,46 @@ from hypothesis import strategies as st
 
 from rg_env.dump import (
     BadLineError,
+    DumpPolicy,
+    DumpWriter,
     FileKind,
     LedgerRecord,
     NewerSchemaError,
     NotKept,
     Outcome,
     RolloutRecord,
+    TrainedRecord,
     from_line,
     ledger_from_line,
+    open_run,
     to_line,
+    trained_from_line,
 )
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import group, rollout
+from tests.dump.records import RUN_ID, group, rollout
 
 any_text = st.text(st.characters())  # every code point, lone surrogates and noncharacters too
 text_or_none = st.none() | any_text.filter(bool)
-finite = st.floats(allow_nan=False, allow_infinity=False)
-score_or_none = st.none() | finite
+number = st.floats() | st.integers() | st.sampled_from([1e308, 5e-324, -0.0, 10**400, -(10**400)])  # NaN and ∞ too
+number_or_none = st.none() | number
+whole = st.integers(0, 2**63 - 1)
 rollouts = st.builds(
     RolloutRecord,
     conversation=st.lists(st.fixed_dictionaries({"role": any_text, "content": any_text}), max_size=3),
-    score=finite,
-    reward=finite,
-    base_score=finite,
-    raw_score=score_or_none,
-    tagged_score=score_or_none,
+    score=number,
+    reward=number,
+    base_score=number,
+    raw_score=number_or_none,
+    tagged_score=number_or_none,
     violation=st.none() | st.sampled_from(Violation),
     status=st.sampled_from(Status),
     detail=any_text,
     answer=text_or_none,
-    response_tokens=st.none() | st.integers(0, 2**53),
+    response_tokens=st.none() | whole,
     stop_reason=text_or_none,
     truncated=st.booleans(),
-    penalty_factor=finite,
+    penalty_factor=number,
     repetition=st.integers(0, 1000),
     policy_version=text_or_none,
 )
@@ -52,7 +59,7 @@ groups = st.builds(
     uid=any_text,
     rollouts=st.lists(rollouts, max_size=3),
     item_id=any_text,
-    step=st.none() | st.integers(0, 2**53),
+    step=st.none() | whole,
     level=text_or_none,
     task=any_text,
     entry=any_text,
@@ -60,20 +67,74 @@ groups = st.builds(
 )
 
 
+def _kept(value, absent):
+    """What a line can carry of a number: anything but what is not finite, as a float."""
+    try:
+        return float(value) if value is not None and math.isfinite(value) else absent
+    except OverflowError:
+        return absent
+
+
+def _as_kept(record):
+    """The record that is expected back. Everything but numbers is carried as it is."""
+    kept = [
+        replace(
+            r,
+            **{name: _kept(getattr(r, name), math.nan) for name in ("score", "reward", "base_score", "penalty_factor")},
+            **{name: _kept(getattr(r, name), None) for name in ("raw_score", "tagged_score")},
+        )
+        for r in record.rollouts
+    ]
+    return replace(record, rollouts=kept)
+
+
+def _same(one, other):
+    """Equality, with NaN equal to NaN."""
+    if is_dataclass(one):
+        return type(one) is type(other) and all(
+            _same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one)
+        )
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(_same, one, other))
+    return one == other or (one != one and other != other)
+
+
 @given(groups)
 def test_what_goes_in_comes_out(record):
     line = to_line(record)
-    assert from_line(line) == record
+    assert _same(from_line(line), _as_kept(record))
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
 
 
 @given(groups)
 def test_the_ledger_keeps_everything_but_the_texts(record):
-    entry = LedgerRecord.of(record, FileKind.ROLLOUTS, None)
-    assert ledger_from_line(to_line(entry)) == entry
-    skipped = LedgerRecord.of(record, None, NotKept.OTHER_OFF)
-    assert ledger_from_line(to_line(skipped)) == skipped
+    for kind, reason in ((FileKind.ROLLOUTS, None), (None, NotKept.OTHER_OFF)):
+        back = ledger_from_line(to_line(LedgerRecord.of(record, kind, reason)))
+        assert _same(back, LedgerRecord.of(_as_kept(record), kind, reason))
+
+
+@given(st.builds(TrainedRecord, any_text, whole, whole, any_text, whole))
+def test_what_was_trained_on_comes_back(record):
+    assert trained_from_line(to_line(record)) == record
+
+
+@settings(max_examples=25)
+@given(st.lists(groups, max_size=6), st.sampled_from(["none", "zstd"]))
+def test_what_is_submitted_comes_out_of_the_files(tmp_path_factory, records, compression):
+    folder = tmp_path_factory.mktemp("dump")
+    records = [replace(record, group_id=str(k)) for k, record in enumerate(records)]
+    everything = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+    with DumpWriter(folder, RUN_ID, 1, policy=everything, groups_per_file=2, compression=compression) as writer:
+        assert writer.submit(records).result(20)
+    if not records:
+        assert not list(folder.iterdir())
+        return
+    dump = open_run(folder)
+    assert [record.group_id for record in dump.ledger(all_attempts=True)] == [record.group_id for record in records]
+    texts = sorted(dump.groups(all_attempts=True), key=lambda record: int(record.group_id))
+    assert _same(texts, [_as_kept(record) for record in records if record.rollouts])
+    assert not dump.problems
 
 
 @given(groups)
@@ -88,7 +149,15 @@ def test_every_line_is_strict_utf8_json(record):
 def test_a_text_of_a_megabyte(piece):
     long = piece * (1_000_000 // len(piece))
     record = group(rollouts=[rollout(conversation=[{"role": "assistant", "content": long}])])
-    assert from_line(to_line(record)).rollouts[0].conversation[0]["content"] == long
+    assert from_line(to_line(record)) == record
+
+
+def test_the_empty_text_is_no_text_where_a_text_may_be_absent():
+    names = ("answer", "stop_reason", "policy_version")
+    record = group(rollouts=[rollout(**dict.fromkeys(names, ""))], level="")
+    back = from_line(to_line(record))
+    assert back.level is None
+    assert [getattr(back.rollouts[0], name) for name in names] == [None] * 3
 
 
 def test_numbers_that_are_not_finite_become_null_and_come_back_as_unknown():

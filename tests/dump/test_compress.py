@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pytest
 from backports import zstd
 
@@ -92,14 +95,23 @@ def test_a_batch_that_cannot_be_compressed_stays_as_it_is_and_is_said(tmp_path, 
     assert "groups_20261121-053012-ab12_0000.jsonl stays uncompressed" in said
 
 
+def test_other_libraries_read_compressed_batches_as_they_are(tmp_path):
+    _write(tmp_path, 1, range(2), compression="zstd")
+    for path in tmp_path.iterdir():
+        assert pl.read_ndjson(path)["uid"].to_list() == ["0", "1"]
+        assert duckdb.sql(f"select uid from read_json_auto('{path}')").fetchall() == [("0",), ("1",)]
+
+
 def test_damage_to_a_compressed_file_is_noticed(tmp_path):
     _write(tmp_path, 1, range(2), compression="zstd")
     (path,) = tmp_path.glob("*_groups_*")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(Exception, match="cannot be read"):
-        list(open_run(tmp_path).ledger())
+    dump = open_run(tmp_path)
+    assert list(dump.ledger()) == []
+    (problem,) = dump.problems
+    assert "the rest of the file is lost" in str(problem)
 
 
 FOLDER = "folder"
@@ -155,3 +167,25 @@ def test_fsync_batch_forces_all_files_under_way_before_one_is_finished(tmp_path,
         kinds = [kind for kind, _ in synced if kind != FOLDER]
         assert kinds == [FileKind.ROLLOUTS, FileKind.FAILED, FileKind.LEDGER, FileKind.FAILED]
         assert synced[-1] == (FileKind.FAILED, "renamed")
+
+
+def test_a_group_that_could_not_be_forced_to_disk_is_not_acknowledged_and_tried_again(tmp_path, monkeypatch):
+    """No disk here fails to sync: the one thing that is made up is the kernel's answer."""
+    fsync, failures = os.fsync, iter([FileKind.LEDGER, FileKind.ROLLOUTS])
+    failing = next(failures)
+
+    def failing_fsync(fd):
+        nonlocal failing
+        if _label(Path(f"/proc/self/fd/{fd}").readlink()) == failing:
+            failing = next(failures, None)
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", failing_fsync)
+    with DumpWriter(tmp_path, RUN_ID, 1, fsync="group") as writer:
+        assert not writer.submit([group(0)]).result(5)
+        assert not list(tmp_path.glob("*.part"))
+        assert not writer.submit([group(1)]).result(5)
+        assert writer.missing == 2
+        assert writer.submit([group(2)]).result(5)
+    assert _read(tmp_path) == ["0", "1", "2"]

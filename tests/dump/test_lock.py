@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 
 import pytest
 
-from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, to_line
+from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_run, to_line
 from rg_env.dump.files import batch_name, lock_name
 from rg_env.dump.lock import RunLock
 from rg_env.errors import DumpError
@@ -17,9 +18,7 @@ from tests.dump.records import RUN_ID, group, uids
 
 _HOLD = """
 import sys, time
-from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, to_line
-from rg_env.dump.files import batch_name, lock_name
-from rg_env.dump.lock import RunLock
+from rg_env.dump import DumpWriter
 writer = DumpWriter(sys.argv[1], sys.argv[2], 1)
 print("held", flush=True)
 time.sleep(60)
@@ -104,3 +103,70 @@ def test_a_lock_file_removed_by_its_last_holder_is_not_taken_for_the_lock(tmp_pa
         RunLock(tmp_path, RUN_ID)
     lock.release()
     RunLock(tmp_path, RUN_ID).release()
+
+
+def test_a_run_that_crashed_on_another_host_goes_on_here_with_a_warning(tmp_path, log):
+    """Where locks do not reach over hosts, this is all there is to tell a crash from a second writer."""
+    (tmp_path / lock_name(RUN_ID)).write_text("process 17 on elsewhere\n")
+    with DumpWriter(tmp_path, RUN_ID, 2) as writer:
+        assert writer.submit([group(0)]).result(5)
+    (said,) = [line for line in log if line.startswith("WARNING")]
+    assert "process 17 on elsewhere, which did not end in order; if it still runs, stop it" in said
+
+
+def _dead_pid() -> int:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+@pytest.mark.parametrize(
+    ("noted", "refused"),
+    [
+        ("", False),
+        (f"process {_dead_pid()} on {socket.gethostname()}", False),
+        (f"process {os.getpid()} on {socket.gethostname()}", True),
+        ("process 17 on elsewhere", True),
+        ("garbage", True),
+    ],
+)
+def test_without_file_locks_the_noted_writer_counts_unless_it_is_known_to_have_ended(
+    tmp_path, monkeypatch, log, noted, refused
+):
+    """No file system here is without locks: the one thing that is made up is the kernel's answer."""
+
+    def flock(fd, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("rg_env.dump.lock.fcntl.flock", flock)
+    path = tmp_path / lock_name(RUN_ID)
+    path.write_text(noted)
+    if refused:
+        with pytest.raises(DumpError, match=f"{noted} is noted as the writer .* remove {path}"):
+            RunLock(tmp_path, RUN_ID)
+        assert path.read_text() == noted
+    else:
+        RunLock(tmp_path, RUN_ID).release()
+        assert any("has no file locks" in line for line in log)
+
+
+_HOST = """
+import socket, sys
+socket.gethostname = lambda: sys.argv[3]
+from rg_env.dump import DumpWriter
+from tests.dump.records import group
+with DumpWriter(sys.argv[1], sys.argv[2], 1, groups_per_file=2) as writer:
+    for k in range(20):
+        writer.submit([group(f"{sys.argv[3]}-{k}", run_id=sys.argv[2])])
+"""
+
+
+def test_runs_of_two_hosts_share_a_folder(tmp_path):
+    """Two processes stand for the hosts."""
+    hosts = [
+        subprocess.Popen([sys.executable, "-c", _HOST, tmp_path, run_id, host])
+        for host, run_id in (("red", "20261121-053012-aaaaaaaa"), ("blue", "20261121-053012-bbbbbbbb"))
+    ]
+    assert [host.wait(60) for host in hosts] == [0, 0]
+    assert sorted(uids(tmp_path)) == sorted(f"{host}-{k}" for host in ("red", "blue") for k in range(20))
+    assert len(open_run(tmp_path).runs) == 2

@@ -8,6 +8,7 @@ import pytest
 
 from rg_env.dump import DumpWriter, FileKind, LedgerRecord, to_line
 from rg_env.dump.files import batch_name
+from rg_env.dump.recovery import finish_leftovers
 from tests.dump.records import RUN_ID, group, lines_of, names, uids
 
 
@@ -93,3 +94,22 @@ def test_a_tail_longer_than_a_read_is_found(tmp_path):
     _part(tmp_path, FileKind.ROLLOUTS, _text(0), b"x" * (3 << 20))
     _next_attempt(tmp_path)
     assert uids(tmp_path, FileKind.ROLLOUTS) == ["0"]
+
+
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER])
+def test_a_file_cut_off_at_every_byte_of_its_last_two_lines(ram_folder, kind):
+    """Whichever of a group's two files it is, the other one's whole lines and this one's are all there afterwards."""
+    texts, ledger = [_text(k) for k in range(3)], [_ledger(k) for k in range(3)]
+    torn, whole = (texts, ledger) if kind is FileKind.ROLLOUTS else (ledger, texts)
+    content = b"".join(torn)
+    for end in range(len(torn[0]), len(content) + 1):
+        folder = ram_folder / str(end)
+        folder.mkdir()
+        _part(folder, kind, content[:end])
+        if kind is FileKind.LEDGER:
+            _part(folder, FileKind.ROLLOUTS, *whole)
+        finish_leftovers(folder, RUN_ID)
+        left = content[:end].count(b"\n")
+        assert uids(folder) == [str(k) for k in range(3 if kind is FileKind.LEDGER else left)]
+        assert uids(folder, FileKind.ROLLOUTS) == uids(folder)
+        assert not list(folder.glob("*.part"))

@@ -14,7 +14,9 @@ from rg_env.errors import DumpError
 
 
 def test_run_ids_are_safe_in_names_and_sort_by_time():
-    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", new_run_id())
+    ids = {new_run_id() for _ in range(100)}  # as a sweep starts them, in the same second
+    assert len(ids) == 100
+    assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", run_id) for run_id in ids)
 
 
 @pytest.mark.parametrize("run_id", [new_run_id(), "a_b_0001", "6a1f0f3e-8a65-4d57-9f2c-000000000001", "groups_7"])

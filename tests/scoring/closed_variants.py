@@ -84,6 +84,7 @@ FORMS: dict[str, Forms] = {
     "propositional_logic": _as_it_is,
     "ransom_note": _as_it_is,
     "rubiks_cube": _moves,
+    "spell_backward": lambda answer: [answer.upper(), answer.capitalize()],
     "syllogism": _as_it_is,
     "time_intervals": _as_it_is,
 }

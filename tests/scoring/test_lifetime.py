@@ -11,13 +11,14 @@ import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring import Scorer, Status, forkserver
+from rg_env.scoring import AnswerScore, Scorer, Status, forkserver
 from tests.scoring.processes import fork_server_pid, is_alive, living_children, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -125,28 +126,47 @@ def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: I
     assert done.returncode == 0, done.stderr
 
 
-def kill_at_random(server: int, stop: threading.Event, count: list[int]) -> None:
-    chance = random.Random(0)
-    while not stop.wait(0.02):
-        for pid in chance.sample(sorted(workers := living_children(server)), min(1, len(workers))):
-            os.kill(pid, signal.SIGKILL)
-            count[0] += 1
+class RandomKiller(threading.Thread):
+    """Kills a worker of the pool now and then: after every 1 to 60 answers, on a fast machine or a slow one."""
+
+    def __init__(self, server: int) -> None:
+        super().__init__(daemon=True)
+        self.kills = 0
+        self.answers = 0
+        self.stop = threading.Event()
+        self._server = server
+
+    def run(self) -> None:
+        chance = random.Random(0)
+        due = 0
+        while not self.stop.wait(0.001):
+            workers = sorted(living_children(self._server))
+            if self.answers < due or not workers:
+                continue
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice(workers), signal.SIGKILL)
+                self.kills += 1
+            due = self.answers + chance.randint(1, 60)
 
 
 @pytest.mark.parametrize("answers", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) -> None:
     right, wrong = item("chain_sum", seed=1), item("chain_sum", seed=2)
     with Scorer(workers=2, timeout=30.0) as scorer, ThreadPoolExecutor(8) as threads:
-        scorer.score(right, right["answer"])
-        stop, kills = threading.Event(), [0]
-        killer = threading.Thread(target=kill_at_random, args=(fork_server_pid(), stop, kills))
-        killer.start()
         answer = right["answer"]
-        jobs = [right, wrong] * (answers // 2)
-        outcomes = list(threads.map(lambda entry: scorer.score(entry, answer), jobs))
-        stop.set()
+        scorer.score(right, answer)
+        killer = RandomKiller(fork_server_pid())
+
+        def score(entry: dict[str, Any]) -> AnswerScore:
+            outcome = scorer.score(entry, answer)
+            killer.answers += 1
+            return outcome
+
+        killer.start()
+        outcomes = list(threads.map(score, [right, wrong] * (answers // 2)))
+        killer.stop.set()
         killer.join()
-    assert kills[0] > 0
+    assert killer.kills > answers // 100
     assert {outcome.status for outcome in outcomes} == {Status.OK}
     assert [outcome.raw == 1.0 for outcome in outcomes] == [True, False] * (answers // 2)
 

@@ -19,6 +19,7 @@ from reasoning_gym.factory import DATASETS
 from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Violation, shared_scorer
+from rg_env.scoring.effort import Effort
 
 Item = Callable[..., dict[str, Any]]
 TASKS = sorted(set(DATASETS) - {"composite"})
@@ -207,7 +208,13 @@ def impatient() -> Iterator[Scorer]:
         yield shared
 
 
-@pytest.mark.usefixtures("unguarded")
+@pytest.fixture
+def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else this machine is doing."""
+    monkeypatch.setattr(Effort, "starved_since", lambda self, seconds: False)
+
+
+@pytest.mark.usefixtures("unguarded", "cores_to_spare")
 @pytest.mark.parametrize(("task", "answer"), HANGING)
 def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: str, answer: str) -> None:
     entry = item(task)
@@ -220,6 +227,18 @@ def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: st
 
 
 @pytest.mark.usefixtures("unguarded")
+def test_an_answer_that_had_no_core_to_run_on_is_not_remembered(
+    impatient: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's load is made up here; `test_effort` has the real one."""
+    monkeypatch.setattr(Effort, "starved_since", lambda self, seconds: True)
+    for _ in range(2):
+        scored = impatient.score(item("coin_flip", seed=99), "1e999999999")
+        assert scored.status is Status.TIMEOUT
+        assert "for want of a free core" in scored.detail
+
+
+@pytest.mark.usefixtures("unguarded", "cores_to_spare")
 def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
     hanging, honest = item("coin_flip", seed=4), item("chain_sum")
     with ThreadPoolExecutor(8) as threads:
@@ -229,7 +248,7 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
         assert [future.result().score for future in good] == [1.0] * 6
 
 
-@pytest.mark.usefixtures("unguarded")
+@pytest.mark.usefixtures("unguarded", "cores_to_spare")
 def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rg_env.scoring.patience._SHORT_AT_LEAST", 0.2)
     entry = item("coin_flip")

@@ -85,6 +85,8 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("puzzle24", same("4*3*2*1"), 1.0),
     ("ransom_note", same("True False"), 0.4),
     ("simple_integration", integrate_the_question, 1.0),
+    ("spell_backward", lambda entry: entry["question"][::-1], 0.9),
+    ("spell_backward", lambda entry: entry["answer"] + " or so", 0.9),
     ("syllogism", same("Yes No"), 0.35),
     ("time_intervals", some_interval, 0.7),
 ]
@@ -151,6 +153,9 @@ def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
         ("prime_factorization", "{0} × 1", True),
         ("prime_factorization", "two", False),
         ("rush_hour", "A+2 B-3 C+1", True),
+        ("spell_backward", " {0} ", True),
+        ("spell_backward", "{0}s", False),
+        ("spell_backward", "x{0}", True),
         ("syllogism", " Yes\n", True),
         ("syllogism", "Yes.", False),
         ("time_intervals", " {0} ", True),

@@ -3,8 +3,18 @@
 import typer
 
 from rg_env.cli.dumps.audit import audit
+from rg_env.cli.dumps.export import export_app
+from rg_env.cli.dumps.recover import recover
+from rg_env.cli.dumps.replay import replay
+from rg_env.cli.dumps.report import report
+from rg_env.cli.dumps.rescore import rescore
+from rg_env.cli.dumps.show import show
 from rg_env.cli.dumps.stats import stats
+from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
-dumps_app.command()(stats)
-dumps_app.command()(audit)
+for command in (stats, show, report, audit):
+    dumps_app.command()(command)
+dumps_app.add_typer(export_app, name="export")
+for command in (validate, recover, rescore, replay):
+    dumps_app.command()(command)

@@ -1,33 +1,86 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag, console, print_remarks
+from rg_env.cli.progress import reading
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class By(StrEnum):
     task = "task"
     step = "step"
     phase = "phase"
+    difficulty = "difficulty"
     outcome = "outcome"
+    violation = "violation"
+
+
+_COMPARED = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_response_tokens")
 
 
 def stats(
     paths: DumpPaths,
     by: Annotated[By, typer.Option(help="What a row of the table is.")] = By.task,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Only what this holds for: task=gcd,lcm, step>=20, phase=eval … May be given several times."),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another dump: both side by side, with the differences' intervals.")
+    ] = None,
+    solved_at: Annotated[float, typer.Option(min=0, max=1, help="A base score from here on is solved.")] = 0.99,
+    details: Annotated[bool, typer.Option("--details", help="Every figure, with its interval.")] = False,
     as_json: JsonFlag = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print every figure for a spreadsheet.")] = False,
 ) -> None:
-    """What a policy learnt: scores, solve rate, format rate, per task or over the steps."""
-    from rg_env.analysis import render_table, statistics
+    """What a policy learnt: solve rate, pass@k, scores, format, lengths, per task or over the steps."""
+    if as_json and as_csv:
+        raise typer.BadParameter("--json or --csv, not both")
+    from rg_env.analysis import (
+        compare,
+        headline,
+        render_comparison,
+        render_details,
+        render_table,
+        sample_of,
+        statistics,
+    )
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    frame = statistics(dump, by=by.value)
+    conditions = where or []
+    if against is not None:
+        other = open_run(against)
+        with reading(dump, other):
+            frame = compare(dump, other, by.value, where=conditions, solved_at=solved_at)
+        if not _for_machines(frame, as_json, as_csv):
+            console().print(render_comparison(frame, None if details else _COMPARED))
+        print_remarks(dump)
+        print_remarks(other)
+        return
+    with reading(dump):
+        sample = sample_of(dump, conditions)
+    frame = statistics(sample, by.value, solved_at=solved_at)
+    if not _for_machines(frame, as_json, as_csv):
+        print(headline(sample, from_ledger=dump.caveat is None))
+        if details:
+            console().print(*render_details(frame))
+        else:
+            totals = None if by is By.phase else statistics(sample, "phase", solved_at=solved_at)
+            console().print(render_table(frame, totals=totals))
+    print_remarks(dump)
+
+
+def _for_machines(frame: pl.DataFrame, as_json: bool, as_csv: bool) -> bool:
     if as_json:
         print(frame.write_json())
-    else:
-        console().print(render_table(frame))
-    print_remarks(dump)
+    elif as_csv:
+        print(frame.write_csv(), end="")
+    return as_json or as_csv

@@ -127,6 +127,12 @@ def _rush_hour(entry: Mapping[str, Any], answer: str) -> str | None:
     return "a vehicle moves farther than the board is wide" if _LONG_MOVE.search(answer) else None
 
 
+def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays a right beginning: the whole question, written backwards, earns 0.97."""
+    right, given = entry["answer"].casefold(), answer.strip().casefold()
+    return "more than the word is written" if given.startswith(right) and given != right else None
+
+
 def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays by nearness, on a scale on which any interval at all earns 0.8."""
     numbers = [[int(digits) for digits in _WHOLE.findall(text)] for text in (answer, entry["answer"])]
@@ -152,6 +158,7 @@ RULES: dict[str, Rule] = {
     "ransom_note": _one_of("True", "False"),
     "rubiks_cube": _rubiks_cube,
     "rush_hour": _rush_hour,
+    "spell_backward": _spell_backward,
     "syllogism": _one_of("Yes", "No"),
     "time_intervals": _time_intervals,
 }

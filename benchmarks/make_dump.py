@@ -1,0 +1,131 @@
+"""A synthetic dump of any size, written by the real codec, for benchmarks: tasks, steps, failures, violations, lengths.
+
+Run: python benchmarks/make_dump.py FOLDER --gigabytes 5 [--no-ledger]     (texts and their ledger)
+     python benchmarks/make_dump.py FOLDER --groups 100000 --no-texts      (the ledger alone)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from pathlib import Path
+
+from rg_env.dump import (
+    FileKind,
+    GroupRecord,
+    LedgerRecord,
+    NotKept,
+    RolloutRecord,
+    group_id,
+    has_no_signal,
+    outcome_of,
+    to_line,
+)
+from rg_env.dump.files import batch_name
+from rg_env.scoring.types import Status, Violation
+
+RUN_ID = "20261121-000000-beef"
+TASKS = [f"task_{number:02d}" for number in range(40)]
+ROLLOUTS, PER_STEP, PER_FILE = 8, 64, 100
+WORDS = ["let", "us", "count", "then", "carry", "one", "so", "“seven”", "times", "×", "two", "makes", "fourteen", "\n"]
+
+
+def make_group(number: int, draw: random.Random, thoughts: list[str]) -> GroupRecord:
+    """Group `number` of the run; its solve rate rises with the steps."""
+    step, task = number // PER_STEP, TASKS[number % len(TASKS)]
+    rate = draw.betavariate(1, 1) * min(1.0, 0.3 + step / 2000)
+    rollouts = [make_rollout(k, step, rate, draw, thoughts) for k in range(ROLLOUTS)]
+    question = thoughts[number % len(thoughts)][:300]
+    return GroupRecord(
+        item_id=f"{task}-train-42-{number}",
+        run_id=RUN_ID,
+        attempt=1,
+        phase="train",
+        step=step,
+        call=step,
+        uid=str(number),
+        group_id=group_id(RUN_ID, 1, "train", step, str(number)),
+        task=task,
+        task_config="{}",
+        level=None,
+        entry=json.dumps({"question": question, "answer": "14", "metadata": {"source_dataset": task}}),
+        outcome=outcome_of([rollout.base_score for rollout in rollouts]),
+        no_signal=has_no_signal([rollout.reward for rollout in rollouts]),
+        rollouts=rollouts,
+    )
+
+
+def make_rollout(repetition: int, step: int, rate: float, draw: random.Random, thoughts: list[str]) -> RolloutRecord:
+    violation = draw.choice(list(Violation)) if draw.random() < 0.05 else None
+    base = 0.0 if violation else float(draw.random() < rate)
+    thought = thoughts[draw.randrange(len(thoughts))]
+    return RolloutRecord(
+        conversation=[
+            {"role": "user", "content": thought[:300]},
+            {"role": "assistant", "content": f"<think>{thought}</think>\n<answer>14</answer>"},
+        ],
+        score=base,
+        reward=base,
+        base_score=base,
+        raw_score=None if violation else base,
+        tagged_score=None if violation else base / 7,
+        violation=violation,
+        status=Status.OK,
+        detail="",
+        answer=None if violation else "14",
+        response_tokens=len(thought) // 4,
+        stop_reason="stop",
+        truncated=False,
+        penalty_factor=1.0,
+        repetition=repetition,
+        policy_version=str(step),
+    )
+
+
+def make_dump(
+    folder: Path, *, groups: int | None = None, size: float | None = None, texts: bool = True, ledger: bool = True
+) -> tuple[int, int]:
+    """Write `groups` groups, or as many as make `size` bytes.
+
+    Returns:
+        groups and bytes that were written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(7)
+    thoughts = [" ".join(draw.choices(WORDS, k=draw.randrange(40, 500))) for _ in range(500)]
+    done = written = batch = 0
+    while (groups is None or done < groups) and (size is None or written < size):
+        count = PER_FILE if groups is None else min(PER_FILE, groups - done)
+        members = [make_group(done + k, draw, thoughts) for k in range(count)]
+        files = {FileKind.ROLLOUTS: members} if texts else {}
+        if ledger:
+            kept = (FileKind.ROLLOUTS, None) if texts else (None, NotKept.ROLLOUTS_OFF)
+            files[FileKind.LEDGER] = [LedgerRecord.of(member, *kept) for member in members]
+        for kind, records in files.items():
+            content = b"".join(map(to_line, records))
+            (folder / batch_name(kind, RUN_ID, batch)).write_bytes(content)
+            written += len(content)
+        done, batch = done + count, batch + 1
+    return done, written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    much = parser.add_mutually_exclusive_group(required=True)
+    much.add_argument("--gigabytes", type=float)
+    much.add_argument("--groups", type=int)
+    parser.add_argument("--no-ledger", action="store_true")
+    parser.add_argument("--no-texts", action="store_true")
+    args = parser.parse_args()
+    size = None if args.gigabytes is None else args.gigabytes * 1e9
+    done, written = make_dump(
+        args.folder, groups=args.groups, size=size, texts=not args.no_texts, ledger=not args.no_ledger
+    )
+    print(f"{done} groups, {written / 1e9:.2f} GB in {args.folder}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Two runs side by side: which figures differ, and by more than chance?
+
+Invariant: a difference is taken between rows that mean the same (phase and value of `by`), never between figures of
+different things. The two sides count as independent: where both were evaluated on the same questions that makes the
+intervals too wide, not too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from rg_env.analysis.intervals import CONFIDENCE, difference
+from rg_env.analysis.stats import BY, SOLVED_AT, statistics
+
+if TYPE_CHECKING:
+    from rg_env.analysis.sample import Source
+
+_NOT_OF_BOTH = ("solve_rate_change",)
+"""Differences themselves."""
+
+
+def compare(
+    source: Source,
+    other: Source,
+    by: str = "task",
+    *,
+    where: Sequence[str] = (),
+    solved_at: float = SOLVED_AT,
+    confidence: float = CONFIDENCE,
+) -> pl.DataFrame:
+    """What one side has over the other. All runs of a side are pooled. Arguments and errors as `statistics`.
+
+    Returns:
+        one row for each phase, value of `by` and measure (the columns of `statistics` that have an interval): `phase`,
+        the columns of `by`, `measure`, `groups` and `groups_other`, `value` and `other`, `difference` = value − other
+        with `low` and `high`, its confidence interval, and `clear`: True where the interval leaves out 0. What only one
+        side has is null on the other.
+    """
+    keys = list(dict.fromkeys(["phase", *BY[by]])) if by in BY else []
+    sides = [
+        statistics(side, by, where=where, solved_at=solved_at, pool_runs=True, confidence=confidence)
+        for side in (source, other)
+    ]
+    measures = [
+        name.removesuffix("_low")
+        for name in dict.fromkeys([*sides[0].columns, *sides[1].columns])
+        if name.endswith("_low") and name.removesuffix("_low") not in _NOT_OF_BOTH
+    ]
+    mine, theirs = _long(sides[0], keys, measures, "value"), _long(sides[1], keys, measures, "other")
+    order = pl.Enum(measures)
+    return (
+        mine.join(theirs, on=[*keys, "measure"], how="full", coalesce=True, nulls_equal=True, suffix="_other")
+        .with_columns(difference("difference", "value", "other"))
+        .with_columns(clear=(pl.col("difference_low") > 0) | (pl.col("difference_high") < 0))
+        .sort(*keys, pl.col("measure").cast(order))
+        .select(
+            *keys,
+            "measure",
+            "groups",
+            "groups_other",
+            "value",
+            "other",
+            "difference",
+            pl.col("difference_low").alias("low"),
+            pl.col("difference_high").alias("high"),
+            "clear",
+        )
+    )
+
+
+def _long(table: pl.DataFrame, keys: list[str], measures: Sequence[str], side: str) -> pl.DataFrame:
+    """One row per row and measure, with the measure's mean and bounds under the name of the side."""
+    parts = [
+        table.select(
+            *keys,
+            pl.lit(name).alias("measure"),
+            "groups",
+            pl.col(name).alias(side),
+            pl.col(f"{name}_low").alias(f"{side}_low"),
+            pl.col(f"{name}_high").alias(f"{side}_high"),
+        )
+        for name in measures
+        if name in table.columns
+    ]
+    return pl.concat(parts)

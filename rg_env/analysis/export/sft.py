@@ -1,0 +1,72 @@
+"""Supervised examples: the best responses of each group, above a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rg_env.analysis.export.kinds import PerTask, Row, Think, check_count, check_share
+from rg_env.analysis.export.left_out import LeftOut, Reason
+from rg_env.analysis.export.rollouts import candidates, flaw, identity
+from rg_env.dump.schema import GroupRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Sft:
+    """`messages`, as TRL's `SFTTrainer` takes them.
+
+    Attributes:
+        min_score: lowest base score, in [0, 1].
+        per_group: how many responses of a group at most; the best come first.
+    """
+
+    min_score: float = 0.99
+    per_group: int = 1
+
+    name: ClassVar[str] = "sft"
+    default_per_task: ClassVar[PerTask] = PerTask.MEDIAN
+    summary: ClassVar[str] = (
+        "A line is a conversation that ends with a response that scored well (`messages`: TRL's conversational "
+        "language-modeling format)."
+    )
+
+    def __post_init__(self) -> None:
+        check_share("--min-score", self.min_score)
+        check_count("--per-group", self.per_group)
+
+    def settings(self) -> Mapping[str, object]:
+        return {"min-score": self.min_score, "per-group": self.per_group}
+
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN
+
+        return pa.schema([("messages", MESSAGES), ("base_score", NUMBER), ("score", NUMBER), *ORIGIN])
+
+    def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
+        from rg_env.analysis.export.columns import origin
+
+        good = []
+        for candidate in candidates(group, think, left_out):
+            reason = flaw(candidate.record)
+            if reason is None and candidate.record.base_score < self.min_score:
+                reason = Reason.LOW_SCORE
+            if reason is None:
+                good.append(candidate)
+            else:
+                left_out[reason] += 1
+        good.sort(key=lambda candidate: candidate.rank)
+        left_out[Reason.NOT_BEST] += max(0, len(good) - self.per_group)
+        for best in good[: self.per_group]:
+            row = {
+                "messages": [*best.prompt, *best.completion],
+                "base_score": best.record.base_score,
+                "score": best.record.score,
+                **origin(group),
+            }
+            yield row, identity(best.prompt, best.response)

@@ -1,0 +1,116 @@
+"""Confidence intervals for means over rollouts that come in groups.
+
+Invariant: the group is the unit of chance. Rollouts of one prompt share its difficulty, so that 8 of them say less than
+8 prompts would; an interval that took them for independent would be too narrow by up to the root of the group size.
+
+Method. The mean is m = ΣS/ΣN over groups with sum S and count N; its variance, as of any ratio of cluster totals, is
+V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). What lies in [0, 1] gets Wilson's
+interval with the effective number of values m(1−m)/V for their number and Student's t with G−1 degrees of freedom for
+the normal quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1] and keeps a width where all
+groups are alike: then the number of groups stands for the effective number. What has no bounds gets m ± t·√V. One group
+alone has no interval. A difference of two independent means gets the interval of `difference`.
+
+It does not cover: a question that was drawn in several groups (epochs, evaluations at several steps) counts as several.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import polars as pl
+
+CONFIDENCE = 0.95
+_ROUNDING = 1e-20
+"""A variance below this is one of 0 after rounding."""
+
+
+def moments(name: str, total: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
+    """Aggregations over a frame with one row per group, for `with_intervals`.
+
+    Args:
+        name: of the mean.
+        total: the group's sum; count: the number of values in it. A group whose count is 0 does not count.
+    """
+    count = count.cast(pl.Float64)
+    n = count.sum()
+    mean = total.sum() / n
+    groups = (count > 0).sum().cast(pl.Int64)
+    squares = ((total - mean * count) ** 2).sum()
+    return [
+        pl.when(n > 0).then(mean).alias(name),
+        pl.when(groups > 1).then(squares * groups / (groups - 1) / n**2).alias(f"{name}_variance"),
+        groups.alias(f"{name}_clusters"),
+    ]
+
+
+def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: float = CONFIDENCE) -> pl.DataFrame:
+    """`NAME_low` and `NAME_high` in the place of what `moments` left beside each mean.
+
+    Args:
+        table: the aggregation.
+        names: the means, and whether each lies in [0, 1].
+        confidence: of the intervals, between 0 and 1.
+
+    Returns:
+        the table; the bounds are null for fewer than two groups.
+    """
+    bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded, confidence)]
+    return table.with_columns(bounds).drop(f"{name}_{what}" for name in names for what in ("variance", "clusters"))
+
+
+def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
+    """`NAME`, the mean minus the other, with `NAME_low` and `NAME_high`.
+
+    Made from both means' own bounds, which may be lopsided (Newcombe's method 10, Statistics in Medicine 17, 1998; for
+    bounds of any kind Zou and Donner, Statistics in Medicine 27, 2008).
+
+    Args:
+        name: of the difference.
+        mean: a column that has bounds beside it (`…_low`, `…_high`), of a mean that is independent of `other`.
+        other: another such column.
+    """
+    first, second = pl.col(mean), pl.col(other)
+    down = ((first - pl.col(f"{mean}_low")) ** 2 + (pl.col(f"{other}_high") - second) ** 2).sqrt()
+    up = ((pl.col(f"{mean}_high") - first) ** 2 + (second - pl.col(f"{other}_low")) ** 2).sqrt()
+    change = first - second
+    return [change.alias(name), (change - down).alias(f"{name}_low"), (change + up).alias(f"{name}_high")]
+
+
+def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """The two-sided quantile of Student's t.
+
+    Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, good to 0.5 %.
+
+    >>> round(t_quantile(1), 3), round(t_quantile(9), 3), round(t_quantile(10**6), 3)
+    (12.706, 2.262, 1.96)
+    """
+    tail = (1 - confidence) / 2
+    if degrees == 1:
+        return 1 / math.tan(math.pi * tail)
+    if degrees == 2:
+        return (1 - 2 * tail) / math.sqrt(2 * tail * (1 - tail))
+    z = NormalDist().inv_cdf(1 - tail)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / degrees**power for power, term in enumerate(terms, 1))
+
+
+def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) -> list[pl.Expr]:
+    mean, variance, groups = (pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters"))
+    several = [count for count in table[f"{name}_clusters"].unique().to_list() if count > 1]
+    t = groups.replace_strict(
+        several, [t_quantile(count - 1, confidence) for count in several], default=None, return_dtype=pl.Float64
+    )
+    if not bounded:
+        half = t * variance.sqrt()
+        return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
+    spread = (mean * (1 - mean)).clip(0, 1)
+    effective = pl.when((variance > _ROUNDING) & (spread > _ROUNDING)).then(spread / variance).otherwise(groups)
+    centre = (mean + t**2 / (2 * effective)) / (1 + t**2 / effective)
+    half = t / (1 + t**2 / effective) * (spread / effective + t**2 / (4 * effective**2)).sqrt()
+    return [(centre - half).clip(0, 1).alias(f"{name}_low"), (centre + half).clip(0, 1).alias(f"{name}_high")]

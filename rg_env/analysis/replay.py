@@ -1,0 +1,281 @@
+"""One recorded group again, through parser, guard, scorer and penalty, with every decision beside what was recorded.
+
+Invariant: every decision is made by the code that training uses (`Scorer.judge`, `settle_group`); this module only lays
+out what it said. A value that cannot be computed again, because the manifest does not have a setting, is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from rg_env.analysis.again import Judge, Question, response_of, same
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.dump import Dump, GroupRecord, LedgerRecord, Phase, RolloutRecord, has_no_signal, outcome_of
+from rg_env.dump.settings import RunSettings
+from rg_env.errors import DumpError
+from rg_env.groups import Candidate, Earned, compose_reward, settle_group
+from rg_env.scoring import Status, Verdict
+from rg_env.scoring.guard import GUARDED_TASKS
+
+Value = str | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision.
+
+    Attributes:
+        name: of the decision, the recorded field's name where there is one.
+        why: what led to it, in words and numbers.
+        recorded, recomputed: the values; both None for a step that is only told.
+        compared: whether there is something to compare.
+    """
+
+    name: str
+    why: str
+    recorded: Value = None
+    recomputed: Value = None
+    compared: bool = True
+
+    @property
+    def differs(self) -> bool:
+        return self.compared and not same(self.recomputed, self.recorded)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRollout:
+    """A rollout's text and the decisions about it, in order."""
+
+    repetition: int
+    text: str
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A group, decided again.
+
+    Attributes:
+        rollouts: in the group's order.
+        steps: the decisions about the group as a whole.
+        remarks: what could not be known, in words.
+    """
+
+    group: GroupRecord
+    question: Question
+    rollouts: Sequence[ReplayedRollout]
+    steps: Sequence[Step]
+    remarks: Sequence[str]
+
+    @property
+    def differences(self) -> int:
+        return sum(step.differs for steps in (self.steps, *(r.steps for r in self.rollouts)) for step in steps)
+
+
+def replay(dump: Dump, name: str, *, timeout: float | None = None) -> Replay:
+    """Decide one group again.
+
+    Args:
+        dump: from `open_run`.
+        name: the group's id, or a beginning or end that only one group has.
+        timeout: seconds for one answer; None: as the run had it.
+
+    Raises:
+        DumpError: no such group or several, its text was not kept, or its line does not hold the question.
+    """
+    group = find_group(dump, name)
+    question = Question.of(group)
+    if question is None:
+        raise DumpError(f"group {group.group_id} cannot be replayed: its line does not hold the question")
+    judge = Judge(dump, workers=1, timeout=timeout)
+    verdicts = [judge.verdict(group, question, rollout) for rollout in group.rollouts]
+    return _lay_out(group, question, verdicts, judge.settings(group), judge.knows_settings(group))
+
+
+def _lay_out(
+    group: GroupRecord, question: Question, verdicts: Sequence[Verdict], settings: RunSettings, known: bool
+) -> Replay:
+    config = settings.config
+    max_length = config.length_penalty.max_length or settings.max_generate_length
+    in_training = group.phase == Phase.TRAIN
+    computable = max_length is not None or not in_training or config.length_penalty.kind == "none"
+    candidates = [
+        Candidate(verdict, rollout.response_tokens or 0, rollout.stop_reason in (None, "stop"))
+        for verdict, rollout in zip(verdicts, group.rollouts, strict=True)
+    ]
+    earned = settle_group(
+        candidates,
+        config,
+        max_length=max_length or 1,
+        penalise=in_training and computable,
+        zero_on_non_stop=settings.zero_reward_on_non_stop,
+    )
+    counted = [candidate for candidate, one in zip(candidates, earned, strict=True) if not one.masked]
+    why_factor = _why_penalty(config.length_penalty, counted, max_length, in_training)
+    rollouts = [
+        ReplayedRollout(
+            rollout.repetition,
+            response_of(rollout),
+            [
+                *_steps_alone(group, rollout, candidate.verdict),
+                *_steps_in_group(rollout, candidate, one, settings, why_factor, computable),
+            ],
+        )
+        for rollout, candidate, one in zip(group.rollouts, candidates, earned, strict=True)
+    ]
+    outcome = outcome_of([verdict.base_score for verdict in verdicts], config.solved_at)
+    silent = has_no_signal([one.reward for one in earned])
+    steps = [
+        Step("outcome", f"of the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
+        Step("no_signal", "all rewards are equal, or not", group.no_signal, silent, compared=computable),
+    ]
+    return Replay(group, question, rollouts, steps, list(_remarks(settings, known, computable)))
+
+
+_DECIDE = ("generator.", "rg_dump.scorer", "rg_dump.length_penalty")
+_DECIDE_TOO = ("prefilled_think", "on_scorer_failure", "solved_at", "format_bonus", "binarize_at")
+"""The settings that a decision depends on."""
+
+
+def _remarks(settings: RunSettings, known: bool, computable: bool) -> Iterable[str]:
+    absent = [n for n in settings.absent if n.startswith(_DECIDE) or n.removeprefix("rg_dump.") in _DECIDE_TOO]
+    if not known:
+        yield "no manifest tells of this attempt: today's default settings stand in"
+    elif absent:
+        yield f"not in the manifest, so that today's defaults stand in: {', '.join(absent)}"
+    if not computable:
+        yield "the length limit is not known: penalty, score and reward are not compared"
+
+
+def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -> Iterable[Step]:
+    """What the text earned by itself."""
+    parsed = verdict.parsed
+    think = "no think block" if parsed.think is None else f"a think block of {len(parsed.think)} characters"
+    yield Step("violation", think, _text(rollout.violation), _text(parsed.violation))
+    yield Step("answer", "between the answer tags", rollout.answer, parsed.answer)
+    if parsed.answer is None:
+        yield Step(
+            "status", "nothing to score: guard and scorer were not asked", str(rollout.status), str(verdict.status)
+        )
+    else:
+        yield Step("status", _why_status(group.task, verdict), str(rollout.status), str(verdict.status))
+    yield Step("raw_score", "the bare answer", rollout.raw_score, verdict.raw_score)
+    yield Step("tagged_score", "the answer in its tags", rollout.tagged_score, verdict.tagged_score)
+    why = "the higher of both" if verdict.raw_score is not None else "nothing was scored"
+    yield Step("base_score", why, rollout.base_score, verdict.base_score)
+
+
+def _why_status(task: str, verdict: Verdict) -> str:
+    guard = f"the guard's rule for {task}" if task in GUARDED_TASKS else f"the guard, without a rule for {task},"
+    if verdict.status is Status.REJECTED:
+        return f"{guard} refused it: {verdict.detail}"
+    scored = "the scorer answered" if verdict.status is Status.OK else "the scorer failed"
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    return f"{guard} let it through; {scored}{detail}"
+
+
+def _steps_in_group(
+    rollout: RolloutRecord,
+    candidate: Candidate,
+    earned: Earned,
+    settings: RunSettings,
+    why_factor: str,
+    computable: bool,
+) -> Iterable[Step]:
+    """What the rules of its group made of it."""
+    if earned.masked:
+        why_factor = "the scorer failed and on_scorer_failure=mask: kept out of the loss"
+    else:
+        why_factor = f"{why_factor}; L = {candidate.response_tokens}"
+    yield Step("penalty_factor", why_factor, rollout.penalty_factor, earned.penalty_factor, computable)
+    product = f"{candidate.verdict.base_score:g} × {earned.penalty_factor:g}"
+    yield Step("score", product, rollout.score, earned.score, computable)
+    yield Step("reward", _why_reward(candidate, earned, settings), rollout.reward, earned.reward, computable)
+
+
+def _why_penalty(
+    penalty: LengthPenaltyConfig, group: Sequence[Candidate], max_length: int | None, in_training: bool
+) -> str:
+    """The rule with the group's numbers; L is left. Formulae and sources: `rg_env.scoring.length`."""
+    if not in_training:
+        return "no length penalty outside of training"
+    if penalty.kind == "none":
+        return "no length penalty is set"
+    if max_length is None:
+        return f"{penalty.kind}: the length limit is not known"
+    weight = "" if penalty.weight == 1 else f"{penalty.weight:g} × "
+    match penalty.kind:
+        case "atropos":
+            if any(rollout.verdict.base_score < penalty.correct_at for rollout in group):
+                return f"atropos: not every base score is at least {penalty.correct_at:g}: the group is left alone"
+            free = penalty.threshold * max_length
+            return f"atropos: 1 − clip((L − {free:g}) / {max_length - free:g}, 0, 1)"
+        case "dapo":
+            buffer = penalty.buffer or f"{max_length} // 4"
+            return f"dapo, beside the score: {weight}soft overlong punishment, M = {max_length}, B = {buffer}"
+        case _:
+            lengths = [rollout.response_tokens for rollout in group]
+            shortest, longest = min(lengths, default=0), max(lengths, default=0)
+            return f"kimi, beside the score: {weight}(0.5 − (L − {shortest}) / {longest - shortest}); wrong: at most 0"
+
+
+def _why_reward(candidate: Candidate, earned: Earned, settings: RunSettings) -> str:
+    config: RGDumpConfig = settings.config
+    if earned.masked:
+        return "the mean of the others, so that it moves nothing"
+    if settings.zero_reward_on_non_stop and not candidate.stopped:
+        return "0, for it did not stop by itself (zero_reward_on_non_stop)"
+    well_formed = candidate.verdict.parsed.violation is None
+    alone = compose_reward(earned.score, well_formed, config)
+    parts = [
+        "the score" if config.binarize_at is None else f"1 if the score is at least {config.binarize_at:g}, else 0"
+    ]
+    if config.format_bonus and well_formed:
+        parts.append(f"{config.format_bonus:g} for the format")
+    if not same(earned.reward, alone):
+        parts.append(f"({earned.reward - alone:g}) for the length")
+    return " + ".join(parts)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def find_group(dump: Dump, name: str) -> GroupRecord:
+    """The group with this id, or the only one whose id begins or ends with it.
+
+    Raises:
+        DumpError: no group or several, with near matches; or the text was not kept.
+    """
+    known: dict[str, LedgerRecord | None] = {record.group_id: record for record in dump.ledger(all_attempts=True)}
+    if not known or not any(_fits(name, group_id) for group_id in known):
+        known |= {group.group_id: None for group in dump.groups(all_attempts=True)}
+    fitting = [name] if name in known else [group_id for group_id in known if _fits(name, group_id)]
+    if len(fitting) > 1:
+        raise DumpError(f"{len(fitting)} groups have {name!r} at their beginning or end: {_some(fitting)}")
+    if not fitting:
+        tails = {group_id.rsplit(":", 1)[-1]: group_id for group_id in known}
+        near = get_close_matches(name, known, cutoff=0.5) or [
+            tails[t] for t in get_close_matches(name, tails, cutoff=0.5)
+        ]
+        hint = f"; near it: {_some(near)}" if near else f"; there are {_some(list(known))}" if known else ""
+        raise DumpError(f"no group {name!r} in this record{hint}")
+    group_id = fitting[0]
+    record = known[group_id]
+    if record is not None and record.text is None:
+        raise DumpError(f"the text of group {group_id} was not kept ({record.text_reason}): there is nothing to replay")
+    kinds = None if record is None or record.text is None else [record.text]
+    for group in dump.groups(kinds, all_attempts=True):
+        if group.group_id == group_id:
+            return group
+    raise DumpError(f"the text of group {group_id} is missing: see `rg-env dumps validate`")
+
+
+def _fits(name: str, group_id: str) -> bool:
+    return group_id.startswith(name) or group_id.endswith(name)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")

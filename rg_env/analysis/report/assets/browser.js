@@ -1,0 +1,204 @@
+// The browser of groups: filters, a list that keeps only the rows in view in the document, and the dialog.
+
+const byId = (id) => document.getElementById(id);
+const groups = []; // all groups of the report, in the order of the record
+let found = []; // numbers of those that pass the filters
+let chosen = 0; // place in `found`
+const SPARE_ROWS = 8; // drawn beyond either edge
+
+/** Unpack the blocks of groups, one after the other so that the page stays awake. */
+async function unpackGroups() {
+  for (const block of document.querySelectorAll("script.block")) {
+    const bytes = Uint8Array.from(atob(block.textContent), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    for (const group of JSON.parse(await new Response(stream).text())) groups.push(prepare(group));
+    block.remove();
+    await new Promise((resume) => setTimeout(resume));
+  }
+}
+
+/** What filters and rows need at hand. */
+function prepare(group) {
+  const asked = (group.prompt ?? []).filter((message) => message.role !== "system").map((message) => carried(message.content));
+  const responses = group.rollouts.map((rollout) => carried(rollout.text ?? ""));
+  group.trouble = new Set(group.rollouts.map(troubleOf).filter(Boolean));
+  group.excerpt = plain((asked.at(-1) ?? "").replace(/\s+/g, " ").slice(0, 300));
+  group.haystack = [group.item_id, group.group_id, ...asked, carried(group.expected ?? ""), ...responses].join("\n").toLowerCase();
+  return group;
+}
+
+function options(select, all, values) {
+  select.replaceChildren(el("option", { value: "" }, all), ...values.map((value) => el("option", { value }, words(value))));
+}
+
+function setUpFilters() {
+  const kinds = (of) => [...new Set(groups.flatMap(of))].sort();
+  options(byId("f-task"), "all", kinds((group) => group.task));
+  options(byId("f-outcome"), "all", kinds((group) => group.outcome));
+  options(byId("f-trouble"), "any or none", ["none", ...kinds((group) => [...group.trouble])]);
+  options(byId("f-phase"), "all", kinds((group) => group.phase));
+  const runs = kinds((group) => group.run_id);
+  options(byId("f-run"), "all", runs);
+  byId("f-run-label").hidden = runs.length < 2;
+  const steps = groups.map((group) => group.step).filter((step) => step != null);
+  for (const label of document.querySelectorAll("#filters .step")) label.hidden = !steps.length;
+  byId("f-from").placeholder = d3.min(steps) ?? "";
+  byId("f-to").placeholder = d3.max(steps) ?? "";
+}
+
+const value = (id) => byId(id).value;
+const term = () => value("f-search").trim().toLowerCase();
+
+/** Find the groups that pass the filters, and start at the first. */
+function filter() {
+  const [search, task, outcome, trouble, phase, run] = [term(), ...["f-task", "f-outcome", "f-trouble", "f-phase", "f-run"].map(value)];
+  const [from, to] = ["f-from", "f-to"].map((id) => (value(id) === "" ? null : Number(value(id))));
+  const passes = (group) =>
+    (!task || group.task === task) && (!outcome || group.outcome === outcome) && (!phase || group.phase === phase) &&
+    (!run || group.run_id === run) && (!trouble || (trouble === "none" ? !group.trouble.size : group.trouble.has(trouble))) &&
+    (from == null || (group.step != null && group.step >= from)) && (to == null || (group.step != null && group.step <= to)) &&
+    (!search || group.haystack.includes(search));
+  found = [];
+  groups.forEach((group, place) => passes(group) && found.push(place));
+  chosen = 0;
+  byId("list").scrollTop = 0;
+  byId("count").textContent = `${count(found.length)} of ${count(groups.length)} groups`;
+  drawRows();
+}
+
+const rowHeight = () => parseFloat(getComputedStyle(byId("list")).getPropertyValue("--row"));
+
+/** Put the rows that are in view into the document, and no others. */
+function drawRows() {
+  const list = byId("list");
+  const height = rowHeight();
+  const first = Math.max(0, Math.floor(list.scrollTop / height) - SPARE_ROWS);
+  const last = Math.min(found.length, Math.ceil((list.scrollTop + list.clientHeight) / height) + SPARE_ROWS);
+  const rows = byId("rows");
+  rows.style.height = `${found.length * height}px`;
+  rows.replaceChildren(...d3.range(first, last).map((place) => rowNode(place, height)));
+  if (!found.length) rows.append(el("p", { class: "notice" }, "No group passes these filters."));
+  const active = byId(`row-${chosen}`);
+  if (active) list.setAttribute("aria-activedescendant", active.id);
+  else list.removeAttribute("aria-activedescendant");
+}
+
+/** The row of the group at a place of `found`. */
+function rowNode(place, height) {
+  const group = groups[found[place]];
+  const right = group.rollouts.filter(isRight).length;
+  const says = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} right. ${group.excerpt}`;
+  const row = el("div",
+    { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": says, onclick: () => { choose(place); open(); } },
+    el("span", { class: "task" }, words(group.task)),
+    el("span", { class: "when" }, group.step == null ? group.phase : `${group.phase} ${group.step}`),
+    el("span", { class: "squares" }, bestFirst(group.rollouts).slice(0, 16).map(square)),
+    el("span", { class: "right-of" }, `${right}/${group.rollouts.length}`),
+    el("span", { class: "excerpt" }, group.prompt ? group.excerpt : whyNoText(group)));
+  row.style.transform = `translateY(${place * height}px)`;
+  return row;
+}
+
+function square(rollout) {
+  const made = el("i", { class: troubleOf(rollout) ? "trouble" : "" });
+  made.style.setProperty("--score", rollout.base_score ?? 0);
+  return made;
+}
+
+/** Move to a place in the list and bring it into view. */
+function choose(place) {
+  if (!found.length) return;
+  chosen = Math.max(0, Math.min(found.length - 1, place));
+  const list = byId("list");
+  const height = rowHeight();
+  list.scrollTop = Math.max((chosen + 1) * height - list.clientHeight, Math.min(list.scrollTop, chosen * height));
+  drawRows();
+}
+
+/** Open the chosen group, or show it in the dialog that is open. */
+function open() {
+  if (!found.length) return;
+  const group = groups[found[chosen]];
+  byId("group-title").textContent = `${words(group.task)}${group.step == null ? "" : `, step ${group.step}`}`;
+  const body = byId("group-body");
+  body.replaceChildren(...groupNodes(group));
+  body.scrollTop = 0;
+  highlight(body, term());
+  byId("previous").disabled = chosen === 0;
+  byId("next").disabled = chosen === found.length - 1;
+  if (!byId("group").open) byId("group").showModal();
+  body.focus();
+}
+
+/** Open a group by its number in the report, whatever the filters are. */
+function openGroup(number) {
+  if (!found.includes(number)) reset();
+  choose(found.indexOf(number));
+  open();
+}
+
+/** Let every group pass. */
+function reset() {
+  byId("filters").reset();
+  filter();
+}
+
+/** The groups of one task, ready for the keyboard. */
+function showTask(task) {
+  byId("filters").reset();
+  byId("f-task").value = task;
+  filter();
+  byId("groups").scrollIntoView();
+  byId("list").focus({ preventScroll: true });
+}
+
+/** The group before (-1) or after (1) the open one. */
+function move(by) {
+  choose(chosen + by);
+  open();
+}
+
+const isShortcut = (event) => event.ctrlKey || event.metaKey || event.altKey; // the browser's, not ours
+
+function listen() {
+  const list = byId("list");
+  const page = () => Math.max(1, Math.floor(list.clientHeight / rowHeight()) - 1);
+  const keys = {
+    ArrowDown: () => choose(chosen + 1), ArrowUp: () => choose(chosen - 1),
+    PageDown: () => choose(chosen + page()), PageUp: () => choose(chosen - page()),
+    Home: () => choose(0), End: () => choose(found.length - 1), Enter: open, " ": open,
+  };
+  list.addEventListener("keydown", (event) => {
+    const act = isShortcut(event) ? null : keys[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+  list.addEventListener("scroll", drawRows, { passive: true });
+  const form = byId("filters");
+  form.addEventListener("input", filter);
+  byId("clear").addEventListener("click", reset);
+  form.addEventListener("submit", (event) => { event.preventDefault(); list.focus(); });
+  byId("previous").addEventListener("click", () => move(-1));
+  byId("next").addEventListener("click", () => move(1));
+  byId("close").addEventListener("click", () => byId("group").close());
+  byId("group").addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by && !isShortcut(event)) move(by);
+  });
+  byId("group").addEventListener("click", (event) => event.target === byId("group") && byId("group").close());
+}
+
+/** Show the groups as soon as they are unpacked. Rejects where this browser cannot. */
+async function startBrowser() {
+  listen();
+  byId("count").textContent = "Unpacking the groups …";
+  try {
+    await unpackGroups();
+  } catch (error) {
+    byId("count").textContent = `The groups cannot be unpacked (${error.message}): a browser from 2023 or later can.`;
+    throw error;
+  }
+  setUpFilters();
+  filter();
+}

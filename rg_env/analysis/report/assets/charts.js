@@ -1,0 +1,176 @@
+// Charts with Observable Plot: SVG coloured by the page's variables, so that dark mode and print need no redrawing.
+
+const PHASES = { train: "var(--train)", eval: "var(--eval)" };
+const KINDS = ["#4e79a7", "#f28e2c", "#e15759", "#76b7b2", "#59a14f", "#edc949", "#af7aa1", "#ff9da7", "#9c755f", "#8c8c8c"];
+const drawings = []; // [holder, function from width to nodes]: drawn again when the width changes
+
+/** A chart with its title and a line about how to read it; `draw` makes the nodes for a width in pixels. */
+function chart(parent, title, reading, draw) {
+  const holder = el("div", { class: "plot" });
+  parent.append(el("figure", {}, el("figcaption", {}, el("strong", {}, title), el("span", {}, reading)), holder));
+  drawings.push([holder, draw]);
+}
+
+/** Draw all charts for the widths that their holders have now. */
+function redraw() {
+  for (const [holder, draw] of drawings) {
+    const width = Math.floor(holder.clientWidth);
+    if (width > 0) holder.replaceChildren(...draw(width));
+    for (const picture of holder.querySelectorAll("svg[aria-label]")) picture.setAttribute("role", "img");
+  }
+}
+
+/** A legend of [label, colour] pairs. */
+function swatches(pairs) {
+  const items = pairs.map(([label, colour]) => {
+    const key = el("i");
+    key.style.background = colour;
+    return el("span", {}, key, label);
+  });
+  return el("div", { class: "legend" }, items);
+}
+
+const middle = (row) => (row.step + row.last_step) / 2;
+const rate = { domain: [0, 1], tickFormat: (value) => `${Math.round(value * 100)} %` };
+const frame = (width, label) => ({ width, height: 230, marginLeft: 46, marginBottom: 38, marginTop: 14, style: { fontSize: "12px" }, ariaLabel: label });
+const stepAxis = (rows, width) => {
+  const few = [...new Set(rows.map((row) => row.step))];
+  const ticks = few.length <= 6 ? few : Math.max(3, Math.floor(width / 90));
+  return { label: "step →", labelAnchor: "right", nice: false, ticks, tickFormat: (step) => (Number.isInteger(step) ? String(step) : "") };
+};
+
+/** Points and their trend for every phase of a run. */
+function curve(parent, title, phases, key, { share = true } = {}) {
+  const known = (columns) => rowsOf(columns).filter((row) => row[key] != null);
+  const series = phases.map(({ phase, steps, trend }) => ({ name: phase, rows: known(steps), trend: known(trend) }));
+  const rows = series.flatMap(({ name, rows }) => rows.map((row) => ({ ...row, phase: name })));
+  if (!rows.length) return;
+  const together = series.some(({ rows, trend }) => trend.length < rows.length);
+  const dot = rows.some((row) => row.step !== row.last_step) ? "a few steps" : "a step";
+  const reading = together ? `Dot: ${dot}. Line: several. Band: 95 % interval.` : "Band: 95 % interval.";
+  const format = share ? (value) => percent(value, 1) : (value) => number(value);
+  chart(parent, title, reading, (width) => [
+    Plot.plot({
+      ...frame(width, `${title} over the steps`),
+      x: stepAxis(rows, width),
+      y: { label: null, grid: true, nice: true, ticks: 5, zero: true, ...(share ? rate : {}) },
+      marks: [
+        Plot.ruleY([0], { stroke: "var(--line)" }),
+        ...series.flatMap(({ name, rows, trend }) => {
+          const colour = PHASES[name] ?? "var(--train)";
+          const many = rows.length > 20;
+          return [
+            Plot.areaY(trend, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: colour, fillOpacity: 0.15 }),
+            Plot.dot(rows, { x: "step", y: key, r: many ? 2 : 3.5, fill: colour, fillOpacity: many ? 0.4 : 1 }),
+            Plot.lineY(trend, { x: middle, y: key, stroke: colour, strokeWidth: 2.2, strokeDasharray: name === "eval" ? "5 4" : null }),
+          ];
+        }),
+        Plot.tip(rows, Plot.pointer({ x: "step", y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups` })),
+      ],
+    }),
+    ...(series.length > 1 ? [swatches(series.map(({ name }) => [name, PHASES[name] ?? "var(--train)"]))] : []),
+  ]);
+}
+
+/** Steps to label on an axis that has one band per point. */
+function bandTicks(rows, width) {
+  const steps = [...new Set(rows.map((row) => row.step))].sort((a, b) => a - b);
+  const every = Math.ceil(steps.length / Math.max(2, Math.floor(width / 60)));
+  return { domain: steps, ticks: steps.filter((_, place) => place % every === 0) };
+}
+
+function heatMap(parent, section) {
+  const rows = rowsOf(section.heat);
+  if (!rows.length) return;
+  const rateOf = new Map(rowsOf(section.tasks).map((row) => [row.task, row.solve_rate]));
+  const tasks = [...rateOf.keys()].sort((a, b) => rateOf.get(a) - rateOf.get(b));
+  const put = rows.some((row) => row.step !== row.last_step);
+  chart(parent, "", `Worst task on top. ${put ? "A column is several steps put together. " : ""}Empty: no group.`, (width) => {
+    const names = Math.min(width < 500 ? 110 : 220, 14 + 6.8 * Math.max(...tasks.map((task) => task.length)));
+    const { domain, ticks } = bandTicks(rows, width - names);
+    return [
+      Plot.plot({
+        ...frame(width, "Solve rate of each task over the steps, as a heat map"),
+        height: Math.max(3, tasks.length) * (tasks.length > 40 ? 16 : 24) + 50,
+        marginLeft: names,
+        marginTop: 8,
+        x: { domain, ticks, label: "step →", labelAnchor: "right", tickSize: 3, padding: 0.04 },
+        y: { domain: tasks, label: null, tickSize: 0, padding: 0.06, tickFormat: (task) => clip(plain(task), names / 6.8 - 1) },
+        color: { scheme: "viridis", domain: [0, 1] },
+        marks: [
+          Plot.cell(rows, { x: "step", y: "task", fill: "solve_rate" }),
+          Plot.tip(rows, Plot.pointer({ x: "step", y: "task", title: (row) => `${plain(row.task)}, ${stepText(row)}\n${percent(row.solve_rate, 1)} solved · ${row.groups} groups` })),
+        ],
+      }),
+      Plot.legend({ color: { scheme: "viridis", domain: [0, 1], tickFormat: (value) => `${value * 100} %`, label: "solve rate" }, width: Math.min(300, width), marginLeft: 16, marginRight: 20, style: { fontSize: "12px" } }),
+    ];
+  });
+}
+
+const clip = (text, most) => (text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…");
+
+function lengthCharts(parent, section) {
+  const unit = section.length_unit;
+  const bars = rowsOf(section.lengths);
+  const sides = [["right", "var(--right)"], ["wrong", "var(--wrong)"]];
+  const present = sides.filter(([side]) => bars.some((row) => row[side] > 0));
+  if (bars.length)
+    chart(parent, `How long, in ${unit}`, "Share of the right and of the wrong responses, each adding up to 100 %.", (width) => [
+      Plot.plot({
+        ...frame(width, `Lengths of right and wrong responses in ${unit}`),
+        x: { label: `${unit} →`, labelAnchor: "right", ticks: Math.max(3, Math.floor(width / 80)) },
+        y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value) },
+        marks: [
+          ...present.map(([side, colour]) =>
+            Plot.rectY(bars, { x1: "from", x2: "to", y: side, fill: colour, fillOpacity: 0.55, insetLeft: 0.5 })),
+          Plot.tip(bars, Plot.pointerX({ x: (row) => (row.from + row.to) / 2, y: (row) => Math.max(row.right ?? 0, row.wrong ?? 0), title: (row) => `${row.from}–${row.to - 1} ${unit}\n${present.map(([side]) => `${side} ${percent(row[side], 1)}`).join(" · ")}` })),
+          Plot.ruleY([0], { stroke: "var(--line)" }),
+        ],
+      }),
+      swatches(present),
+    ]);
+  const rows = rowsOf(section.steps).filter((row) => row.length_right != null || row.length_wrong != null);
+  if (rows.length > 1)
+    chart(parent, "Median over the steps", `In ${unit}.`, (width) => [
+      Plot.plot({
+        ...frame(width, `Median length of right and wrong responses over the steps in ${unit}`),
+        x: stepAxis(rows, width),
+        y: { label: null, grid: true, ticks: 5, zero: true, nice: true },
+        marks: [
+          ...present.map(([side, colour]) =>
+            Plot.lineY(rows.filter((row) => row[`length_${side}`] != null), { x: "step", y: `length_${side}`, stroke: colour, strokeWidth: 2.2, marker: rows.length > 20 ? null : "dot" })),
+          Plot.tip(rows, Plot.pointerX({ x: "step", y: (row) => row.length_right ?? row.length_wrong, title: (row) => `${stepText(row)}\n${present.map(([side]) => `${side} ${number(row[`length_${side}`], 0)}`).join(" · ")} ${unit}` })),
+          Plot.ruleY([0], { stroke: "var(--line)" }),
+        ],
+      }),
+      swatches(present),
+    ]);
+}
+
+const troubleName = (column) => words(column.replace(/^violation_/, "").replace(/^status_/, "scorer: "));
+
+function troubleChart(parent, section) {
+  const rows = rowsOf(section.trouble);
+  if (!rows.length) return;
+  const total = d3.group(rows, (row) => row.what);
+  const kinds = [...total.keys()].sort((a, b) => d3.sum(total.get(b), (row) => row.share) - d3.sum(total.get(a), (row) => row.share));
+  const colours = kinds.map((_, place) => KINDS[place % KINDS.length]);
+  const digits = d3.max(d3.rollup(rows, (at) => d3.sum(at, (row) => row.share), (row) => row.step).values()) < 0.05 ? 1 : 0;
+  chart(parent, "", "Share of rollouts at each point.", (width) => {
+    const { domain, ticks } = bandTicks(rows, width);
+    return [
+      Plot.plot({
+        ...frame(width, "Shares of violations and of failed scoring over the steps"),
+        x: { domain, ticks, label: "step →", labelAnchor: "right", tickSize: 3, padding: 0.1 },
+        y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value, digits) },
+        color: { domain: kinds, range: colours },
+        marks: [
+          Plot.barY(rows, { x: "step", y: "share", fill: "what", order: kinds }),
+          Plot.tip(rows.filter((row) => row.share > 0), Plot.pointer(Plot.stackY({ x: "step", y: "share", z: "what", order: kinds, title: (row) => `${troubleName(row.what)}, ${stepText(row)}\n${percent(row.share, 2)} of rollouts` }))),
+          Plot.ruleY([0], { stroke: "var(--line)" }),
+        ],
+      }),
+      swatches(kinds.map((kind, place) => [troubleName(kind), colours[place]])),
+    ];
+  });
+}

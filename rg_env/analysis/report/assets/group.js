@@ -1,0 +1,89 @@
+// One group, opened: the prompt, then its rollouts from best to worst with every number that the record has.
+
+const NUMBERS = [
+  ["base_score", "base score"],
+  ["raw_score", "raw"],
+  ["tagged_score", "tagged"],
+  ["penalty_factor", "penalty ×"],
+  ["score", "score"],
+  ["reward", "reward"],
+  ["response_tokens", "tokens", (value) => count(value)],
+  ["stop_reason", "stopped by", (value) => plain(value || "–")],
+  ["truncated", "cut off", (value) => (value ? "yes" : "no")],
+  ["policy_version", "policy version", (value) => plain(value ?? "–")],
+];
+
+const bestFirst = (rollouts) =>
+  [...rollouts].sort((a, b) => (b.base_score ?? 0) - (a.base_score ?? 0) || (b.reward ?? 0) - (a.reward ?? 0));
+const isRight = (rollout) => rollout.base_score != null && rollout.base_score >= report.solved_at;
+const troubleOf = (rollout) => rollout.violation ?? (rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
+
+/** Nodes for the whole group. */
+function groupNodes(group) {
+  return [
+    facts(group),
+    ...(group.prompt ? prompt(group) : [el("p", { class: "notice" }, whyNoText(group))]),
+    el("h3", {}, `${group.rollouts.length} rollouts, best to worst`),
+    ...bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout)),
+  ];
+}
+
+function whyNoText(group) {
+  if (group.text_reason) return `Text not kept: ${words(group.text_reason)}.`;
+  return "Text not carried by this report; the record's files have it.";
+}
+
+function facts(group) {
+  const rows = [
+    ["item", group.item_id], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
+    ["phase", group.phase], ["step", group.step ?? "–"], ["level", group.level === "null" ? null : group.level], ["settings", group.task_config && carried(group.task_config)],
+    ["outcome", words(group.outcome)], ["signal", group.no_signal ? "none: all rewards are equal" : "yes"],
+  ];
+  return el("dl", { class: "facts" }, rows.filter(([, value]) => value != null && value !== "").map(([name, value]) =>
+    el("div", {}, el("dt", {}, name), el("dd", {}, plain(value)))));
+}
+
+function prompt(group) {
+  const system = group.prompt.filter((message) => message.role === "system");
+  const others = group.prompt.filter((message) => message.role !== "system");
+  const message = ({ role, content }) => el("div", {}, el("h4", {}, plain(role)), el("pre", { dir: "auto" }, shown(content)));
+  return [
+    el("h3", {}, "Prompt"),
+    system.length ? el("details", {}, el("summary", {}, "System prompt"), system.map(message)) : null,
+    ...others.map(message),
+    group.expected ? el("p", { class: "expected" }, "Reference answer: ", el("code", { dir: "auto" }, shown(group.expected))) : null,
+  ].filter(Boolean);
+}
+
+function rolloutNode(rollout) {
+  const trouble = troubleOf(rollout);
+  const explained = report.violations[rollout.violation] ?? (rollout.detail ? plain(carried(rollout.detail)) : "");
+  return el("article", { class: isRight(rollout) ? "right" : "wrong", "aria-label": `Rollout ${rollout.repetition}` },
+    el("header", {},
+      el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, isRight(rollout) ? "right" : "wrong"),
+      trouble ? el("span", { class: "badge trouble" }, words(trouble)) : null,
+      trouble && explained ? el("span", { class: "muted" }, explained) : null),
+    el("dl", { class: "numbers" }, NUMBERS.map(([key, label, show = number]) =>
+      el("div", {}, el("dt", {}, label), el("dd", {}, show(rollout[key]))))),
+    rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, coloured)));
+}
+
+/** Mark where `term` stands in `root`, where the browser can. */
+function highlight(root, term) {
+  if (!globalThis.Highlight) return;
+  CSS.highlights.delete("search");
+  if (!term) return;
+  const ranges = [];
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node && ranges.length < 1000; node = walker.nextNode()) {
+    const text = node.data.toLowerCase();
+    if (text.length !== node.data.length) continue; // a few letters change their length: places would be off
+    for (let at = text.indexOf(term); at >= 0 && ranges.length < 1000; at = text.indexOf(term, at + term.length)) {
+      const range = new Range();
+      range.setStart(node, at);
+      range.setEnd(node, at + term.length);
+      ranges.push(range);
+    }
+  }
+  CSS.highlights.set("search", new Highlight(...ranges));
+}

@@ -1,0 +1,112 @@
+// Puts the page together from the summary; a choice of run and phase fills it again. `data-ready` on the root says that
+// all is there.
+
+const report = JSON.parse(byId("summary").textContent);
+
+// Key of `statistics`, label, how to show it, what to say below it, and when to leave it out.
+const CARDS = [
+  ["solve_rate", "solved", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`],
+  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`],
+  ["format_rate", "in the format", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
+  ["mean_base_score", "mean base score", number, (h) => (h.penalised ? `${number(h.mean_score)} after the penalty, which cost ${rate1(h.penalised)} of the rollouts something` : "no penalty applied")],
+  ["mean_reward", "mean reward", number, () => "as handed to the trainer"],
+  ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
+  ["no_signal", "without signal", rate1, (h) => `of groups; all right ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
+  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`],
+  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} refused by the guard`, (h) => !h.scorer_failures && !h.rejected],
+];
+
+/** The card for pass@k with the largest k that the groups allow. */
+function passCard(headline) {
+  const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
+  const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
+  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} right; all ${most} right: ${rate1(h[`pass_hat_${most}`])}`]] : [];
+}
+
+function about() {
+  const lines = report.runs.map((run) =>
+    [report.runs.length > 1 ? run.run_id : null, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
+  byId("about").replaceChildren(...lines.filter(Boolean).flatMap((line) => [line, el("br")]));
+  byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
+  byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC licence.";
+}
+
+function headline(section) {
+  const h = section.headline;
+  const cards = [...CARDS.slice(0, 2), ...passCard(h), ...CARDS.slice(2)].filter(([key, , , , without]) => h[key] != null && !without?.(h));
+  byId("headline").replaceChildren(...cards.map(([key, label, show, more]) =>
+    el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
+      h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: "95 % confidence interval, groups being the units of chance" }, interval(h, key, show)),
+      el("dd", { class: "muted" }, more(h)))));
+}
+
+function worst(section) {
+  const when = section.headline.steps > 1 ? " in the last ¼" : "";
+  const tasks = section.worst.map((task) =>
+    el("article", {}, el("h3", {}, words(task.task), el("span", { class: "muted" }, ` ${percent(task.solve_rate)} solved${when}`)), el("ul", {}, task.examples.map(example))));
+  byId("worst").replaceChildren(...(tasks.length ? tasks : [el("p", { class: "notice" }, "Every task is solved.")]));
+}
+
+function example([place, number]) {
+  const group = groups[place];
+  const rollout = group.rollouts[number];
+  const trouble = troubleOf(rollout);
+  return el("li", {},
+    el("p", { class: "excerpt" }, group.excerpt),
+    el("p", {}, "answered ", el("code", { dir: "auto" }, rollout.answer ? clip(plain(carried(rollout.answer)), 120) : "nothing"),
+      group.expected ? [" for ", el("code", { dir: "auto" }, clip(plain(carried(group.expected)), 120))] : "",
+      trouble ? el("span", { class: "badge trouble" }, words(trouble)) : ""),
+    el("button", { type: "button", onclick: () => openGroup(place) }, group.step == null ? "Open the group" : `Open the group of step ${group.step}`));
+}
+
+/** Hide what the record has nothing for. */
+const fillCharts = (id, fill) => {
+  const holder = byId(id);
+  holder.replaceChildren();
+  fill(holder);
+  if (!holder.childElementCount) holder.append(el("p", { class: "notice" }, "Nothing to show for this phase."));
+};
+
+function show(section) {
+  drawings.length = 0;
+  const sameRun = report.sections.filter((other) => other.run_id === section.run_id);
+  headline(section);
+  fillCharts("curves", (holder) => {
+    curve(holder, "Mean reward", sameRun, "mean_reward", { share: false });
+    curve(holder, "Solve rate", sameRun, "solve_rate");
+    curve(holder, "Format rate", sameRun, "format_rate");
+    curve(holder, "Groups without signal", sameRun, "no_signal");
+  });
+  taskTable(byId("tasks"), section, showTask);
+  byId("tasks-hint").textContent = "A click on a column sorts, one on a task shows its groups; resting on a figure shows its 95 % interval.";
+  fillCharts("heat", (holder) => heatMap(holder, section));
+  fillCharts("lengths", (holder) => lengthCharts(holder, section));
+  fillCharts("trouble", (holder) => troubleChart(holder, section));
+  redraw();
+}
+
+function choice() {
+  const select = byId("section");
+  const several = new Set(report.sections.map((section) => section.run_id)).size > 1;
+  select.replaceChildren(...report.sections.map((section, place) =>
+    el("option", { value: place }, several ? `${section.phase}, run ${plain(section.run_id)}` : section.phase)));
+  byId("section-label").hidden = report.sections.length < 2;
+  const current = () => report.sections[Number(select.value)];
+  select.addEventListener("change", () => { show(current()); unpacked.then(() => worst(current())); });
+  return current;
+}
+
+about();
+const unpacked = startBrowser();
+const current = choice();
+show(current());
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (width === innerWidth) return; // phones resize when their address bar hides
+  width = innerWidth;
+  requestAnimationFrame(() => { redraw(); drawRows(); });
+});
+unpacked.then(() => {
+  worst(current());
+  document.documentElement.setAttribute("data-ready", "");
+});

@@ -1,0 +1,79 @@
+// Text from the record on the page. Everything here ends in text nodes: nothing a model wrote is ever parsed as HTML.
+
+// What would reorder, hide or break the text around it: controls, bidi overrides, zero-width and tag characters, lone
+// surrogates. Joiners (U+200C, U+200D) stay: scripts and emoji need them.
+const UNSEEN =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\p{Cs}/gu;
+const codeOf = (character) => "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+
+/** An element with attributes (`class`, `data-…`, `onclick`, …) and children: nodes, strings, or nothing. */
+function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value == null || value === false) continue;
+    if (typeof value === "function") made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child != null));
+  return made;
+}
+
+/** One line, with unseen characters shown by their code. */
+const plain = (text) => String(text).replace(UNSEEN, (character) => `⟨${codeOf(character)}⟩`);
+
+/** Nodes that show the text as it is, with unseen characters as marks. */
+function reveal(text) {
+  const nodes = [];
+  let from = 0;
+  for (const match of text.matchAll(UNSEEN)) {
+    nodes.push(text.slice(from, match.index), el("span", { class: "unseen" }, codeOf(match[0])));
+    from = match.index + match[0].length;
+  }
+  nodes.push(text.slice(from));
+  return nodes.filter((node) => node !== "");
+}
+
+/** The parts of a text that the report carries: a string, or [head, characters left out, tail]. */
+const parts = (text) => (Array.isArray(text) ? [text[0], text[2]] : [text]);
+
+/** The carried characters, for search and excerpts. */
+const carried = (text) => parts(text).join(" … ");
+
+/** Nodes for a text of which the middle may be left out. */
+function shown(text, nodesOf = reveal) {
+  if (!Array.isArray(text)) return nodesOf(text);
+  const gap = el("span", { class: "gap" }, `… ${text[1].toLocaleString("en")} characters left out of this report …`);
+  return [...nodesOf(text[0]), gap, ...nodesOf(text[2])];
+}
+
+/** A response with its think and answer blocks coloured. Only shows: what counts as a violation the record says. */
+function coloured(text) {
+  const pieces = text.split(/(<\/?(?:think|answer)>)/);
+  const firstTag = pieces[1];
+  let inside = firstTag === "</think>" ? "think" : ""; // the prompt had opened the block
+  return pieces.flatMap((piece, number) => {
+    if (number % 2 === 0) return piece === "" ? [] : [el("span", { class: inside || "prose" }, reveal(piece))];
+    const opens = !piece.startsWith("</");
+    const kind = piece.replace(/[</>]/g, "");
+    if (opens) inside = kind;
+    const tag = el("span", { class: `tag ${kind}` }, piece);
+    if (!opens) inside = "";
+    return [tag];
+  });
+}
+
+const number = (value, digits = 3) => (value == null ? "–" : value.toFixed(digits));
+const percent = (value, digits = 0) => (value == null ? "–" : `${(value * 100).toFixed(digits)}\u00a0%`);
+/** The confidence interval beside a figure of `statistics`; empty where it has none. */
+const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `(${show(row[`${key}_low`])} – ${show(row[`${key}_high`])})`);
+const count = (value) => (value == null ? "–" : value.toLocaleString("en"));
+const rate1 = (value) => percent(value, 1);
+const words = (name) => plain(name).replaceAll("_", " ");
+
+/** Rows from a table by columns. */
+function rowsOf(columns) {
+  const names = Object.keys(columns);
+  return (columns[names[0]] ?? []).map((_, row) => Object.fromEntries(names.map((name) => [name, columns[name][row]])));
+}
+
+const stepText = (row) => (row.step === row.last_step ? `step ${row.step}` : `steps ${row.step}–${row.last_step}`);

@@ -1,0 +1,102 @@
+"""From a dump to the page, and the page to disk.
+
+Invariant: a file is there whole or not at all, and none that was there is lost unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from rg_env.analysis.stats import SOLVED_AT
+from rg_env.errors import DumpError
+
+if TYPE_CHECKING:
+    from rg_env.dump import Dump, Run
+
+MAX_GROUPS = 5_000
+"""Groups in the browser unless asked otherwise."""
+
+
+def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float = SOLVED_AT) -> str:
+    """The report as HTML: the same text from the same record.
+
+    Args:
+        dump: from `open_run`. The figures are made from its ledger, every group counting; without one, from texts, with
+            the bias that `Dump.caveat` names.
+        max_groups: groups in the browser; of more, as many at even distances over the steps.
+        solved_at: a rollout is right when its base score is at least this, in [0, 1].
+
+    Raises:
+        DumpError: the record has no rollouts, or a file cannot be read.
+    """
+    from rg_env.analysis.report.explain import VIOLATIONS, notes
+    from rg_env.analysis.report.figures import sections
+    from rg_env.analysis.report.page import page
+    from rg_env.analysis.report.sample import take_sample
+    from rg_env.analysis.report.worst import worst_tasks
+
+    frame = dump.ledger_frame()
+    if frame.is_empty():
+        skipped = f" ({len(dump.problems)} lines skipped, the first: {dump.problems[0]})" if dump.problems else ""
+        raise DumpError(f"nothing to report on: the record has no group with rollouts{skipped}")
+    sample = take_sample(dump, frame, max_groups)
+    made = sections(frame, sample.characters(), solved_at=solved_at)
+    summary = {
+        "solved_at": solved_at,
+        "notes": notes(dump, frame, sample),
+        "runs": [_about(run) for run in dump.runs],
+        "violations": VIOLATIONS,
+        "sections": [
+            asdict(section)
+            | {"worst": [asdict(task) for task in worst_tasks(section, sample.groups, solved_at=solved_at)]}
+            for section in made
+        ],
+    }
+    return page(_title(dump), summary, sample.groups)
+
+
+def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
+    """Write the report to a file.
+
+    Args:
+        out: the file; its name ends in `.html`.
+        force: replace a file of that name.
+        options: as for `build_report`.
+
+    Raises:
+        DumpError: as `build_report`; or the file cannot be written, has another suffix, or is there already.
+    """
+    out = Path(out)
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise DumpError(f"{out}: a report is one HTML file, so let its name end in .html")
+    if out.exists() and not force:
+        raise DumpError(f"{out} is there already: choose another name, or replace it with --force")
+    if not out.parent.is_dir():
+        raise DumpError(f"{out} cannot be written: there is no folder {out.parent}")
+    text = build_report(dump, **options)
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, "utf-8")
+        draft.replace(out)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise DumpError(f"{out} cannot be written ({error.strerror})") from None
+    return out
+
+
+def _title(dump: Dump) -> str:
+    ids = [run.run_id for run in dump.runs]
+    return f"Run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
+
+
+def _about(run: Run) -> dict[str, Any]:
+    """What the manifest says that a reader wants to see first. No host, no folders: a report is for passing on."""
+    manifest = run.manifest or {}
+    model = str(manifest.get("model") or "")
+    name = PurePath(model).name if PurePath(model).is_absolute() else model
+    return {"run_id": run.run_id, "model": name, "started": manifest.get("started"), "attempt": manifest.get("attempt")}

@@ -1,0 +1,77 @@
+"""What the page says in words: about the record, about figures, about violations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from rg_env.analysis.report.sample import MAX_TEXT, Sample
+from rg_env.scoring.types import Violation
+
+if TYPE_CHECKING:
+    from rg_env.dump import Dump
+
+VIOLATIONS = {
+    Violation.NO_THINK: "the first tag of the response is not <think>",
+    Violation.UNCLOSED_THINK: "no </think> follows the <think>",
+    Violation.MULTIPLE_THINK: "more than one <think> or </think>",
+    Violation.NO_ANSWER: "no <answer> follows the think block",
+    Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
+    Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
+    Violation.ANSWER_INSIDE_THINK: "an answer tag stands inside the think block",
+    Violation.EMPTY_ANSWER: "nothing between the answer tags",
+    Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
+}
+
+_SHOWN_PROBLEMS = 20
+
+
+def notes(dump: Dump, frame: pl.DataFrame, sample: Sample) -> list[str]:
+    """How the figures were made, what is missing, what was skipped. A line each."""
+    return [*_source(dump), *_missing(frame), *_sampling(sample), *_problems(dump)]
+
+
+def _source(dump: Dump) -> list[str]:
+    if dump.caveat:
+        return [f"Figures and charts are {dump.caveat}."]
+    return [
+        "Figures and charts count every group and every rollout: they are made from the ledger, free of bias.",
+        "Brackets and bands are 95 % confidence intervals with groups, not rollouts, as the units of chance.",
+    ]
+
+
+def _missing(frame: pl.DataFrame) -> list[str]:
+    lacking = {
+        "steps (no curves, no heat map)": not frame["step"].count(),
+        "token counts (lengths are in characters, of the groups in the browser)": not frame["response_tokens"].count(),
+        "raw and tagged scores": not frame["raw_score"].count(),
+        "violations and truncation (every response counts as well formed)": not (frame["schema_version"] > 0).any(),
+    }
+    absent = [name for name, is_absent in lacking.items() if is_absent]
+    return [f"Not in this record: {'; '.join(absent)}."] if absent else []
+
+
+def _sampling(sample: Sample) -> list[str]:
+    shown = len(sample.groups)
+    says = [
+        f"The browser has all {shown:,} groups"
+        if shown == sample.total
+        else f"The browser has {shown:,} of {sample.total:,} groups, taken at even distances over the steps"
+    ]
+    if sample.with_text < shown:
+        says.append(f"{sample.with_text:,} of them with their text (the record keeps texts as its settings say)")
+    result = [", ".join(says) + "."]
+    if sample.thinned > 1:
+        result.append(f"To keep this file small, only one group in {sample.thinned} of the browser may have its text.")
+    if sample.shortened:
+        result.append(
+            f"Of texts beyond {MAX_TEXT:,} characters, the middle is left out ({sample.shortened:,} of them)."
+        )
+    return result
+
+
+def _problems(dump: Dump) -> list[str]:
+    problems = [f"Skipped: {problem}." for problem in dump.problems]
+    more = len(problems) - _SHOWN_PROBLEMS
+    return problems if more <= 0 else [*problems[:_SHOWN_PROBLEMS], f"… and {more:,} more lines that were skipped."]

@@ -1,0 +1,165 @@
+"""The figures of the report, from the ledger.
+
+Invariant: rates, means and their intervals are those of `statistics`, for headline, tasks and curves alike; where steps
+are put together for a chart, every rollout still counts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from rg_env.analysis.stats import statistics
+from rg_env.scoring.types import Status, Violation
+
+Columns = dict[str, list[Any]]
+"""A table by columns, as the page reads it."""
+
+MAX_POINTS = 200
+"""Points of a curve; of more steps, neighbours are put together."""
+
+MAX_TREND_POINTS = 15
+MAX_HEAT_COLUMNS = 60
+LENGTH_BARS = 40
+
+_CURVES = ("mean_reward", "solve_rate", "format_rate", "no_signal")
+_TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
+    f"status_{status.value}" for status in Status if status is not Status.OK
+]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of one phase of one run.
+
+    Attributes:
+        headline: the row of `statistics(by="phase")`.
+        tasks: `statistics(by="task")`.
+        steps: a row per point: `step`, `last_step` (equal to `step` unless steps were put together), `groups`,
+            `mean_reward`, `solve_rate`, `format_rate` and `no_signal` with their intervals (`…_low`, `…_high`),
+            `length_right` and `length_wrong` (medians). Empty where the record has no steps.
+        trend: the same with so many steps put together that the intervals are of use.
+        heat: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`.
+        trouble: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (as the columns
+            of `statistics`), `share` of rollouts.
+        lengths: a row per bar: `from`, `to`, `right`, `wrong`, shares of the right and of the wrong rollouts.
+        length_unit: `tokens`, or `characters` where the record has no token counts.
+    """
+
+    run_id: str
+    phase: str
+    headline: dict[str, Any]
+    tasks: Columns
+    steps: Columns
+    trend: Columns
+    heat: Columns
+    trouble: Columns
+    lengths: Columns
+    length_unit: str
+
+
+def sections(frame: pl.DataFrame, characters: pl.DataFrame, *, solved_at: float) -> list[Section]:
+    """The figures of every run and phase, in the order run, train, eval.
+
+    Args:
+        frame: `Dump.ledger_frame`.
+        characters: `group_id`, `repetition`, `characters` of the responses whose text is at hand; stands in for token
+            counts where the record has none.
+        solved_at: a rollout is right when its base score is at least this, in [0, 1].
+    """
+    by_phase = statistics(frame, "phase", solved_at=solved_at)
+    by_task = statistics(frame, "task", solved_at=solved_at)
+    frame = frame.join(characters, on=["group_id", "repetition"], how="left", maintain_order="left")
+    made = []
+    for headline in by_phase.sort("run_id", pl.col("phase") != "train", "phase").iter_rows(named=True):
+        mine = (pl.col("run_id") == headline["run_id"]) & (pl.col("phase") == headline["phase"])
+        made.append(_section(headline, by_task.filter(mine), frame.filter(mine), solved_at))
+    return made
+
+
+def _section(headline: dict[str, Any], by_task: pl.DataFrame, rollouts: pl.DataFrame, solved_at: float) -> Section:
+    counted = rollouts["response_tokens"].count() > 0
+    right = (pl.col("base_score") >= solved_at).fill_null(False)
+    rollouts = rollouts.with_columns(
+        right=right, response_tokens=pl.col("response_tokens" if counted else "characters")
+    )
+    by_point = _by_point(rollouts, MAX_POINTS, solved_at)
+    return Section(
+        run_id=headline["run_id"],
+        phase=headline["phase"],
+        headline=headline,
+        tasks=_columns(by_task.drop("run_id", "phase")),
+        steps=_columns(_curves(by_point)),
+        trend=_columns(_curves(_by_point(rollouts, MAX_TREND_POINTS, solved_at))),
+        heat=_columns(_heat(_in_points(rollouts, MAX_HEAT_COLUMNS))),
+        trouble=_columns(_trouble(by_point)),
+        lengths=_columns(_histogram(rollouts)),
+        length_unit="tokens" if counted else "characters",
+    )
+
+
+def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Rollouts that belong to a step, with `step` and `last_step` as the ends of its point: at most `most` points."""
+    rank = pl.col("step").rank("dense") - 1
+    width = -(-rollouts["step"].drop_nulls().n_unique() // most) or 1
+    return (
+        rollouts.drop_nulls("step")
+        .with_columns(point=rank // width)
+        .with_columns(step=pl.col("step").min().over("point"), last_step=pl.col("step").max().over("point"))
+    )
+
+
+def _by_point(rollouts: pl.DataFrame, most: int, solved_at: float) -> pl.DataFrame:
+    """`statistics` for each point, with `last_step`."""
+    points = _in_points(rollouts, most)
+    ends = points.select("step", "last_step").unique()
+    return statistics(points, "step", solved_at=solved_at).join(ends, on="step")
+
+
+def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
+    return by_point.select(
+        "step",
+        "last_step",
+        "groups",
+        *(f"{name}{bound}" for name in _CURVES for bound in ("", "_low", "_high")),
+        length_right="tokens_right_p50",
+        length_wrong="tokens_wrong_p50",
+    ).sort("step")
+
+
+def _heat(points: pl.DataFrame) -> pl.DataFrame:
+    return (
+        points.group_by("task", "step", "last_step")
+        .agg(solve_rate=pl.col("right").mean(), groups=pl.col("group_id").n_unique())
+        .sort("task", "step")
+    )
+
+
+def _trouble(by_point: pl.DataFrame) -> pl.DataFrame:
+    occurring = [name for name in _TROUBLE if by_point[name].sum()]
+    return by_point.unpivot(occurring, index=["step", "last_step"], variable_name="what", value_name="share").sort(
+        "step", "what"
+    )
+
+
+def _histogram(rollouts: pl.DataFrame) -> pl.DataFrame:
+    length = pl.col("response_tokens")
+    known = rollouts.drop_nulls("response_tokens")
+    longest = known.select(length.max().fill_null(0)).item()
+    width = max(1, -(-longest // LENGTH_BARS))
+    shares = {
+        kind: which.sum() / pl.lit(known.select(which.sum()).item() or None)
+        for kind, which in (("right", pl.col("right")), ("wrong", ~pl.col("right")))
+    }
+    return (
+        known.group_by((length // width * width).alias("from"))
+        .agg(**shares)
+        .with_columns(to=pl.col("from") + width)
+        .sort("from")
+    )
+
+
+def _columns(frame: pl.DataFrame) -> Columns:
+    return frame.to_dict(as_series=False)

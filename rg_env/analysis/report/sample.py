@@ -1,0 +1,165 @@
+"""The groups that the report carries whole, for its browser.
+
+Invariant: which groups are taken depends on the ledger alone: all of them, or as many as asked for at even distances in
+the order run, phase, step. The same record gives the same sample. Where texts would outgrow the file, every second one
+of the sample, then every fourth, … keeps its text; its numbers stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from rg_env.dump.frames import ROLLOUT_SCHEMA
+from rg_env.dump.schema import Phase
+
+if TYPE_CHECKING:
+    from rg_env.dump import Dump, GroupRecord
+
+MAX_TEXT = 20_000
+"""Characters of one message; of a longer one the report carries both ends."""
+
+TEXT_BUDGET = 30_000_000
+"""Characters of all texts together: a third of that is what they take in the file."""
+
+Text = str | tuple[str, int, str]
+"""A message, or its head, how many characters were left out, and its tail."""
+
+Group = dict[str, Any]
+"""A group as the page reads it: the ledger's keys, rollouts as a list of objects; with its text also `prompt`,
+`expected`, `task_config` and, for each rollout, `text`, `answer`, `detail`."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Groups in the order run, phase, step.
+
+    Attributes:
+        total: the groups they were taken from.
+        thinned: every `thinned`-th of the sample was allowed its text; 1 where all were.
+    """
+
+    groups: list[Group]
+    total: int
+    thinned: int
+
+    @property
+    def with_text(self) -> int:
+        return sum("prompt" in group for group in self.groups)
+
+    @property
+    def shortened(self) -> int:
+        """Responses of which the report carries both ends only."""
+        return sum(isinstance(rollout.get("text"), tuple) for group in self.groups for rollout in group["rollouts"])
+
+    def characters(self) -> pl.DataFrame:
+        """`group_id`, `repetition` and `characters` of the responses whose text is here."""
+        rows = [
+            (group["group_id"], rollout["repetition"], _full_size(rollout["text"]))
+            for group in self.groups
+            for rollout in group["rollouts"]
+            if "text" in rollout
+        ]
+        schema = {"group_id": pl.String, "repetition": pl.Int64, "characters": pl.Int64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def take_sample(dump: Dump, frame: pl.DataFrame, most: int, *, budget: int = TEXT_BUDGET) -> Sample:
+    """Take at most `most` groups, and the texts of those whose text was kept.
+
+    Args:
+        dump: from `open_run`; its text files are read once from end to end.
+        frame: its `ledger_frame()`.
+        budget: characters of all texts together.
+    """
+    order = frame.select("run_id", "phase", "step", "group_id").unique("group_id", maintain_order=True)
+    by = ("run_id", pl.col("phase") != Phase.TRAIN.value, "phase", "step")
+    ids = order.sort(*by, maintain_order=True)["group_id"].to_list()
+    chosen = ids if len(ids) <= most else [ids[k * len(ids) // most] for k in range(most)]
+    found = {group["group_id"]: group for group in _from_ledger(frame.filter(pl.col("group_id").is_in(chosen)))}
+    texts, stride = _texts(dump.groups(), {name: number for number, name in enumerate(chosen)}, budget)
+    return Sample([_joined(found[name], texts.get(number)) for number, name in enumerate(chosen)], len(ids), stride)
+
+
+def _joined(group: Group, texts: Group | None) -> Group:
+    if texts is None:
+        return group
+    pairs = zip(group["rollouts"], texts["rollouts"], strict=False)  # both in the group's order
+    return group | texts | {"rollouts": [numbers | text for numbers, text in pairs]}
+
+
+def _from_ledger(frame: pl.DataFrame) -> Iterator[Group]:
+    of_rollouts = list(ROLLOUT_SCHEMA)
+    nested = frame.group_by("group_id", maintain_order=True).agg(
+        pl.exclude(of_rollouts).first(), pl.struct(of_rollouts).alias("rollouts")
+    )
+    return nested.iter_rows(named=True)
+
+
+def _texts(records: Iterable[GroupRecord], rank: dict[str, int], budget: int) -> tuple[dict[int, Group], int]:
+    """What only texts have, by the rank of the group, and how much the ranks had to be thinned out."""
+    kept: dict[int, Group] = {}
+    total, stride = 0, 1
+    for record in records:
+        number = rank.get(record.group_id)
+        if number is None or number % stride:
+            continue
+        kept[number] = _text_of(record)
+        total += _characters(kept[number])
+        while total > budget and len(kept) > 1:
+            stride *= 2
+            kept = {number: texts for number, texts in kept.items() if number % stride == 0}
+            total = sum(map(_characters, kept.values()))
+    return kept, stride
+
+
+def _text_of(record: GroupRecord) -> Group:
+    conversation = record.rollouts[0].conversation if record.rollouts else []
+    return {
+        "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in conversation[:-1]],
+        "expected": _shorten(_expected(record.entry)),
+        "task_config": _shorten(record.task_config),
+        "rollouts": [
+            {
+                "text": _shorten(rollout.conversation[-1]["content"] if rollout.conversation else ""),
+                "answer": None if rollout.answer is None else _shorten(rollout.answer),
+                "detail": _shorten(rollout.detail),
+            }
+            for rollout in record.rollouts
+        ],
+    }
+
+
+def _expected(entry: str) -> str:
+    """The answer in a Reasoning Gym entry; empty where there is none (five tasks, and Atropos' files)."""
+    try:
+        answer = json.loads(entry).get("answer")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return "" if answer is None else str(answer)
+
+
+def _characters(texts: Group) -> int:
+    messages = [message["content"] for message in texts["prompt"]]
+    return sum(map(_size, [*messages, *(rollout["text"] for rollout in texts["rollouts"])]))
+
+
+def _shorten(text: str) -> Text:
+    if len(text) <= MAX_TEXT:
+        return text
+    half = MAX_TEXT // 2
+    return text[:half], len(text) - 2 * half, text[-half:]
+
+
+def _size(text: Text) -> int:
+    """Characters that the report carries of it."""
+    return len(text) if isinstance(text, str) else len(text[0]) + len(text[2])
+
+
+def _full_size(text: Text) -> int:
+    """Characters that it had."""
+    return _size(text) + (0 if isinstance(text, str) else text[1])

@@ -1,0 +1,156 @@
+"""Today's scorer over an old record: which scores would be others now?
+
+Invariant: every rollout whose text and question are there is scored once more, by the same way as in training (format,
+guard, scorer in its own process), and compared in all that it earned by itself. What cannot be scored again is counted.
+Memory holds some groups at a time, whatever the size of the record.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from rg_env.analysis.again import Judge, Marks, Question
+from rg_env.dump import Dump, GroupRecord, outcome_of
+from rg_env.errors import DumpError
+from rg_env.scoring import Verdict
+
+_EXAMPLES = 3
+_AHEAD = 4
+"""Groups under way for each worker: enough that none waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One rollout, then and now."""
+
+    group_id: str
+    task: str
+    repetition: int
+    old: Marks
+    new: Marks
+
+    @property
+    def changed(self) -> bool:
+        return not self.new.is_as(self.old)
+
+
+@dataclass
+class TaskChanges:
+    """What changed in one task.
+
+    Attributes:
+        raised, lowered: rollouts whose base score is higher, lower now.
+        status, violation: rollouts in which that is another now.
+        changed: rollouts with any difference, those in which only the raw or the tagged score differs too.
+        outcomes: groups whose outcome is another now.
+        examples: ids of the first groups with a change.
+    """
+
+    task: str
+    groups: int = 0
+    rollouts: int = 0
+    raised: int = 0
+    lowered: int = 0
+    status: int = 0
+    violation: int = 0
+    changed: int = 0
+    outcomes: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, group: GroupRecord, compared: list[Comparison], solved_at: float) -> None:
+        self.groups += 1
+        self.rollouts += len(compared)
+        changed = [one for one in compared if one.changed]
+        self.raised += sum(one.new.base_score > one.old.base_score for one in changed)
+        self.lowered += sum(one.new.base_score < one.old.base_score for one in changed)
+        self.status += sum(one.new.status is not one.old.status for one in changed)
+        self.violation += sum(one.new.violation is not one.old.violation for one in changed)
+        self.changed += len(changed)
+        self.outcomes += outcome_of([one.new.base_score for one in compared], solved_at) is not group.outcome
+        if changed and len(self.examples) < _EXAMPLES:
+            self.examples.append(group.group_id)
+
+
+@dataclass
+class Rescored:
+    """What came out.
+
+    Attributes:
+        tasks: by name.
+        without_question: groups that were left out, because their lines do not hold the question (Atropos').
+        without_settings: groups of attempts that no manifest tells of: they were scored with today's defaults.
+    """
+
+    tasks: dict[str, TaskChanges] = field(default_factory=dict)
+    without_question: int = 0
+    without_settings: int = 0
+
+    @property
+    def changed(self) -> int:
+        """Rollouts that would be judged differently now."""
+        return sum(task.changed for task in self.tasks.values())
+
+
+def rescore(
+    dump: Dump,
+    *,
+    workers: int,
+    timeout: float | None = None,
+    each: Callable[[Comparison], None] = lambda _: None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Rescored:
+    """Score every text of a record again.
+
+    Args:
+        dump: from `open_run`; all attempts are scored.
+        workers: answers scored at once, at least 1.
+        timeout: seconds for one answer; None: as the run had it.
+        each: called with every rollout, in the record's order.
+        advance: called with the rollouts scored since the last call.
+
+    Raises:
+        DumpError: no line holds its question: Atropos' own files don't. `ScorerPoolError`: scorers cannot be started.
+    """
+    result = Rescored()
+    judge = Judge(dump, workers, timeout)
+    with ThreadPoolExecutor(workers) as threads:
+        for group, compared in _compare(dump, judge, threads, workers * _AHEAD, result):
+            task = result.tasks.setdefault(group.task, TaskChanges(group.task))
+            task.add(group, compared, judge.settings(group).config.solved_at)
+            result.without_settings += not judge.knows_settings(group)
+            for comparison in compared:
+                each(comparison)
+            advance(len(compared))
+    if result.without_question and not result.tasks:
+        raise DumpError(
+            "nothing can be scored again: these lines do not hold their questions, as files written by Atropos never do"
+        )
+    return result
+
+
+def _compare(
+    dump: Dump, judge: Judge, threads: ThreadPoolExecutor, ahead: int, result: Rescored
+) -> Iterator[tuple[GroupRecord, list[Comparison]]]:
+    waiting: deque[tuple[GroupRecord, list[Future[Verdict]]]] = deque()
+
+    def take() -> tuple[GroupRecord, list[Comparison]]:
+        group, verdicts = waiting.popleft()
+        return group, [
+            Comparison(group.group_id, group.task, old.repetition, Marks.of(old), Marks.of(new.result()))
+            for old, new in zip(group.rollouts, verdicts, strict=True)
+        ]
+
+    for group in dump.groups(all_attempts=True):
+        question = Question.of(group)
+        if question is None:
+            result.without_question += 1
+            continue
+        verdicts = [threads.submit(judge.verdict, group, question, rollout) for rollout in group.rollouts]
+        waiting.append((group, verdicts))
+        if len(waiting) >= ahead:
+            yield take()
+    while waiting:
+        yield take()

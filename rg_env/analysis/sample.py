@@ -1,0 +1,126 @@
+"""The rollouts that statistics look at, in as little memory as they need.
+
+Invariant: a group is whole or says that it is not: `whole` is False as soon as a condition may have kept some rollouts
+of a group and not others, because pass@k and outcomes of what is left would be those of no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+
+from rg_env.analysis.where import ConditionError, parse_conditions
+from rg_env.dump.frames import GROUP_INDEX
+from rg_env.dump.reader import Dump
+from rg_env.dump.schema import Outcome
+from rg_env.errors import DumpError
+from rg_env.scoring.types import Status, Violation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import ray.data
+
+COLUMNS: dict[str, pl.DataType] = {
+    "run_id": pl.Categorical(),
+    "phase": pl.Categorical(),
+    "step": pl.Int64(),
+    "task": pl.Categorical(),
+    "level": pl.Categorical(),
+    "outcome": pl.Enum(Outcome),
+    "no_signal": pl.Boolean(),
+    "score": pl.Float64(),
+    "reward": pl.Float64(),
+    "base_score": pl.Float64(),
+    "raw_score": pl.Float64(),
+    "tagged_score": pl.Float64(),
+    "violation": pl.Enum(Violation),
+    "status": pl.Enum(Status),
+    "response_tokens": pl.Int64(),
+    "truncated": pl.Boolean(),
+}
+"""What statistics are made of, and how it is held."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rollouts to count.
+
+    Attributes:
+        rollouts: `COLUMNS` and `GROUP_INDEX`, by which it is sorted; one row per rollout.
+        whole: see above.
+    """
+
+    rollouts: pl.DataFrame
+    whole: bool = True
+
+
+if TYPE_CHECKING:
+    Source: TypeAlias = Dump | pl.DataFrame | ray.data.Dataset | Sample
+    """A dump; rows as `Dump.ledger_frame` has them, as a polars frame or (`Dump.to_ray`) a Ray dataset; or a sample."""
+
+
+def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
+    """The rollouts that the conditions leave.
+
+    Args:
+        source: what to read, once. A Ray dataset is narrowed down to what is needed by Ray's workers.
+        where: see `parse_conditions`; none for a sample, which has had its own.
+
+    Raises:
+        ConditionError: a condition that makes no sense, or that leaves nothing.
+        DumpError: nothing could be read.
+    """
+    conditions = parse_conditions(where)
+    if isinstance(source, Sample):
+        if conditions:
+            raise ConditionError("a sample cannot be narrowed further: give `where` to `sample_of`")
+        return source
+    tests = [condition.test for condition in conditions]
+    wanted = list(dict.fromkeys([*COLUMNS, *(condition.column for condition in conditions)]))
+    tasks: set[str] = set()
+
+    def narrow(frame: pl.DataFrame, group: str) -> pl.DataFrame:
+        tasks.update(frame["task"].unique())
+        return frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
+
+    if isinstance(source, Dump):
+        rollouts = _concat(narrow(frame, GROUP_INDEX) for frame in source.frames(wanted))
+    elif isinstance(source, pl.DataFrame):
+        rollouts = _numbered(narrow(source, "group_id"))
+    else:
+        batches = source.select_columns(["group_id", *wanted]).iter_batches(batch_size=None, batch_format="pyarrow")
+        rollouts = _numbered(_concat((narrow(_from_arrow(batch), "group_id") for batch in batches), "group_id"))
+    if rollouts.is_empty() and tasks:
+        raise ConditionError(
+            f"no rollout is left by {' and '.join(where)}; the tasks here are {', '.join(sorted(tasks))}"
+        )
+    if rollouts.is_empty() and isinstance(source, Dump):
+        raise DumpError(_nothing_read(source))
+    rollouts = rollouts.set_sorted(GROUP_INDEX)
+    return Sample(rollouts, whole=not any(condition.splits_groups for condition in conditions))
+
+
+def _concat(frames: Iterable[pl.DataFrame], group: str = GROUP_INDEX) -> pl.DataFrame:
+    found = list(frames)
+    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={group: pl.Int64(), **COLUMNS})
+
+
+def _numbered(rollouts: pl.DataFrame) -> pl.DataFrame:
+    """`GROUP_INDEX` in the place of the group's id."""
+    number = pl.col("group_id").rank("dense").cast(pl.Int64).alias(GROUP_INDEX)
+    return rollouts.select(number, *COLUMNS).sort(GROUP_INDEX)
+
+
+def _from_arrow(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _nothing_read(dump: Dump) -> str:
+    names = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
+    why = f"; skipped: {len(dump.problems)}, the first: {dump.problems[0]}" if dump.problems else ""
+    return f"no rollout in {names}{why}"

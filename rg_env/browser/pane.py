@@ -1,0 +1,83 @@
+"""A rollout on the screen: its numbers, its response with think and answer coloured, its faults marked.
+
+Invariant: text of a record reaches the screen as `Content` made of visible characters, never as markup.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from rg_env.analysis.anatomy import Anatomy, Span, anatomy
+from rg_env.analysis.visible import visible
+from rg_env.browser.ranking import response, rollout_facts
+from rg_env.dump.schema import RolloutRecord
+
+LONGEST = 50_000
+"""Characters of a text that are shown; this much of a run-away text says as much as all of it."""
+_STYLES = ("", "italic cyan", "bold green", "dim", "bold white on red")
+_THINK, _ANSWER, _TAG, _FAULT = 1, 2, 3, 4
+
+
+class Pane(VerticalScroll):
+    """One rollout of a group."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="facts")
+        yield Static(classes="response")
+
+    def show(self, rollout: RolloutRecord | None, title: str) -> None:
+        self.border_title = title
+        facts, text = self.query(Static)
+        facts.update(Content(visible(rollout_facts(rollout), one_line=True)) if rollout else "")
+        text.update(styled_response(rollout) if rollout else "")
+        self.scroll_home(animate=False)
+
+
+def styled_response(rollout: RolloutRecord) -> Content:
+    """The response in colours. Linear in its length, whatever it holds."""
+    text = response(rollout)
+    parts = anatomy(text, rollout.violation)
+    shown = text[:LONGEST]
+    notes = {fault.span.end: fault.what for fault in parts.faults}
+    paint = _paint(parts, len(shown))
+    pieces: list[tuple[str, str]] = []
+    start = 0
+    for place in range(len(shown) + 1):
+        if place == len(shown) or place in notes or paint[place] != paint[start]:
+            if place > start:
+                pieces.append((visible(shown[start:place]), _STYLES[paint[start]]))
+            if place in notes:
+                pieces.append((f"◀ {notes[place]} ", _STYLES[_FAULT]))
+            start = place
+    pieces.append((_rest(text), _STYLES[_TAG]))
+    return Content.assemble(*pieces)
+
+
+def plain_content(text: str) -> Content:
+    """A text that is no response."""
+    return Content(visible(text[:LONGEST]) + _rest(text))
+
+
+def _rest(text: str) -> str:
+    return f"\n… {len(text) - LONGEST:,} characters more" if len(text) > LONGEST else ""
+
+
+def _paint(parts: Anatomy, length: int) -> bytearray:
+    """The style of each character; what comes later paints over what came before."""
+    paint = bytearray(length)
+
+    def over(span: Span | None, style: int) -> None:
+        if span is not None and span.start < length:
+            end = min(span.end, length)
+            paint[span.start : end] = bytes([style]) * (end - span.start)
+
+    over(parts.think, _THINK)
+    over(parts.answer, _ANSWER)
+    for tag in parts.tags:
+        over(tag, _TAG)
+    for fault in parts.faults:
+        over(fault.span, _FAULT)
+    return paint

@@ -1,0 +1,96 @@
+"""Groups as plain text: for pipes, files and terminals without a cursor.
+
+Invariant: no escape sequence is ever printed; a line begins with the text of a message only behind two spaces, so that
+no message can pass for a heading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rg_env.analysis.anatomy import anatomy
+from rg_env.analysis.visible import visible
+from rg_env.browser.query import Query
+from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
+from rg_env.browser.search import group_that_fits
+from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
+from rg_env.dump.index import index_rows, last_attempts_only, text_files
+
+
+def print_groups(
+    dump: Dump,
+    query: Query,
+    *,
+    limit: int | None = None,
+    every_rollout: bool = False,
+    write: Callable[[str], object] = print,
+    on_problem: Callable[[Problem], object] = lambda problem: None,
+) -> int:
+    """Print the groups that fit, in the order of the files.
+
+    Args:
+        dump: from `open_run`.
+        query: which.
+        limit: how many at most.
+        every_rollout: all of them, not only the best and the worst.
+        write: takes a line.
+        on_problem: takes what is wrong with a line that was skipped.
+
+    Returns:
+        how many were printed.
+    """
+    count = 0
+    for group in matching_groups(dump, query, on_problem):
+        if count == limit:
+            break
+        count += 1
+        for line in group_lines(group, every_rollout):
+            write(line)
+    return count
+
+
+def matching_groups(
+    dump: Dump, query: Query, on_problem: Callable[[Problem], object] = lambda problem: None
+) -> Iterator[GroupRecord]:
+    """The groups that fit, replaced attempts left out. What a stored index knows is not read again."""
+    files = text_files(dump)
+    for chunk in index_rows(dump):
+        for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
+            on_problem(Problem(files[file].path, line, why))
+        for row in last_attempts_only(dump, query.fits(chunk.rows)).iter_rows(named=True):
+            if group := group_that_fits(query, files, row):
+                yield group
+
+
+def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str]:
+    """A group as lines."""
+    yield f"== {visible(group.group_id, one_line=True)}"
+    yield visible(group_facts(group), one_line=True)
+    for role, content in prompt(group):
+        yield f"-- {visible(role, one_line=True)}"
+        yield from _indented(content)
+    order = ranked(group)
+    for rank, rollout in enumerate(order):
+        place = place_of(rank, len(order))
+        if not every_rollout and place not in ("best", "worst"):
+            continue
+        yield f"-- {place} of {len(order)}: {visible(rollout_facts(rollout), one_line=True)}"
+        yield from _indented(marked(rollout))
+    yield ""
+
+
+def marked(rollout: RolloutRecord) -> str:
+    """The response with a remark in angle quotes at each place that breaks the format."""
+    text = response(rollout)
+    pieces, position = [], 0
+    for fault in anatomy(text, rollout.violation).faults:
+        pieces += [text[position : fault.span.start], f"«{fault.what}: »" if fault.span.end > fault.span.start else ""]
+        pieces += [text[fault.span.start : fault.span.end]]
+        pieces += ["" if fault.span.end > fault.span.start else f"«{fault.what}»"]
+        position = fault.span.end
+    return "".join(pieces) + text[position:]
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in visible(text).split("\n"):
+        yield f"  {line}"

@@ -1,0 +1,84 @@
+"""The rollouts of a group from best to worst, and what is said about one in a line."""
+
+from __future__ import annotations
+
+import json
+
+from rg_env.dump.schema import GroupRecord, RolloutRecord
+from rg_env.scoring.types import Status
+
+
+def ranked(group: GroupRecord) -> list[RolloutRecord]:
+    """Best first: by base score, then by score, then those without a violation, then as sampled.
+
+    Scores that are no numbers come last.
+    """
+
+    def key(rollout: RolloutRecord) -> tuple[float, ...]:
+        numbers = [-number if number == number else 1.0 for number in (rollout.base_score, rollout.score)]
+        return (*numbers, rollout.violation is not None, rollout.repetition)
+
+    return sorted(group.rollouts, key=key)
+
+
+def place_of(rank: int, count: int) -> str:
+    """What the rollout at this place of `ranked`, from 0, is called."""
+    return "best" if rank == 0 else "worst" if rank == count - 1 else f"number {rank + 1}"
+
+
+def response(rollout: RolloutRecord) -> str:
+    """The text that was scored; empty where the conversation does not end with one."""
+    last = rollout.conversation[-1] if rollout.conversation else {"role": "", "content": ""}
+    return last["content"] if last["role"] == "assistant" else ""
+
+
+def prompt(group: GroupRecord) -> list[tuple[str, str]]:
+    """Roles and contents in front of the response."""
+    if not group.rollouts:
+        return []
+    messages = group.rollouts[0].conversation
+    before = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
+    return [(message["role"], message["content"]) for message in before]
+
+
+def expected_answer(group: GroupRecord) -> str | None:
+    """The answer that Reasoning Gym gives, where the record has it."""
+    try:
+        answer = json.loads(group.entry).get("answer")
+    except (ValueError, AttributeError):
+        return None
+    return None if answer is None else str(answer)
+
+
+def group_facts(group: GroupRecord) -> str:
+    """Where a group comes from and how it did."""
+    expected = expected_answer(group)
+    facts = [
+        f"step {'–' if group.step is None else group.step}",
+        group.phase,
+        group.task,
+        f"{len(group.rollouts)} rollouts",
+        group.outcome.value,
+        *(["no signal"] if group.no_signal else []),
+        *([] if expected is None else [f"expected {expected}"]),
+    ]
+    return " · ".join(facts)
+
+
+def rollout_facts(rollout: RolloutRecord) -> str:
+    """The numbers of a rollout."""
+    facts = [f"base {rollout.base_score:.3g}"]
+    if rollout.raw_score is not None and rollout.tagged_score is not None:
+        facts.append(f"raw {rollout.raw_score:.3g}, tagged {rollout.tagged_score:.3g}")
+    if rollout.penalty_factor != 1:
+        facts.append(f"penalty × {rollout.penalty_factor:.3g} = {rollout.score:.3g}")
+    facts.append(f"reward {rollout.reward:.3g}")
+    if rollout.response_tokens is not None:
+        facts.append(f"{rollout.response_tokens} tokens")
+    if rollout.truncated:
+        facts.append("cut off")
+    if rollout.violation is not None:
+        facts.append(rollout.violation.value)
+    if rollout.status is not Status.OK:
+        facts.append(f"{rollout.status.value}: {rollout.detail}" if rollout.detail else rollout.status.value)
+    return " · ".join(facts)

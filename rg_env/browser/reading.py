@@ -1,0 +1,90 @@
+"""The work behind the screen: finding groups and searching their texts, in threads.
+
+Invariant: a thread touches nothing of the screen. What it has is posted as a message that names what it was asked for,
+so that news about a dump or a query that is no longer looked at can be told apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+from textual.message import Message
+from textual.worker import get_current_worker
+
+from rg_env.browser.query import Query
+from rg_env.browser.search import group_that_fits
+from rg_env.dump import Dump
+from rg_env.dump.files import DumpFile
+from rg_env.dump.index import SCHEMA, index_rows, last_attempts_only
+from rg_env.errors import RGEnvError
+
+PAUSE = 0.25
+"""Seconds between two messages with rows."""
+Post = Callable[[Message], object]
+
+
+class Read(Message):
+    """Rows of the index: some more or, when `at_end`, all of them without those that a later attempt replaced."""
+
+    def __init__(self, dump: Dump, rows: pl.DataFrame, share: float, at_end: bool) -> None:
+        super().__init__()
+        self.dump, self.rows, self.share, self.at_end = dump, rows, share, at_end
+
+
+class Found(Message):
+    """Some more rows whose texts fit a query."""
+
+    def __init__(self, query: Query, rows: pl.DataFrame, at_end: bool) -> None:
+        super().__init__()
+        self.query, self.rows, self.at_end = query, rows, at_end
+
+
+class Failed(Message):
+    """The dump cannot be read."""
+
+    def __init__(self, error: RGEnvError) -> None:
+        super().__init__()
+        self.error = error
+
+
+def read(dump: Dump, post: Post) -> None:
+    """Post the rows of a dump: the first at once, the others from time to time."""
+    worker = get_current_worker()
+    everything: list[pl.DataFrame] = [pl.DataFrame(schema=SCHEMA)]
+    posted, last = 0, 0.0
+    try:
+        for chunk in index_rows(dump):
+            everything.append(chunk.rows)
+            if worker.is_cancelled:
+                return
+            if time.monotonic() - last > PAUSE:
+                post(Read(dump, pl.concat(everything[posted:]), chunk.done / max(1, chunk.total), at_end=False))
+                posted, last = len(everything), time.monotonic()
+        post(Read(dump, last_attempts_only(dump, pl.concat(everything)), 1.0, at_end=True))
+    except RGEnvError as error:
+        post(Failed(error))
+
+
+def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Post) -> None:
+    """Post those of the rows whose texts fit."""
+    worker, last = get_current_worker(), time.monotonic()
+    found: list[dict[str, Any]] = []
+    for row in rows.iter_rows(named=True):
+        if worker.is_cancelled:
+            return
+        if _fits(query, files, row):
+            found.append(row)
+        if time.monotonic() - last > PAUSE:
+            post(Found(query, pl.DataFrame(found, schema=SCHEMA), at_end=False))
+            found, last = [], time.monotonic()
+    post(Found(query, pl.DataFrame(found, schema=SCHEMA), at_end=True))
+
+
+def _fits(query: Query, files: Sequence[DumpFile], row: dict[str, Any]) -> bool:
+    try:
+        return group_that_fits(query, files, row) is not None
+    except RGEnvError:  # it changed under us; reading again will tell
+        return False

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rg_env.cli.bar import late_bar
+from rg_env.cli.options import JsonFlag, visible
+from rg_env.errors import DumpError
+
+
+def recover(
+    path: Annotated[Path, typer.Argument(help="A dump folder, or a single file.")],
+    out: Annotated[Path | None, typer.Option(help="Where the mended copy goes: a folder without dumps.")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Mend the folder itself; damaged files are moved to a folder in it.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a mended copy of a damaged record and check it; exit code 1 if something is lost or still wrong."""
+    from rg_env.dump.files import list_files
+    from rg_env.dump.inplace import recover_in_place
+    from rg_env.dump.recover import recover as mend
+    from rg_env.dump.validate import bytes_in, validate
+
+    if (out is None) != in_place:
+        raise DumpError("say where the mended copy goes, --out DIR, or --in-place to mend the folder itself")
+    aside = None
+    target = path if out is None else out
+    with late_bar("mending", bytes_in(path)) as advance:
+        if out is None:
+            reports, aside = recover_in_place(path, advance=advance)
+        else:
+            reports = mend(path, out, advance=advance)
+    copies = [file.path for file in list_files(target)]
+    check = [target] if copies and path.is_dir() else copies  # a single file is held against nothing else
+    still_wrong = validate(*check).findings
+    left = [str(finding) for finding in still_wrong.kept]
+    verdict = "checked: nothing found wrong in it" if copies else "nothing was whole: there is no copy"
+    lost = sum(report.lost for report in reports)
+    if as_json:
+        shown = {
+            "out": str(target),
+            "damaged_files": None if aside is None else str(aside),
+            "runs": [
+                {
+                    "run_id": report.run_id,
+                    "texts": report.texts,
+                    "ledger_lines": report.ledger_lines,
+                    "trained": report.trained,
+                    "lost": report.lost,
+                    "counts": report.counts,
+                    "notes": [{"mend": n.mend, "file": n.file, "line": n.line, "what": n.what} for n in report.notes],
+                }
+                for report in reports
+            ],
+            "still_wrong": left,
+        }
+        print(json.dumps(shown, indent=2))
+    else:
+        for report in reports:
+            for note in report.notes:
+                print(visible(str(note)))
+            if (more := report.counts.total() - len(report.notes)) > 0:
+                print(f"… and {more} more")
+            print(
+                f"run {report.run_id}: {report.ledger_lines} ledger lines, {report.texts} texts in {target}"
+                + (f"; {report.lost} lost" if report.lost else "; nothing lost")
+            )
+        if aside is not None:
+            print(f"the damaged files are in {aside}")
+        for finding in left:
+            print(visible(f"still wrong: {finding}"))
+        if not left:
+            print(verdict)
+    raise typer.Exit(int(bool(lost or left)))

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rg_env.cli.options import JsonFlag, ScorerTimeout, console, print_remarks, visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rg_env.analysis.replay import Step
+
+
+def replay(
+    path: Annotated[Path, typer.Argument(help="Dump folder or file.")],
+    group: Annotated[str, typer.Argument(help="A group's id, or a beginning or end that no other group has.")],
+    timeout: ScorerTimeout = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Decide one group again, step by step, beside what was recorded; exit code 1 if a decision differs."""
+    from rich.text import Text
+
+    from rg_env.analysis.replay import replay as decide_again
+    from rg_env.dump import open_run
+
+    dump = open_run(path)
+    result = decide_again(dump, group, timeout=timeout)
+    record = result.group
+    head = {
+        "group_id": record.group_id,
+        "task": record.task,
+        "task_config": record.task_config,
+        "question": result.question.entry.get("question"),
+        "expected": result.question.entry.get("answer"),
+    }
+    if as_json:
+        rollouts = [{"repetition": r.repetition, "text": r.text, "steps": _as_dicts(r.steps)} for r in result.rollouts]
+        shown = {**head, "differences": result.differences, "steps": _as_dicts(result.steps), "rollouts": rollouts}
+        print(json.dumps({**shown, "remarks": list(result.remarks)}, indent=2, default=str))
+        raise typer.Exit(int(bool(result.differences)))
+    terminal = console()
+    for name, value in head.items():
+        terminal.print(Text(visible(f"{name}: {value}")))
+    for rollout in result.rollouts:
+        terminal.print()
+        terminal.print(Text(f"rollout {rollout.repetition}", style="bold"))
+        terminal.print(Text(visible(rollout.text), style="dim"))
+        terminal.print(_table(rollout.steps))
+    terminal.print()
+    terminal.print(Text("the group", style="bold"))
+    terminal.print(_table(result.steps))
+    for remark in result.remarks:
+        terminal.print(Text(visible(remark)))
+    print(f"{result.differences} decisions differ from the record" if result.differences else "all as recorded")
+    print_remarks(dump)
+    raise typer.Exit(int(bool(result.differences)))
+
+
+def _as_dicts(steps: Sequence[Step]) -> list[dict[str, object]]:
+    return [{**asdict(step), "differs": step.differs} for step in steps]
+
+
+def _table(steps: Sequence[Step]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    table.add_column("decision", no_wrap=True)
+    table.add_column("recorded", overflow="fold")
+    table.add_column("now", overflow="fold")
+    table.add_column("", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for step in steps:
+        mark = Text("≠", style="bold red") if step.differs else Text("=" if step.compared else "?")
+        cells = (Text(_cell(step.recorded)), Text(_cell(step.recomputed)))
+        table.add_row(step.name, *cells, mark, Text(visible(step.why)))
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "–" if value is None else visible(str(value))

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rg_env.cli.options import DumpPaths, print_remarks
+from rg_env.cli.progress import reading
+
+
+def report(
+    paths: DumpPaths,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    max_groups: Annotated[
+        int, typer.Option(min=1, help="Groups to browse; of more, as many at even distances over the steps.")
+    ] = 5_000,
+    solved_at: Annotated[
+        float, typer.Option(min=0, max=1, help="A rollout is right when its base score is at least this.")
+    ] = 0.99,
+) -> None:
+    """One HTML file with charts and a browser of groups; opens from disk, needs no network."""
+    from rg_env.analysis.report import write_report
+    from rg_env.dump import open_run
+
+    dump = open_run(*paths)
+    with reading(dump, texts=True):
+        written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
+    print(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
+    print_remarks(dump)

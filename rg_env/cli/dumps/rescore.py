@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from rg_env.cli.bar import late_bar
+from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks, visible
+from rg_env.errors import DumpError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rg_env.analysis.rescore import Comparison, Rescored
+
+
+def rescore(
+    paths: DumpPaths,
+    out: Annotated[Path | None, typer.Option(help="A JSONL file for the old and the new numbers.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Answers scored at once.")] = os.cpu_count() or 1,
+    timeout: ScorerTimeout = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score old texts with today's scorer; exit code 1 if anything would be judged differently now."""
+    from rg_env.analysis.rescore import rescore as score_again
+    from rg_env.dump import open_run
+
+    dump = open_run(*paths)
+    total = sum(len(record.score) for record in dump.ledger(all_attempts=True) if record.text) or None
+    with _writing(out) as each, late_bar("scoring", total) as advance:
+        result = score_again(dump, workers=workers, timeout=timeout, each=each, advance=advance)
+    if as_json:
+        print(orjson.dumps({**vars(result), "changed": result.changed}, option=orjson.OPT_INDENT_2).decode())
+    else:
+        if result.changed:
+            console().print(_table(result))
+        rollouts = sum(task.rollouts for task in result.tasks.values())
+        print(f"{rollouts} rollouts scored again, {result.changed} would be judged differently now")
+        if result.without_question:
+            print(f"{result.without_question} groups left out: their lines do not hold the question (Atropos)")
+        if result.without_settings:
+            print(f"{result.without_settings} groups scored with today's default settings, for want of a manifest")
+    print_remarks(dump)
+    raise typer.Exit(int(bool(result.changed)))
+
+
+def _table(result: Rescored) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    table.add_column("task")
+    for name in ("groups", "rollouts", "changed", "raised", "lowered", "status", "violation", "outcomes"):
+        table.add_column(name, justify="right")
+    table.add_column("for example", overflow="fold")
+    for task in result.tasks.values():
+        numbers = (task.groups, task.rollouts, task.changed, task.raised, task.lowered, task.status, task.violation)
+        table.add_row(
+            visible(task.task), *map(str, numbers), str(task.outcomes), "\n".join(map(visible, task.examples))
+        )
+    return table
+
+
+@contextmanager
+def _writing(out: Path | None) -> Iterator[Callable[[Comparison], None]]:
+    """Where comparisons go: lines of a file that has its name once it is whole, or nowhere."""
+    if out is None:
+        yield lambda _: None
+        return
+    part = out.with_name(out.name + ".part")
+    try:
+        with part.open("wb") as file:
+
+            def write(comparison: Comparison) -> None:
+                line = {"changed": comparison.changed, "comparison": comparison}
+                flat = orjson.loads(orjson.dumps(line))
+                file.write(orjson.dumps({**flat["comparison"], "changed": flat["changed"]}) + b"\n")
+
+            yield write
+        part.replace(out)
+    except OSError as error:
+        raise DumpError(f"{out} cannot be written ({error.strerror}): choose another file") from None

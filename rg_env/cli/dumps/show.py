@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from rg_env.cli.options import DumpPaths
+
+
+def show(
+    paths: DumpPaths,
+    task: Annotated[str, typer.Option(help="Names and patterns (gcd,spell_*) with commas between.")] = "",
+    outcome: Annotated[str, typer.Option(help="all_correct, all_failed, mixed; commas between.")] = "",
+    violation: Annotated[str, typer.Option(help="Violations with commas between, or any.")] = "",
+    phase: Annotated[str, typer.Option(help="train or eval.")] = "",
+    step: Annotated[str, typer.Option(help="7, 3-9, 3- or -9.")] = "",
+    score: Annotated[str, typer.Option(help="Mean base score of the group: 0.2-0.8, 0.5- or -0.5.")] = "",
+    search: Annotated[str, typer.Option(help="Text that a message contains, in whatever case.")] = "",
+    plain: Annotated[bool, typer.Option("--plain", help="Print, as is done where this is no terminal.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Groups to print at most.")] = None,
+    every_rollout: Annotated[
+        bool, typer.Option("--every-rollout", help="Print all rollouts, not only the best and the worst.")
+    ] = False,
+) -> None:
+    """Browse groups in the terminal with the keyboard (? lists the keys), or print them."""
+    from rg_env.browser import Query, print_groups
+    from rg_env.dump import open_run
+
+    query = Query(task, outcome, violation, phase, step, score, search)
+    if _is_terminal() and not (plain or limit or every_rollout):
+        from rg_env.browser.app import Browser
+
+        browser = Browser(lambda: open_run(*paths), query)
+        browser.run()
+        if browser.failure:
+            raise browser.failure
+        return
+    dump = open_run(*paths)
+    count = print_groups(
+        dump,
+        query,
+        limit=limit,
+        every_rollout=every_rollout,
+        on_problem=lambda problem: print(f"rg-env: {problem}", file=sys.stderr),
+    )
+    if not count:
+        print(f"rg-env: no group fits {query}" if str(query) else "rg-env: there is no group", file=sys.stderr)
+        sys.exit(1)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+
+from rg_env.cli.bar import late_bar
+from rg_env.cli.options import DumpPaths, JsonFlag, visible
+
+
+def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
+    """Check a record: every line, the files against each other and the manifest; exit code 1 if anything is wrong."""
+    from rg_env.dump.validate import bytes_in
+    from rg_env.dump.validate import validate as check
+
+    with late_bar("checking", bytes_in(*paths)) as advance:
+        result = check(*paths, advance=advance)
+    findings = result.findings
+    if as_json:
+        shown = {
+            "good": result.good,
+            "runs": result.runs,
+            "texts": result.texts,
+            "ledger_lines": result.ledger_lines,
+            "counts": findings.counts,
+            "findings": [{**asdict(finding), "advice": finding.trouble.advice} for finding in findings.kept],
+            "remarks": [asdict(remark) for remark in findings.remarks],
+        }
+        print(json.dumps(shown, indent=2))
+        raise typer.Exit(int(not result.good))
+    for finding in (*findings.kept, *findings.remarks):
+        print(visible(str(finding)))
+    if findings.total > len(findings.kept):
+        print(f"… and {findings.total - len(findings.kept)} more")
+    kinds = ", ".join(f"{count} {trouble}" for trouble, count in findings.counts.items())
+    print(
+        f"{result.runs} run{'s'[: result.runs != 1]}, {result.ledger_lines} ledger lines, {result.texts} texts: "
+        + (f"{findings.total} found wrong ({kinds})" if findings.total else "nothing found wrong")
+    )
+    raise typer.Exit(int(not result.good))

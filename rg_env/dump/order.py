@@ -1,0 +1,63 @@
+"""Whether lines come in the order in which a run writes them.
+
+Invariant: attempts follow each other; within an attempt the calls of `generate()` and the steps do, each phase by
+itself, unless calls overlap; a step's training batch stands in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rg_env.dump.schema import GroupRecord, LedgerRecord, TrainedRecord
+
+
+@dataclass(slots=True)
+class GroupOrder:
+    """The last groups of a stream of lines, to see whether the next one comes after them."""
+
+    attempt: int = 0
+    last: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def goes_back(self, record: GroupRecord | LedgerRecord, in_order: bool) -> str | None:
+        """What stands before its time, or None.
+
+        Args:
+            in_order: False where calls of `generate()` overlap, so that only attempts come in order.
+        """
+        if record.attempt != self.attempt:
+            if record.attempt < self.attempt:
+                return f"attempt {record.attempt} after attempt {self.attempt}"
+            self.attempt = record.attempt
+            self.last.clear()
+        call, step = self.last.get(record.phase, (0, 0))
+        now = record.call, record.step or 0
+        self.last[record.phase] = now
+        if not in_order:
+            return None
+        if now[0] < call:
+            return f"call {now[0]} after call {call}"
+        return f"step {now[1]} after step {step}" if now[1] < step else None
+
+
+@dataclass(slots=True)
+class TrainedOrder:
+    """The last step of a stream of what was trained on, and its groups so far."""
+
+    last: tuple[int, int] = (0, 0)
+    groups: set[str] = field(default_factory=set)
+
+    def goes_back(self, record: TrainedRecord) -> str | None:
+        """What stands before its time, or None."""
+        before, self.last = self.last, (record.attempt, record.step)
+        if self.last != before:
+            self.groups.clear()
+        if self.last >= before:
+            return None
+        return f"attempt {record.attempt}, step {record.step} after attempt {before[0]}, step {before[1]}"
+
+    def repeats(self, record: TrainedRecord) -> bool:
+        """Whether the record's group was in its step before. Call `goes_back` first."""
+        if record.group_id in self.groups:
+            return True
+        self.groups.add(record.group_id)
+        return False

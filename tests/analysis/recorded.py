@@ -1,0 +1,74 @@
+"""Groups as a run records them: real items, really scored, settled by the run's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, write_manifest
+from rg_env.groups import Candidate, settle_group
+from rg_env.scoring import Scorer
+from rg_env.tasks import Item
+from tests.dump.records import RUN_ID, group, rollout
+
+MAX_LENGTH = 64
+
+
+@cache
+def item(task: str) -> Item:
+    return Item.from_extra_info(ReasoningGymDataset([task], size=1).row(0)["extra_info"])
+
+
+def response(answer: object) -> str:
+    return f"<think>so</think> <answer>{answer}</answer>"
+
+
+def recorded(
+    scorer: Scorer, task: str, responses: Sequence[str], config: RGDumpConfig, uid: object = 0, **changes: Any
+) -> GroupRecord:
+    """The group of these responses; their lengths in tokens are 16, 32, 48 and so on."""
+    one = item(task)
+    verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think) for text in responses]
+    candidates = [Candidate(verdict, 16 * (k + 1), stopped=k != 4) for k, verdict in enumerate(verdicts)]
+    penalise = changes.get("phase") != "eval"
+    earned = settle_group(candidates, config, max_length=MAX_LENGTH, penalise=penalise, zero_on_non_stop=True)
+    rollouts = [
+        rollout(
+            verdict.base_score,
+            k,
+            conversation=[{"role": "user", "content": "?"}, {"role": "assistant", "content": text}],
+            score=one_earned.score,
+            reward=one_earned.reward,
+            raw_score=verdict.raw_score,
+            tagged_score=verdict.tagged_score,
+            violation=verdict.parsed.violation,
+            status=verdict.status,
+            detail=verdict.detail,
+            answer=verdict.parsed.answer,
+            response_tokens=candidate.response_tokens,
+            stop_reason="stop" if candidate.stopped else "length",
+            penalty_factor=one_earned.penalty_factor,
+        )
+        for k, (text, verdict, candidate, one_earned) in enumerate(
+            zip(responses, verdicts, candidates, earned, strict=True)
+        )
+    ]
+    values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item_id": one.item_id}
+    return group(uid, rollouts, **values | changes)
+
+
+def dump_of(folder: Path, groups: Sequence[GroupRecord], config: RGDumpConfig | None, **generator: Any) -> Dump:
+    """A record of these groups, with a manifest where a config is given."""
+    policy = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+    with DumpWriter(folder, RUN_ID, 1, policy=policy) as writer:
+        assert writer.submit(groups).result(10)
+    if config is not None:
+        given = {"sampling_params": {"max_generate_length": MAX_LENGTH}, "zero_reward_on_non_stop": True} | generator
+        settings = {"generator": given, "environment": {"skyrl_gym": {"rg_dump": asdict(config)}}}
+        write_manifest(folder, RUN_ID, {"attempt": 1, "settings": settings})
+    return open_run(folder)

@@ -1,0 +1,119 @@
+"""The figures of `statistics` in plain Python, slowly, from the records themselves."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+from rg_env.analysis.intervals import t_quantile
+from rg_env.dump import GroupRecord, Outcome, RolloutRecord
+from rg_env.scoring.types import Status, Violation
+
+Figures = dict[str, float | None]
+Values = list[list[float]]
+"""What is measured, group by group."""
+
+KEYS = {
+    "task": lambda g, r: (g.task,),
+    "step": lambda g, r: (g.step,),
+    "phase": lambda g, r: (),
+    "difficulty": lambda g, r: (g.task, g.level),
+    "outcome": lambda g, r: (g.outcome.value,),
+    "violation": lambda g, r: (r.violation and r.violation.value,),
+}
+
+
+def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:
+    rows: dict[tuple[Any, ...], list[tuple[GroupRecord, list[RolloutRecord]]]] = defaultdict(list)
+    for g in groups:
+        parts: dict[tuple[Any, ...], list[RolloutRecord]] = defaultdict(list)
+        for r in g.rollouts:
+            parts[(g.phase, *KEYS[by](g, r))].append(r)
+        for key, part in parts.items():
+            rows[key].append((g, part))
+    largest = max(len(g.rollouts) for g in groups) if by != "violation" else 0
+    return {key: _figures(members, largest) for key, members in rows.items()}
+
+
+def _figures(members: list[tuple[GroupRecord, list[RolloutRecord]]], largest: int) -> Figures:
+    every = [r for _, rs in members for r in rs]
+    steps = sorted({g.step for g, _ in members if g.step is not None})
+    quarter = max(1, len(steps) // 4)
+    first, last = (steps[:quarter], steps[-quarter:]) if len(steps) >= 2 else ([], [])
+    scored = [r for r in every if r.raw_score is not None and r.tagged_score is not None]
+    found: Figures = {"groups": len(members), "rollouts": len(every), "steps": len(steps)}
+
+    def clustered(name: str, values: Values, bounded: bool = True) -> None:
+        found.update(_with_interval(name, values, bounded))
+
+    for name in ("base_score", "raw_score", "tagged_score", "score", "reward", "response_tokens"):
+        values = [[x for r in rs if (x := getattr(r, name)) is not None] for _, rs in members]
+        clustered(f"mean_{name}", values, name not in ("reward", "response_tokens"))
+    clustered("solve_rate", [[_solved(r) for r in rs] for _, rs in members])
+    clustered("format_rate", [[r.violation is None for r in rs] for _, rs in members])
+    clustered("truncated", [[r.truncated for r in rs] for _, rs in members])
+    clustered("solve_rate_first", [[_solved(r) for r in rs] for g, rs in members if g.step in first])
+    clustered("solve_rate_last", [[_solved(r) for r in rs] for g, rs in members if g.step in last])
+    if largest:
+        for outcome in Outcome:
+            clustered(outcome.value, [[g.outcome is outcome] for g, _ in members])
+        clustered("no_signal", [[g.no_signal] for g, _ in members])
+        for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
+            tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
+            clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
+            tries = [[all(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
+            clustered(f"pass_hat_{k}", [[sum(t) / len(t)] for t in tries])
+    found["solve_given_format"] = _mean(_solved(r) for r in every if r.violation is None)
+    for name, right in (("right", True), ("wrong", False)):
+        tokens = [r.response_tokens for r in every if _solved(r) is right and r.response_tokens is not None]
+        for p in (10, 50, 90):
+            found[f"tokens_{name}_p{p}"] = _percentile(tokens, p)
+    found["penalty_lost"] = _mean(r.base_score - r.score for r in every)
+    found["penalised"] = _mean(r.score < r.base_score for r in every)
+    found["tagged_wins"] = _mean(r.tagged_score > r.raw_score for r in scored)
+    found["scorer_failures"] = _mean(r.status in ("timeout", "crashed", "error") for r in every)
+    found["rejected"] = _mean(r.status == "rejected" for r in every)
+    found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status}
+    found |= {f"violation_{v.value}": _mean(r.violation is v for r in every) for v in Violation}
+    return found
+
+
+def _solved(r: RolloutRecord) -> bool:
+    return r.base_score >= 0.99
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return sum(found) / len(found) if found else None
+
+
+def _percentile(values: Sequence[float], p: int) -> float | None:
+    if not values:
+        return None
+    position = p / 100 * (len(values) - 1)
+    low, high = sorted(values)[math.floor(position)], sorted(values)[math.ceil(position)]
+    return low + (high - low) * (position - math.floor(position))
+
+
+def _with_interval(name: str, values: Values, bounded: bool) -> Figures:
+    clusters = [cluster for cluster in values if cluster]
+    count = sum(map(len, clusters))
+    if not count:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    mean = sum(map(sum, clusters)) / count
+    if len(clusters) < 2:
+        return {name: mean, f"{name}_low": None, f"{name}_high": None}
+    of_clusters = sum(sum(x - mean for x in cluster) ** 2 for cluster in clusters)
+    variance = of_clusters * len(clusters) / (len(clusters) - 1) / count**2
+    t = t_quantile(len(clusters) - 1)
+    if not bounded:
+        return {name: mean, f"{name}_low": mean - t * variance**0.5, f"{name}_high": mean + t * variance**0.5}
+    n = mean * (1 - mean) / variance if variance > 1e-20 and mean * (1 - mean) > 1e-20 else len(clusters)
+    # Wilson's bounds are the p for which |mean - p| = t √(p(1-p)/n): a quadratic equation.
+    a, b, c = 1 + t**2 / n, -(2 * mean + t**2 / n), mean**2
+    root = math.sqrt(max(0.0, b**2 - 4 * a * c))
+    low, high = ((-b - root) / (2 * a), (-b + root) / (2 * a))
+    return {name: mean, f"{name}_low": max(0.0, low), f"{name}_high": min(1.0, high)}

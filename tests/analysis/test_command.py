@@ -1,0 +1,116 @@
+"""`rg-env dumps stats` as people type it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from rg_env.cli import app
+from rg_env.errors import RGEnvError
+from tests.analysis.samples import write_ledger, write_texts
+from tests.dump.records import group
+
+ATROPOS = '{"item_id":"gcd","rollouts":[{"conversation":[{"role":"user","content":"q"}],"score":%s}]}\n'
+
+
+def stats(*args):
+    return CliRunner().invoke(app, ["dumps", "stats", *map(str, args)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_ledger(tmp_path / "dump", [group(k, [1.0, 0.0], step=k, task="gcd") for k in range(1, 9)])
+    return tmp_path / "dump"
+
+
+def test_for_people(folder):
+    done = stats(folder)
+    assert done.exit_code == 0
+    assert "8 groups, 16 rollouts · steps 1 to 8 · every group, from the ledger" in done.stdout
+    assert "50%" in done.stdout
+    assert "pass_hat_2" in stats(folder, "--details").stdout
+
+
+def test_for_machines(folder):
+    (row,) = json.loads(stats(folder, "--json").stdout)
+    assert (row["task"], row["solve_rate"], row["pass_at_2"]) == ("gcd", 0.5, 1.0)
+    (line,) = csv.DictReader(io.StringIO(stats(folder, "--csv", "--where", "step>4").stdout))
+    assert (line["groups"], line["solve_rate"]) == ("4", "0.5")
+
+
+def test_two_runs(folder, tmp_path):
+    write_ledger(tmp_path / "other", [group(k, [1.0, 1.0], task="gcd") for k in range(8)])
+    assert "-0.500" in stats(folder, "--against", tmp_path / "other").stdout
+    rows = json.loads(stats(folder, "--against", tmp_path / "other", "--json").stdout)
+    assert {row["measure"]: row["difference"] for row in rows}["solve_rate"] == -0.5
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--where", "colour=red"], "no column 'colour'"),
+        (["--where", "task=spell"], "no rollout is left by task=spell; the tasks here are gcd"),
+        (["--against", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_line(folder, args, says):
+    error = stats(folder, *args).exception
+    assert isinstance(error, RGEnvError)
+    assert says in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("args", [["--by", "colour"], ["--json", "--csv"], ["--solved-at", "2"]])
+def test_misuse_is_exit_code_2(folder, args):
+    assert stats(folder, *args).exit_code == 2
+
+
+def as_a_process(*args):
+    command = [sys.executable, "-c", "from rg_env.cli import main; main()", "dumps", "stats", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_bad_input_is_named_and_the_rest_is_counted(tmp_path):
+    path = tmp_path / "theirs.jsonl"
+    good = ATROPOS % 1.0
+    path.write_text(good + good[:30] + "\n" + '{"some": "thing"}\n' + ATROPOS % "NaN" + good)
+    done = as_a_process(path, "--json")
+    (row,) = json.loads(done.stdout)
+    assert (done.returncode, row["groups"]) == (0, 3)
+    assert "theirs.jsonl, line 2: torn" in done.stderr
+    assert "theirs.jsonl, line 3: has no" in done.stderr
+    assert "biased" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["foreign.jsonl", "foreign.jsonl.zst"])
+@pytest.mark.parametrize(
+    "content", ["", "\n\n", "no json\n", '{"some": "thing"}\n' * 2000, "[1]\n", "\0" * 100, "\xff"]
+)
+def test_a_foreign_file_is_one_line(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content, encoding="latin-1")
+    error = stats(path).exception
+    assert isinstance(error, RGEnvError)
+    assert "\n" not in str(error)
+    assert str(path) in str(error)
+
+
+def test_a_foreign_file_is_exit_code_2(tmp_path):
+    path = tmp_path / "foreign.jsonl"
+    path.write_text('{"some": "thing"}\n' * 2000)
+    done = as_a_process(path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_folder_above_is_pointed_down(tmp_path):
+    write_texts(tmp_path / "dumps", [group(0)])
+    done = as_a_process(tmp_path)
+    assert done.returncode == 2
+    assert f"did you mean {tmp_path / 'dumps'}?" in done.stderr

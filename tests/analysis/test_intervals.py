@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import random
+
+import polars as pl
+import pytest
+
+from rg_env.analysis.intervals import difference, moments, t_quantile, with_intervals
+
+
+def interval(totals, counts, bounded=True, **options):
+    groups = pl.DataFrame({"total": totals, "count": counts}, schema={"total": pl.Float64, "count": pl.Int64})
+    table = groups.select(moments("m", pl.col("total"), pl.col("count")))
+    return with_intervals(table, {"m": bounded}, **options).row(0)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "quantile"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (5, 2.5706), (9, 2.2622), (30, 2.0423), (1000, 1.9623)],
+)
+def test_students_t_as_in_the_tables(degrees, quantile):
+    assert t_quantile(degrees) == pytest.approx(quantile, rel=0.005)
+
+
+def test_independent_values_get_wilsons_interval_but_for_t():
+    """Groups of one: 30 of 100. Wilson's interval is 0.2189 … 0.3958; t for z and G−1 for G widen it a little."""
+    mean, low, high = interval([1.0] * 30 + [0.0] * 70, [1] * 100)
+    assert (mean, low, high) == (pytest.approx(0.3), pytest.approx(0.2189, abs=2e-3), pytest.approx(0.3958, abs=2e-3))
+
+
+def test_rollouts_that_agree_within_their_group_count_as_one():
+    _, *of_groups = interval([8.0] * 30 + [0.0] * 70, [8] * 100)
+    _, *of_rollouts = interval([1.0] * 30 + [0.0] * 70, [1] * 100)
+    assert of_groups == pytest.approx(of_rollouts)
+
+
+def test_all_alike_keeps_a_width_and_one_group_has_none():
+    mean, low, high = interval([8.0] * 10, [8] * 10)
+    assert (mean, high) == (1.0, 1.0)
+    assert 0.6 < low < 0.8
+    assert interval([2.0], [8]) == (0.25, None, None)
+    assert interval([], []) == (None, None, None)
+    assert interval([2.0, 0.0], [8, 0]) == (0.25, None, None)
+
+
+def test_more_confidence_is_a_wider_interval():
+    _, low, high = interval([1.0, 3.0, 5.0, 2.0], [8] * 4, confidence=0.8)
+    _, lower, higher = interval([1.0, 3.0, 5.0, 2.0], [8] * 4, confidence=0.99)
+    assert lower < low < high < higher
+
+
+SETTINGS = {
+    "prompts alike": (0.5, 200.0, 40, 8),
+    "prompts of every difficulty": (0.5, 1.0, 40, 8),
+    "hard, few": (0.15, 1.5, 20, 8),
+    "easy or impossible": (0.6, 0.2, 60, 4),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(name, bounded):
+    """Simulated: each prompt's own solve rate is drawn from a beta distribution of mean p, its rollouts from that."""
+    p, spread, count, size = SETTINGS[name]
+    draw = random.Random(1)
+    runs, covered, naive = 800, 0, 0
+    rows = []
+    for run in range(runs):
+        for _ in range(count):
+            rate = draw.betavariate(p * spread, (1 - p) * spread)
+            rows.append((run, sum(draw.random() < rate for _ in range(size)), size))
+    groups = pl.DataFrame(rows, schema=["run", "solved", "n"], orient="row")
+    table = groups.group_by("run").agg(moments("m", pl.col("solved"), pl.col("n")))
+    for mean, low, high in with_intervals(table, {"m": bounded}).select("m", "m_low", "m_high").iter_rows():
+        covered += low <= p <= high
+        naive += abs(mean - p) <= 1.96 * (mean * (1 - mean) / (count * size)) ** 0.5
+    assert (
+        (0.92 if bounded else 0.9) <= covered / runs <= 0.98
+    )  # Wilson's bends with a lopsided spread, ± t·√V does not
+    if spread <= 1.5:
+        assert naive / runs < 0.85  # rollouts taken for independent: what clustering is for
+
+
+def test_the_interval_of_a_difference_covers_too():
+    draw = random.Random(2)
+    rows = [
+        (run, side, sum(draw.random() < rate for _ in range(8)), 8)
+        for run in range(600)
+        for side, p in (("a", 0.5), ("b", 0.4))
+        for rate in (draw.betavariate(2 * p, 2 * (1 - p)) for _ in range(30))
+    ]
+    groups = pl.DataFrame(rows, schema=["run", "side", "solved", "n"], orient="row")
+    table = with_intervals(groups.group_by("run", "side").agg(moments("m", pl.col("solved"), pl.col("n"))), {"m": True})
+    both = (
+        table.filter(side="a")
+        .join(table.filter(side="b"), on="run", suffix="_b")
+        .rename({"m_b": "o", "m_low_b": "o_low", "m_high_b": "o_high"})
+    )
+    found = both.select(difference("d", "m", "o"))
+    covered = found.select(((pl.col("d_low") <= 0.1) & (pl.col("d_high") >= 0.1)).mean()).item()
+    assert 0.92 <= covered <= 0.98

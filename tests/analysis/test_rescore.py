@@ -1,0 +1,104 @@
+"""Today's scorer over what was recorded: nothing changes where nothing has changed, and each change is counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from rg_env.analysis.rescore import rescore
+from rg_env.cli import app
+from rg_env.config import RGDumpConfig
+from rg_env.dump import open_run
+from rg_env.errors import DumpError
+from rg_env.scoring import Status, Violation
+from tests.analysis.recorded import dump_of, item, recorded, response
+
+CONFIG = RGDumpConfig()
+CONFIG.scorer.timeout = 30.0
+ONE = ["--workers", "1"]
+
+
+def _edited(group, k, **changes):
+    rollouts = list(group.rollouts)
+    rollouts[k] = replace(rollouts[k], **changes)
+    return replace(group, rollouts=rollouts)
+
+
+@pytest.fixture
+def groups(scorer):
+    right = [response(item("chain_sum").entry["answer"]), response("-1"), "nothing", response("")]
+    attack = [response("__import__('os').system('true')"), response("[[0]]")]
+    return [recorded(scorer, "chain_sum", right, CONFIG, 0), recorded(scorer, "n_queens", attack, CONFIG, 1)]
+
+
+def test_nothing_changes_where_nothing_has_changed(groups, tmp_path):
+    seen = []
+    result = rescore(dump_of(tmp_path, groups, CONFIG), workers=1, each=seen.append)
+    assert result.changed == 0
+    in_order = [(g.group_id, r.repetition) for g in open_run(tmp_path).groups() for r in g.rollouts]
+    assert [(one.group_id, one.repetition) for one in seen] == in_order
+    assert sum(task.rollouts for task in result.tasks.values()) == len(seen) == 6
+
+
+def test_every_kind_of_change_is_counted_and_named(groups, tmp_path):
+    sums, queens = groups
+    sums = _edited(sums, 0, raw_score=0.5, base_score=0.5, tagged_score=0.5)
+    sums = _edited(sums, 1, raw_score=1.0, tagged_score=0.0, base_score=1.0)
+    sums = _edited(sums, 2, violation=Violation.UNCLOSED_THINK)
+    queens = _edited(queens, 0, status=Status.TIMEOUT)
+    result = rescore(dump_of(tmp_path, [sums, queens], CONFIG), workers=1)
+    changes = result.tasks["chain_sum"]
+    assert (changes.raised, changes.lowered, changes.violation, changes.status, changes.changed) == (1, 1, 1, 0, 3)
+    assert changes.examples == [sums.group_id]
+    assert (result.tasks["n_queens"].status, result.changed) == (1, 4)
+
+
+def test_outcomes_are_judged_by_the_runs_own_threshold(scorer, tmp_path):
+    strict = RGDumpConfig(solved_at=0.0)
+    strict.scorer.timeout = 30.0
+    group = recorded(scorer, "chain_sum", [response("-1")], strict)  # all_failed, by the default threshold
+    result = rescore(dump_of(tmp_path, [group], strict), workers=1)
+    assert (result.changed, result.tasks["chain_sum"].outcomes) == (0, 1)
+
+
+def test_a_prompt_that_opened_the_think_block_is_known_from_the_manifest(scorer, tmp_path):
+    prefilled = RGDumpConfig(prefilled_think=True)
+    prefilled.scorer.timeout = 30.0
+    text = f"so</think><answer>{item('chain_sum').entry['answer']}</answer>"
+    group = recorded(scorer, "chain_sum", [text], prefilled)
+    assert group.rollouts[0].base_score == 1.0
+    assert rescore(dump_of(tmp_path / "a", [group], prefilled), workers=1).changed == 0
+    unknown = rescore(dump_of(tmp_path / "b", [group], None), workers=1, timeout=30.0)
+    assert (unknown.changed, unknown.without_settings) == (1, 1)
+
+
+def test_the_sample_in_the_repository_is_scored_as_it_was():
+    result = rescore(open_run("dumps/sample"), workers=1, timeout=30.0)
+    assert (result.changed, set(result.tasks)) == (0, {"leg_counting", "spell_backward"})
+
+
+def test_atropos_files_cannot_be_scored_again(tmp_path):
+    path = tmp_path / "old.jsonl"
+    path.write_text('{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 1}]}\n')
+    with pytest.raises(DumpError, match="do not hold their questions, as files written by Atropos"):
+        rescore(open_run(path), workers=1)
+
+
+def test_the_command(groups, tmp_path):
+    sums = _edited(groups[0], 1, raw_score=1.0, tagged_score=0.0, base_score=1.0)
+    dump_of(tmp_path / "dump", [sums], CONFIG)
+    out = tmp_path / "out.jsonl"
+    done = CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path / "dump"), "--out", str(out), "--json", *ONE])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["tasks"]["chain_sum"]["lowered"] == 1
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["changed"] for line in lines] == [False, True, False, False]
+    assert (lines[1]["old"]["base_score"], lines[1]["new"]["base_score"]) == (1.0, 0.0)
+    assert not list(tmp_path.glob("*.part"))
+
+    shown = CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path / "dump"), *ONE])
+    assert "4 rollouts scored again, 1 would be judged differently now" in shown.stdout
+    assert sums.group_id in shown.stdout

@@ -1,0 +1,310 @@
+"""The browser as a person uses it: the real application under Textual's pilot, and the real command in a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import pty
+import re
+import select
+import sys
+import time
+
+import pytest
+from textual.widgets import Input, Static
+
+from rg_env.browser import Query
+from rg_env.browser.app import Browser
+from rg_env.browser.groups import GroupList
+from rg_env.browser.help import Help
+from rg_env.browser.pane import Pane
+from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.scoring.types import Violation
+from tests.dump.records import RUN_ID, group, rollout, violating
+
+KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+
+
+def said(text, base_score=1.0, repetition=0, **changes):
+    conversation = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": text}]
+    return rollout(base_score, repetition, conversation=conversation, **changes)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    groups = [
+        group(0, [said("<think>fine</think><answer>4</answer>"), said("<think>bad</think><answer>5</answer>", 0.0, 1)]),
+        group(1, [1.0, 1.0], task="gcd", step=2),
+        group(2, [0.0, 0.0], step=3),
+        group(3, [said("<answer>4</answer>", 0.0, violation=Violation.NO_THINK, answer=None), 1.0], step=4),
+        group(4, [0.0, 0.0, 0.0], step=5),
+        group(5, [1.0, 0.0], phase="eval", step=5),
+    ]
+    with DumpWriter(tmp_path, RUN_ID, 1, policy=KEEP_ALL) as writer:
+        assert writer.submit(groups).result(5)
+    return tmp_path
+
+
+def browsing(size=(120, 40), query=""):
+    """Runs a test as a person in front of the application: it gets `app` and `pilot`."""
+
+    def decorate(test):
+        def run(folder):
+            async def session():
+                app = Browser(lambda: open_run(folder), Query.parse(query))
+                async with app.run_test(size=size) as pilot:
+                    await until(pilot, lambda: app.loaded and not app.searching)
+                    await test(app, pilot)
+
+            asyncio.run(session())
+
+        run.__name__ = test.__name__
+        return run
+
+    return decorate
+
+
+async def until(pilot, condition):
+    for _ in range(400):
+        await pilot.pause()
+        if condition():
+            await pilot.pause()
+            return
+        await asyncio.sleep(0.025)
+    raise AssertionError("waited for nothing")
+
+
+async def enter(pilot, key, text):
+    await pilot.press(key)
+    pilot.app.query_one("#line", Input).insert_text_at_cursor(text)  # as pasted: a key at a time is slow
+    await pilot.press("enter")
+
+
+def listed(app):
+    return [name.rpartition(":")[2] for name in app.query_one(GroupList).rows["group_id"]]
+
+
+def under_cursor(app):
+    return app.query_one(GroupList).row["group_id"].rpartition(":")[2]
+
+
+def text_of(app, selector):
+    return "\n".join(str(widget.content) for widget in app.query(selector).results(Static))
+
+
+def right(app):
+    return str(app.query_one("#right .response", Static).content)
+
+
+@browsing()
+async def test_the_best_and_the_worst_stand_side_by_side(app, pilot):
+    assert "fine" in text_of(app, "#left .response")
+    assert "bad" in right(app)
+    assert text_of(app, "#prompt Static") == "user: What is 2 + 2?"
+    assert [str(pane.border_title) for pane in app.query(Pane)] == ["best of 2", "worst of 2"]
+    assert "expected 1" in text_of(app, "#facts")
+    assert "6 of 6 groups" in text_of(app, "#head")
+
+
+@browsing()
+async def test_think_and_answer_have_their_colours(app, pilot):
+    content = app.query_one("#left .response", Static).content
+    styles = {content.plain[span.start : span.end]: str(span.style) for span in content.spans}
+    assert styles["fine"] != styles["4"] != styles["<think>"]
+
+
+@browsing()
+async def test_keys_move_through_the_groups(app, pilot):
+    await pilot.press("j", "down")
+    assert under_cursor(app) == "2"
+    await pilot.press("k")
+    assert under_cursor(app) == "1"
+    await pilot.press("G")
+    assert under_cursor(app) == listed(app)[-1]
+    await pilot.press("home", "up")
+    assert under_cursor(app) == "0"
+
+
+@browsing()
+async def test_failures_and_violations_are_jumped_to(app, pilot):
+    await pilot.press("f")
+    assert under_cursor(app) == "2"
+    await pilot.press("f")
+    assert under_cursor(app) == "4"
+    await pilot.press("f")
+    assert under_cursor(app) == "2"
+    await pilot.press("F")
+    assert under_cursor(app) == "4"
+    await pilot.press("v")
+    assert under_cursor(app) == "3"
+    assert right(app).startswith("<answer>◀ does not begin with <think> 4")
+
+
+@browsing()
+async def test_filters_narrow_and_escape_widens(app, pilot):
+    await enter(pilot, "t", "gcd")
+    assert listed(app) == ["1"]
+    await enter(pilot, "t", "chain_sum")
+    assert listed(app) == ["0", "2", "3", "5", "4"]
+    await pilot.press("escape")
+    assert len(listed(app)) == 6
+    await enter(pilot, "o", "all_failed")
+    assert listed(app) == ["2", "4"]
+    await enter(pilot, "s", "4-9")
+    assert listed(app) == ["4"]
+    await pilot.press("escape")
+    await enter(pilot, "x", "any")
+    assert listed(app) == ["3"]
+    await pilot.press("escape")
+    await enter(pilot, "c", "0.5-0.9")
+    assert listed(app) == ["0", "3", "5"]
+    await enter(pilot, "t", "nothing")
+    assert listed(app) == [] and right(app) == ""
+
+
+@browsing()
+async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
+    await enter(pilot, "o", "splendid")
+    await pilot.pause()
+    assert any("splendid" in note.message for note in app._notifications)
+    assert len(listed(app)) == 6
+    assert app.query_one("#line", Input).has_class("open")
+    await pilot.press("escape")
+    assert not app.query_one("#line", Input).has_class("open")
+
+
+@browsing()
+async def test_texts_are_searched(app, pilot):
+    await enter(pilot, "slash", "FINE")
+    await until(pilot, lambda: not app.searching)
+    assert listed(app) == ["0"]
+    await enter(pilot, "t", "gcd")
+    await until(pilot, lambda: not app.searching)
+    assert listed(app) == []
+
+
+@browsing(query="task:gcd")
+async def test_options_are_the_first_filter(app, pilot):
+    assert listed(app) == ["1"]
+
+
+@browsing()
+async def test_the_filter_line_completes_names(app, pilot):
+    await pilot.press("t", "c", "h")
+    await until(pilot, lambda: app.query_one("#line", Input)._suggestion == "task:chain_sum")
+
+
+@browsing()
+async def test_other_rollouts_take_the_place_of_the_worst(app, pilot):
+    await pilot.press("f", "f")
+    assert "<think>2</think>" in right(app)
+    await pilot.press("comma")
+    assert "<think>1</think>" in right(app)
+    assert app.query_one("#right", Pane).border_title == "number 2 of 3"
+    await pilot.press("full_stop", "full_stop", "greater_than_sign")
+    assert "<think>2</think>" in right(app)
+    assert "<think>1</think>" in text_of(app, "#left .response")
+
+
+@browsing()
+async def test_an_id_is_copied(app, pilot):
+    await pilot.press("y")
+    assert app.clipboard == f"{RUN_ID}:1:train:0:0"
+
+
+@browsing(size=(60, 16))
+async def test_help_lists_every_key_even_on_a_small_screen(app, pilot):
+    await pilot.press("question_mark")
+    assert isinstance(app.screen, Help)
+    shown = str(app.screen.query_one(Static).content)
+    for what in ("Next failure", "Copy id", "Search", "Quit", "Group after", "task:"):
+        assert what in shown
+    await pilot.press("escape")
+    assert not isinstance(app.screen, Help)
+    await pilot.press("z", "p", "q")
+    assert app.return_code == 0
+
+
+@browsing()
+async def test_reading_again_finds_what_is_new_and_keeps_the_place(app, pilot):
+    await pilot.press("f")
+    folder = app._dump.runs[0].files[0].path.parent
+    with DumpWriter(folder, RUN_ID, 2, policy=KEEP_ALL) as writer:
+        assert writer.submit([group(9, [0.0, 0.0], step=1, attempt=2), group(10, step=0, attempt=2)]).result(5)
+    await pilot.press("r")
+    await until(pilot, lambda: app.loaded and len(listed(app)) == 7)
+    assert listed(app)[:3] == ["10", "9", "1"]  # step 1 was done again: the first attempt's group is gone
+    assert under_cursor(app) == "2"
+
+
+@browsing()
+async def test_a_line_that_changed_on_disk_is_said(app, pilot):
+    for file in app._files:
+        file.path.write_bytes(b"")
+    await pilot.press("j")
+    assert "has changed since it was read" in text_of(app, "#facts")
+
+
+def test_damaged_lines_are_counted_and_a_later_schema_ends_it(folder):
+    (folder / "reasoning_gym_environment_rollouts_other_0000.jsonl").write_bytes(b"{torn\n")
+
+    async def session():
+        app = Browser(lambda: open_run(folder))
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: app.loaded)
+            assert "1 damaged line" in text_of(app, "#head")
+            later = b'{"item_id": "x", "rollouts": [], "schema_version": 99}\n'
+            (folder / "reasoning_gym_environment_rollouts_other_0001.jsonl").write_bytes(later)
+            await pilot.press("r")
+            await until(pilot, lambda: app.failure)
+        return app.failure
+
+    assert "update rg_env" in str(asyncio.run(session()))
+
+
+# -- in a terminal
+
+
+def in_terminal(*args, keys, expects):
+    """What the command writes to a terminal; `keys` are typed when the screen shows what `expects` says."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+        command = "from rg_env.cli import main; main()"
+        os.execv(sys.executable, [sys.executable, "-c", command, "dumps", "show", *map(str, args)])
+    shown, typed, deadline = b"", False, time.monotonic() + 60
+    try:
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.2)[0]:
+                shown += os.read(terminal, 65536)
+            if not typed and re.search(expects, shown):
+                os.write(terminal, keys)
+                typed = True
+    except OSError:  # the other end is closed: the command is done
+        pass
+    finally:
+        os.close(terminal)
+    assert typed, shown[-3000:]
+    _, status = os.waitpid(process, 0)
+    return shown, os.waitstatus_to_exitcode(status)
+
+
+def test_the_command_opens_in_a_terminal_and_obeys_no_text(tmp_path):
+    evil = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;b3duZWQ=\x07 [red]markup[/nothing]"
+    hostile = group(f"{evil}0", [said(evil), violating(1)], task=f"gcd{evil}", item_id=evil)
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([hostile]).result(5)
+    shown, code = in_terminal(tmp_path, keys=b"yq", expects=b"worst of 2")
+    assert code == 0
+    assert b"owned\x07" not in shown and b"\x1b]52;c;b3duZWQ=" not in shown
+    assert "␛]0;owned␇" in shown.decode(errors="replace")
+    copied = re.search(rb"\x1b\]52;c;([\w+/=]+)\x07", shown)
+    assert copied and base64.b64decode(copied[1]).decode() == hostile.group_id
+    assert b"Traceback" not in shown
+
+
+def test_plain_is_plain_in_a_terminal_too(folder):
+    shown, code = in_terminal(folder, "--plain", "--task", "gcd", keys=b"", expects=b"== .*:1\r\n")
+    assert code == 0
+    assert b"\x1b" not in shown

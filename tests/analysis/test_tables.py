@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from rg_env.analysis import (
+    compare,
+    headline,
+    render_comparison,
+    render_details,
+    render_table,
+    sample_of,
+    statistics,
+)
+from rg_env.analysis.stats import BY
+from tests.analysis.samples import ledger_dump
+from tests.dump.records import RUN_ID, group, rollout, violating
+
+
+def printed(*tables, width=80):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(*tables)
+    return console.export_text()
+
+
+@pytest.fixture
+def dump(tmp_path):
+    members = [
+        group(
+            f"{phase}-{k}",
+            [rollout(1.0, 0, score=0.5, truncated=True), *([violating(1)] if k % 3 else [rollout(0.0, 1)] * 3)],
+            task=task,
+            step=k,
+            phase=phase,
+        )
+        for phase in ("train", "eval")
+        for k in range(1, 7)
+        for task in (["spell_backward", "a_task_with_a_long_name"][k % 2],)
+    ]
+    return ledger_dump(tmp_path, members)
+
+
+@pytest.mark.parametrize("by", BY)
+def test_every_row_is_there_and_fits_80_columns(dump, by):
+    frame = statistics(dump, by)
+    text = printed(render_table(frame, "of tests", totals=statistics(dump, "phase")))
+    assert text.splitlines()[0].strip() == "of tests"
+    for row in frame.iter_rows(named=True):
+        assert any({str(row["groups"]), f"{row['solve_rate']:.0%}"} <= set(line.split()) for line in text.splitlines())
+    assert RUN_ID not in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_section_has_the_totals_of_its_phase(dump):
+    lines = printed(render_table(statistics(dump), totals=statistics(dump, "phase"))).splitlines()
+    (train,) = (line.split() for line in lines if line.startswith("train"))
+    assert train[:3] == ["train", "6", "38%"]
+
+
+def test_what_would_say_nothing_is_left_out(tmp_path):
+    text = printed(render_table(statistics(ledger_dump(tmp_path, [group(0, step=None)]))))
+    assert "cut" not in text
+    assert "first" not in text
+    assert text.count("score") == 1
+
+
+def test_details_have_every_figure(dump):
+    frame = statistics(dump, "phase")
+    text = printed(*render_details(frame))
+    for name, value in frame.row(0, named=True).items():
+        if value is not None and not name.endswith(("_low", "_high")) and name not in ("run_id", "phase"):
+            assert name in text
+
+
+def test_two_runs_stand_side_by_side(dump, tmp_path):
+    other = ledger_dump(tmp_path / "other", [group(k, [1.0, 1.0], task="spell_backward") for k in range(20)])
+    text = printed(render_comparison(compare(dump, other), ("solve_rate",)))
+    (line,) = (line.split() for line in text.splitlines() if line.startswith("train spell_backward"))
+    assert line[2:6] == ["solve_rate", "0.375", "1.000", "-0.625"]
+
+
+def test_the_headline_says_how_much_of_what(dump):
+    line = headline(sample_of(dump), from_ledger=True)
+    assert line == f"run {RUN_ID} · 12 groups, 32 rollouts · steps 1 to 6 · every group, from the ledger"
+    assert "not kept are missing" in headline(sample_of(dump), from_ledger=False)
