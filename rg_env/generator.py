@@ -76,6 +76,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         weight_version = getattr(self.inference_engine_client, "weight_version", None)
         disable_tqdm = disable_tqdm or self.config.suppress_base_env_logs
         output = await super().generate({**input_batch, "env_extras": extras}, disable_tqdm)
+        for slot in slots:
+            slot.text = self._without_end(slot.text)
 
         metadata = input_batch.get("batch_metadata")
         phase = metadata.training_phase if metadata else "eval"
@@ -93,6 +95,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)
         return output
+
+    def _without_end(self, text: str) -> str:
+        """A response without its end token, which SkyRL's HTTP client spells out: a template would write it again."""
+        for end in (getattr(self.tokenizer, "eos_token", None), getattr(self.tokenizer, "pad_token", None)):
+            text = text.removesuffix(end) if isinstance(end, str) else text
+        return text
 
     def _settle(self, rollouts: list[_Rollout], train: bool) -> _Group:
         candidates = [rollout.as_candidate() for rollout in rollouts]

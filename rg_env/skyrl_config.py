@@ -7,7 +7,6 @@ become one `ConfigError` before anything was started. Annotations stay real type
 import dataclasses
 import difflib
 import json
-import os
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -25,6 +23,7 @@ from skyrl.train.utils import validate_cfg
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError
+from rg_env.preflight import check_gpus, preflight
 
 NAMED_MODELS = ("nano", "smollm2")
 """As `trainer.policy.model.path`: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
@@ -183,17 +182,23 @@ def _rg(settings: Mapping[str, Any], name: str) -> Any:
 
 def _resolve(cfg: RGTrainConfig) -> None:
     """Settings of ours that stand for settings of SkyRL, and names that stand for folders."""
-    model = cfg.trainer.policy.model
-    if model.path in NAMED_MODELS:
-        from rg_env.cpu import named_model
+    for role in (cfg.trainer.policy, cfg.trainer.critic, cfg.trainer.ref):
+        if role.model.path in NAMED_MODELS:
+            from rg_env.cpu import named_model
 
-        model.path = str(named_model(model.path))
+            role.model.path = str(named_model(role.model.path))
     if cfg.rg_dump.mask_too_long_completions:
         cfg.generator.apply_overlong_filtering = True
     rg = cfg.rg_dump
-    rg.dump_dir = str(Path(rg.dump_dir).expanduser().resolve())
+    rg.dump_dir = _absolute(rg.dump_dir)
+    for name in ("ckpt_path", "export_path", "log_path"):  # Ray's workers may run in another folder
+        setattr(cfg.trainer, name, _absolute(getattr(cfg.trainer, name)))
     if cfg.trainer.logger == "console" and rg.suppress_base_env_logs:
         cfg.trainer.print_example_interval = -1
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).expanduser().resolve())
 
 
 def _check_run(cfg: RGTrainConfig, training: bool) -> None:
@@ -207,7 +212,7 @@ def _check_run(cfg: RGTrainConfig, training: bool) -> None:
     resolve_system_prompt(rg.system_prompt)
     check_worked_examples(rg.worked_examples)
     TaskMix.parse(rg.tasks)
-    _check_model_folder(cfg.trainer.policy.model.path)
+    _check_model_path(cfg.trainer.policy.model.path)
     check_folder(Path(rg.dump_dir))
     penalty, longest = rg.length_penalty, cfg.generator.sampling_params.max_generate_length
     if penalty.buffer is not None and penalty.buffer > (penalty.max_length or longest):
@@ -234,17 +239,14 @@ def _check_run(cfg: RGTrainConfig, training: bool) -> None:
                     f"data.{name}: there is no file {source!r}; `rg-env dataset --out {source}` makes one"
                 )
     _check_device(cfg)
+    preflight(cfg)
 
 
-def _check_model_folder(path: str | None) -> None:
+def _check_model_path(path: str | None) -> None:
     if not path:
         raise ConfigError("trainer.policy.model.path is not set; name a model folder, a hub model, `nano` or `smollm2`")
     folder = Path(path).expanduser()
-    if folder.is_dir():
-        from rg_env.model_folder import check_model_folder
-
-        check_model_folder(folder, f"trainer.policy.model.path={path!r}")
-    elif folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):
+    if not folder.is_dir() and (folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
         raise ConfigError(
             f"trainer.policy.model.path={path!r}: there is no such folder; "
             f"name an existing one, a hub model such as Qwen/Qwen2.5-1.5B-Instruct, `nano` or `smollm2`"
@@ -256,11 +258,8 @@ def _check_device(cfg: RGTrainConfig) -> None:
         from rg_env.cpu import check_cpu_config
 
         check_cpu_config(cfg)
-    elif not (torch.cuda.is_available() or os.environ.get("RAY_ADDRESS")):
-        raise ConfigError(
-            f"{PREFIX}.device=cuda: this machine has no GPU and RAY_ADDRESS names no cluster; "
-            f"set {PREFIX}.device=cpu, or start from configs/quickstart.yaml"
-        )
+    else:
+        check_gpus(cfg)
 
 
 def _one_line(error: BaseException) -> str:

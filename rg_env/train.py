@@ -21,6 +21,7 @@ from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import RGEnvError
 from rg_env.logs import set_up_driver_logging
+from rg_env.preflight import check_servers
 from rg_env.progress import ProgressSink, show_progress
 from rg_env.skyrl_config import RGTrainConfig, load_config
 
@@ -59,6 +60,7 @@ def train(argv: Iterable[str]) -> Path:
         ConfigError: before anything is started.
     """
     cfg = load_config(argv)
+    check_servers(cfg)
     set_up_driver_logging(cfg.rg_dump)
     logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
     with running_ray(cfg):
@@ -78,6 +80,7 @@ def evaluate(argv: Iterable[str]) -> dict[str, float]:
         ConfigError: before anything is started.
     """
     cfg = load_config(argv, training=False)
+    check_servers(cfg, training=False)
     cfg.trainer.eval_interval = max(1, cfg.trainer.eval_interval)  # SkyRL's switch for having an evaluation set at all
     set_up_driver_logging(cfg.rg_dump)
     logger.info("evaluating {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)

@@ -52,6 +52,17 @@ def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tm
     assert output["rollout_metrics"]["environment/rg_dump/mean_violation_no_think"] == pytest.approx(0.25)
 
 
+def test_an_end_token_that_the_engine_spells_out_is_not_in_the_record(rows, tmp_path):
+    """SkyRL's HTTP client decodes responses with their end token; a chat template would write it a second time."""
+    spelled = [response + tokenizer().eos_token for response in RESPONSES]
+    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
+        output, _ = run(rows, script_for(rows, *spelled), writer=writer)
+    assert [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
+    texts = [r.conversation[-1]["content"] for group in open_run(tmp_path).groups() for r in group.rollouts]
+    assert len(texts) == len(spelled) * len(rows)
+    assert all(text.endswith("</answer>") for text in texts)
+
+
 def test_the_recorded_entry_is_the_one_that_was_scored(rows, tmp_path):
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
         run(rows, script_for(rows, *RESPONSES), writer=writer)

@@ -5,7 +5,7 @@ Datasets, generator and trainer are whatever the experiment beside this mixin ma
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
@@ -13,16 +13,27 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 from skyrl.train.utils.utils import str_to_torch_dtype
 
 from rg_env.cpu.client import CPUInferenceClient, SamplerActor
-from rg_env.cpu.settings import cpu_threads
+from rg_env.cpu.settings import cpu_threads, uses_server
+
+if TYPE_CHECKING:
+    from rg_env.cpu.vllm_engine import ReloadingClient
 
 
 class CPUMixin:
     """Put in front of `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
 
     cfg: Any
+    tokenizer: Any
 
-    def get_inference_client(self) -> CPUInferenceClient:
-        """Start the sampler (it loads its model while the caller goes on) and return the client in front of it."""
+    def get_inference_client(self) -> CPUInferenceClient | ReloadingClient:
+        """SkyRL's client of the vLLM servers that the configuration names; without any, the sampler's.
+
+        The sampler is started here and loads its model while the caller goes on.
+        """
+        if uses_server(self.cfg.generator.inference_engine):
+            from rg_env.cpu import vllm_engine
+
+            return vllm_engine.connect(self.cfg, self.tokenizer)
         policy, generator = self.cfg.trainer.policy, self.cfg.generator
         actor = SamplerActor.remote(  # type: ignore[attr-defined]
             policy.model.path,

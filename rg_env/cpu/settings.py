@@ -37,6 +37,8 @@ DTYPES = ("float32", "bfloat16")
 THREADS_VARIABLE = "RG_ENV_CPU_THREADS"
 """Environment variable: threads that torch uses in each of the sampler and the training workers."""
 
+_NEEDS_PROXY = "name the vLLM server, such as http://127.0.0.1:8000; SkyRL's router does not run here"
+
 
 def cpu_threads(workers: int = 1) -> int:
     """Threads for one process when `workers` processes compute at the same time.
@@ -55,6 +57,15 @@ def cpu_threads(workers: int = 1) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{THREADS_VARIABLE}={text!r}: must be a whole number of at least 1")
     return int(text)
+
+
+def uses_server(engine: Any) -> bool:
+    """Whether responses come from vLLM servers that somebody else started; SkyRL asks the same question.
+
+    Args:
+        engine: `generator.inference_engine`.
+    """
+    return bool(engine.external_proxy_url or engine.external_server_urls)
 
 
 def check_cpu_config(cfg: Any) -> None:
@@ -102,13 +113,16 @@ def check_cpu_config(cfg: Any) -> None:
     where = "generator.inference_engine"
     need(f"{where}.model_dtype", engine.model_dtype, engine.model_dtype in DTYPES, "use float32 or bfloat16")
     need(f"{where}.num_engines", engine.num_engines, engine.num_engines == 1, "there is one sampler; set it to 1")
-    need(f"{where}.run_engines_locally", engine.run_engines_locally, engine.run_engines_locally, "set it to true")
+    server = uses_server(engine)
+    if server:
+        need(f"{where}.external_proxy_url", engine.external_proxy_url, bool(engine.external_proxy_url), _NEEDS_PROXY)
     need(f"{where}.enable_pd", engine.enable_pd, not engine.enable_pd, "set it to false")
     multimodal = generator.vision_language_generator
     need("generator.vision_language_generator", multimodal, not multimodal, "the sampler reads text only")
 
-    for name in ("sampling_params", "eval_sampling_params"):
-        _check_sampling_params(f"generator.{name}", getattr(generator, name))
+    if not server:  # vLLM has more of them than our sampler
+        for name in ("sampling_params", "eval_sampling_params"):
+            _check_sampling_params(f"generator.{name}", getattr(generator, name))
     extra = generator.sampling_params.additional_kwargs or {}
     if "seed" in extra and generator.n_samples_per_prompt > 1:
         raise ConfigError(

@@ -7,16 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from skyrl.train.config.config import ChatTemplateConfig
 
 from rg_env.cpu import smollm2
 from rg_env.cpu.smollm2 import smollm2_path
 from rg_env.errors import ConfigError
-from rg_env.model_folder import check_model_folder
+from rg_env.preflight.model import check_model_folder, check_tokenizer
 from rg_env.skyrl_config import load_config
 from tests.cpu.toy import build_model
 
@@ -43,7 +42,8 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     from rg_env.cpu.sampler import Request, Sampler
     from rg_env.cpu.sampling_params import SamplingParams
 
-    check_model_folder(folder, "smollm2")
+    check_model_folder(str(folder), "smollm2")
+    check_tokenizer(str(folder), "smollm2", ChatTemplateConfig())
     assert [path.name for path in folder.parent.iterdir()] == [folder.name], "no work folder is left"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
@@ -85,62 +85,10 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert not list((tmp_path / "models").iterdir())
 
 
-# ---------------------------------------------------------------------- folders
+# ---------------------------------------------------------------------- settings
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
     return build_model(tmp_path / "toy")
-
-
-def _edit(name: str, **changes: Any) -> Callable[[Path], None]:
-    def edit(folder: Path) -> None:
-        path = folder / name
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-    return edit
-
-
-def _unlink(*names: str) -> Callable[[Path], None]:
-    def unlink(folder: Path) -> None:
-        for name in names:
-            (folder / name).unlink()
-
-    return unlink
-
-
-def _index(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    weights = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(weights))
-    (folder / "model-00001-of-00002.safetensors").touch()
-
-
-def _wrong_end(folder: Path) -> None:
-    _edit("tokenizer_config.json", eos_token="<user>")(folder)
-    _edit("generation_config.json", eos_token_id=2)(folder)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (_unlink("config.json"), "has no config.json"),
-        (_unlink("model.safetensors"), r"lacks model\.safetensors and pytorch_model\.bin"),
-        (_index, r"lacks model-00002-of-00002\.safetensors"),
-        (_unlink("tokenizer.json"), r"has no tokenizer \(tokenizer\.json"),
-        (_unlink("chat_template.jinja"), "has no chat template; use an instruct model"),
-        (_wrong_end, r"ends a turn with '<eos>', but the model's end token is <user>, so no response would end"),
-        (lambda folder: (folder / "config.json").write_text("{"), r"config\.json cannot be read"),
-        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "its tokenizer cannot be loaded"),
-        (lambda folder: (folder / "chat_template.jinja").write_text("{{ raise }"), "chat template fails"),
-    ],
-)
-def test_a_damaged_folder_is_refused_before_anything_starts(
-    toy: Path, damage: Callable[[Path], Any], message: str
-) -> None:
-    damage(toy)
-    with pytest.raises(ConfigError, match=message) as caught:
-        load_config([str(CONFIG), f"trainer.policy.model.path={toy}"])
-    assert "\n" not in str(caught.value)
-    assert str(toy) in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""A vLLM server as the engine of a CPU run: SkyRL's own HTTP client, and weights that reach the server through a file.
+
+Generation, pausing and resuming are SkyRL's `RemoteInferenceClient`, unchanged. Its weight sync needs NCCL or CUDA IPC;
+here the policy worker writes a checkpoint and each server loads it (`reload_weights`, part of vLLM, over the
+`collective_rpc` route of a server started with `VLLM_SERVER_DEV_MODE=1`). SkyRL has paused generation around that.
+
+Invariant: when `update_named_weights` returns, every server samples from exactly the given weights, and requests that
+come from then on use no prefix that older ones computed: the cache is emptied, and where paused requests hold on to
+theirs, SkyRL's cache salt (`generator.use_cache_salt`) keeps it to them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from skyrl.backends.skyrl_train.inference_servers.remote_inference_client import RemoteInferenceClient
+from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+
+
+class ReloadingClient(RemoteInferenceClient):
+    """SkyRL's client, taking weights as a state dict. Its servers have to run on this machine."""
+
+    async def finish_session(self, session_id: str) -> None:
+        """Nothing: it tells a router that a trajectory is over, and there is none (a server answers 404)."""
+
+    async def update_named_weights(self, update_info: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """Have every server load `update_info`, a full state dict in the names of the checkpoint.
+
+        Raises:
+            aiohttp.ClientResponseError: if a server cannot load it.
+        """
+        with tempfile.TemporaryDirectory(prefix="rg_env_weights_") as folder:
+            state = {name: tensor.detach().contiguous() for name, tensor in update_info.items()}
+            save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+            request = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+            answers: dict[str, Any] = await self._call_all_servers("/collective_rpc", request)
+        await self.reset_prefix_cache(reset_running_requests=False)
+        return answers
+
+
+def connect(cfg: Any, tokenizer: Any) -> ReloadingClient:
+    """The client of the servers named in the configuration.
+
+    What SkyRL's `build_new_inference_client` makes of the same settings; that one cannot be imported without
+    vllm_router.
+
+    Args:
+        cfg: a `SkyRLTrainConfig` that passed `check_cpu_config`.
+        tokenizer: the policy's.
+    """
+    engine = cfg.generator.inference_engine
+    return ReloadingClient(
+        proxy_url=engine.external_proxy_url,
+        server_urls=list(engine.external_server_urls or [engine.external_proxy_url]),
+        data_parallel_size=engine.data_parallel_size,
+        model_name=resolve_policy_model_name(cfg),
+        tokenizer=tokenizer,
+    )

@@ -1,0 +1,52 @@
+"""Short trainings of several CPU recipes, one after the other on one Ray: a Ray for each would cost more than training.
+
+python -m tests.recipe_runs FOLDER CONFIG.yaml…      → FOLDER/NAME/dumps, metrics.json
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+
+from rg_env import train
+from rg_env.progress import ProgressSink
+from rg_env.skyrl_config import load_config
+
+RG = "environment.skyrl_gym.rg_dump"
+
+
+def short(path, folder):
+    """Two steps of a recipe, in a folder of its own."""
+    return load_config(
+        [
+            str(path),
+            "trainer.max_training_steps=2",
+            "trainer.train_batch_size=8",
+            "trainer.policy_mini_batch_size=8",
+            "trainer.critic_mini_batch_size=8",
+            "trainer.micro_train_batch_size_per_gpu=64",
+            "trainer.micro_forward_batch_size_per_gpu=64",
+            "trainer.eval_interval=-1",
+            "trainer.eval_before_train=false",
+            *(f"trainer.{name}_path={folder}/{name}" for name in ("ckpt", "export", "log")),
+            f"{RG}.dump_dir={folder}/dumps",
+        ]
+    )
+
+
+def main():
+    folder, *paths = map(Path, sys.argv[1:])
+    configs = [short(path, folder / path.stem) for path in paths]
+    with train.running_ray(configs[0]):
+        for cfg in configs:
+            sink = ProgressSink()
+            ray.get(train._training_task.remote(cfg, sink))
+            (Path(cfg.rg_dump.dump_dir).parent / "metrics.json").write_text(json.dumps(sink.latest().metrics))
+            for name in placement_group_table():  # Ray keeps them as long as this process
+                remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(name))))
+
+
+if __name__ == "__main__":
+    main()

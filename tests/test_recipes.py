@@ -1,0 +1,117 @@
+"""Every file in configs/ is a run that SkyRL accepts, and says what it does; the CPU twins really train."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rg_env.cpu import named_model
+from rg_env.dump import open_run
+from rg_env.skyrl_config import NAMED_MODELS, load_config
+from tests.e2e.conftest import RG, rg_env, run_command
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+RECIPES = sorted(CONFIGS.rglob("*.yaml"))
+TWINS = ["dapo", "grpo", "ppo", "reinforce_pp", "rloo"]
+
+
+def name_of(path):
+    return path.relative_to(CONFIGS).with_suffix("").as_posix()
+
+
+@pytest.fixture(autouse=True)
+def a_cluster_somewhere(monkeypatch):
+    """GPU recipes are refused on a machine without a GPU, unless a cluster is named."""
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
+
+
+def leaves(node, prefix=""):
+    """Dotted settings of a YAML file, read without rg_env's or SkyRL's help."""
+    for key, value in node.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, dict) and dotted != f"{RG}.tasks":
+            yield from leaves(value, f"{dotted}.")
+        else:
+            yield dotted, value
+
+
+def reached(cfg, dotted):
+    node = cfg
+    for part in dotted.split("."):
+        node = getattr(node, part)
+    return node
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_skyrl_accepts_the_recipe_and_has_every_value_of_it(path, monkeypatch):
+    monkeypatch.chdir(CONFIGS.parent)
+    cfg = load_config([str(path)])  # SkyRL's parser, our checks, then SkyRL's validate_cfg
+    settings = dict(leaves(yaml.safe_load(path.read_text())))
+    assert len(settings) > 20
+    for name, value in settings.items():
+        if value in NAMED_MODELS and name.endswith("model.path"):
+            value = str(named_model(value))
+        elif name.endswith(("_path", "dump_dir")):
+            value = str(Path(value).resolve())
+        assert reached(cfg, name) == value, name
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_a_recipe_writes_into_a_folder_of_its_own(path):
+    settings = dict(leaves(yaml.safe_load(path.read_text())))
+    folders = {Path(settings[f"trainer.{name}"]).parent for name in ("ckpt_path", "export_path", "log_path")}
+    folders.add(Path(settings[f"{RG}.dump_dir"]).parent)
+    assert folders == {Path("runs", name_of(path).replace("/", "_"))}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_a_recipe_is_in_the_list_of_recipes(path):
+    page = (CONFIGS.parent / "docs" / "recipes.md").read_text()
+    assert f"`configs/{name_of(path)}.yaml`" in page
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu"),
+    [
+        ("dapo_8gpu", "cpu/dapo"),
+        ("fully_async_8gpu", "cpu_vllm_async"),
+        ("grpo_4gpu", "cpu/grpo"),
+        ("ppo_4gpu", "cpu/ppo"),
+        ("reinforce_pp_4gpu", "cpu/reinforce_pp"),
+        ("rloo_4gpu", "cpu/rloo"),
+    ],
+)
+def test_a_cpu_twin_has_the_algorithm_of_its_gpu_recipe(gpu, cpu):
+    """All of SkyRL's algorithm settings are equal, down to those that neither file names."""
+    algorithms = [dataclasses.asdict(load_config([f"{CONFIGS}/{name}.yaml"]).trainer.algorithm) for name in (gpu, cpu)]
+    assert algorithms[0] == algorithms[1]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two steps of each twin: twin → its folder."""
+    folder = tmp_path_factory.mktemp("twins")
+    recipes = [CONFIGS / "cpu" / f"{twin}.yaml" for twin in TWINS]
+    run_command(sys.executable, "-m", "tests.recipe_runs", folder, *recipes, timeout=1500)
+    return {twin: folder / twin for twin in TWINS}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_cpu_twin_trains(twin, trained):
+    """On real groups, which `rg-env dumps stats` reads."""
+    dumps = trained[twin] / "dumps"
+    ledger = [line for line in open_run(dumps).ledger() if line.phase == "train"]
+    assert {line.step for line in ledger} == {1, 2}
+    assert all(len(line.base_score) == 8 for line in ledger)
+    rows = json.loads(rg_env("dumps", "stats", dumps, "--by", "step", "--json").stdout)
+    assert [row["step"] for row in rows] == [1, 2]
+    assert all(row["groups"] >= 8 for row in rows)
+
+    metrics = json.loads((trained[twin] / "metrics.json").read_text())  # SkyRL's, of the last step
+    assert metrics["policy/grad_norm"] > 0
+    assert (metrics.get("critic/grad_norm", 0) > 0) == (twin == "ppo")
