@@ -33,6 +33,8 @@ _MANY_IN_ONE_REWARD = 0.3
 """The same, for a text of many answers."""
 _GROWN_MB = 256
 _OVERTIME_SECONDS = 1.0
+_PATIENT_TRIES = 10
+"""A scorer that answers late is asked again: a busy machine is no poison, and poison does not wear off."""
 _HIDDEN_ON = 3
 """On so many items code must have earned a reward to be believed; one may be chance."""
 _HIDDEN_MARGIN = 0.05
@@ -115,9 +117,9 @@ class Reference:
         self._expected = [self._result(side, answer) for answer in self._answers]
 
     def changed(self, side: Side) -> str | None:
-        """What is different now, or None. A scorer that is merely slow this time is asked again."""
+        """What is different now, or None."""
         for name, answer, expected in zip(("right", "wrong"), self._answers, self._expected, strict=True):
-            for _ in range(3):
+            for _ in range(_PATIENT_TRIES):
                 result = self._result(side, answer)
                 if result[0] is not Ending.HUNG:
                     break
