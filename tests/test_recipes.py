@@ -99,6 +99,7 @@ def trained(tmp_path_factory):
     return {twin: folder / twin for twin in TWINS}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
 @pytest.mark.parametrize("twin", TWINS)

@@ -34,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_package
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     import torch
@@ -119,6 +120,7 @@ def train(model: str, folder: Path, *more: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_any_local_folder_trains_in_bfloat16(toy: Path, tmp_path: Path) -> None:
@@ -130,6 +132,7 @@ def test_any_local_folder_trains_in_bfloat16(toy: Path, tmp_path: Path) -> None:
 
 
 @needs_package
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_smollm2_trains_a_step(folder: Path, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def family() -> Iterator[list[psutil.Process]]:
             process.kill()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_everything_and_the_run_resumes(tmp_path: Path, family: list[psutil.Process]) -> None:
     """With a critic and a reference policy, so that each kind of worker is saved, stopped and loaded."""
     args = [

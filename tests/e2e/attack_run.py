@@ -22,6 +22,7 @@ ANSWERS = (
     "9**9**9**9",
     "1e999999999",
     "(x+1)**100/(x-1)**100",
+    "(X+1)**100/(X-1)**100",
     "A+99999999",
     "nan",
     "factorial(10**9)",
@@ -29,16 +30,16 @@ ANSWERS = (
     "",
 )
 TEXTS = (*(f"<think></think><answer>{answer}</answer>" for answer in ANSWERS), "<answer>" * 20, "<think>" + "(" * 60)
+HANGS = [text for text in TEXTS if "**100/" in text]
+"""No code, no great number, a proper antiderivative's form: these pass the guard of the integrals and hang the scorer."""
 
 
-def is_attacked(prompt_token_ids, asked_before):
-    """Whether the n-th response to this prompt is replaced; depends on nothing else."""
-    return _number(prompt_token_ids, asked_before) % ONE_IN == 0
-
-
-def _number(prompt_token_ids, asked_before):
-    digest = hashlib.blake2b(repr((list(prompt_token_ids), asked_before)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+def attack_on(prompt, asked_before):
+    """What replaces the n-th response to this prompt, or None; depends on nothing else."""
+    digest = hashlib.blake2b(repr((prompt, asked_before)).encode(), digest_size=8).digest()
+    which, hit = divmod(int.from_bytes(digest, "big"), ONE_IN)
+    texts = HANGS if "∫" in prompt else TEXTS
+    return texts[which % len(texts)] if hit == 0 else None
 
 
 @ray.remote(num_cpus=1)
@@ -71,8 +72,7 @@ def _train(cfg, attacked, metrics_path):
         async def generate_or_attack(input_batch, model=None):
             replaced = []
             for prompt in map(tuple, input_batch["prompt_token_ids"]):
-                number = _number(prompt, asked[prompt])
-                replaced.append(TEXTS[number // ONE_IN % len(TEXTS)] if is_attacked(prompt, asked[prompt]) else None)
+                replaced.append(attack_on(tokenizer.decode(prompt), asked[prompt]))
                 asked[prompt] += 1
             output = await generate(input_batch, model)
             for place, text in enumerate(replaced):

@@ -27,7 +27,7 @@ from rg_env.dump.validate import validate
 from rg_env.skyrl_config import load_config
 from tests.e2e.conftest import RG, ROOT, rg_env
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 BATCH, SAMPLES = 8, 8
 KEEP_ALL = [f"{RG}.dump_other_rollouts=true", f"{RG}.dump_eval_rollouts=true", "trainer.dump_data_batch=true"]
