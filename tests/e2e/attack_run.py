@@ -31,7 +31,7 @@ ANSWERS = (
 )
 TEXTS = (*(f"<think></think><answer>{answer}</answer>" for answer in ANSWERS), "<answer>" * 20, "<think>" + "(" * 60)
 HANGS = [text for text in TEXTS if "**100/" in text]
-"""No code, no great number, a proper antiderivative's form: these pass the guard of the integrals and hang the scorer."""
+"""No code, no great number, the form of an antiderivative: these pass the guard and hang the scorer of integrals."""
 
 
 def attack_on(prompt, asked_before):
