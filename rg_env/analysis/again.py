@@ -71,11 +71,6 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
-def response_of(rollout: RolloutRecord) -> str:
-    """The text that was scored."""
-    return rollout.conversation[-1]["content"] if rollout.conversation else ""
-
-
 class Judge:
     """Today's scorer, with the settings that each run had.
 
@@ -108,4 +103,4 @@ class Judge:
         config = self.settings(group).config
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
         scorer = shared_scorer(replace(config.scorer, workers=self._workers, timeout=timeout))
-        return scorer.judge(question.entry, response_of(rollout), question.config, config.prefilled_think)
+        return scorer.judge(question.entry, rollout.response, question.config, config.prefilled_think)

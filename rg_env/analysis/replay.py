@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from rg_env.analysis.again import Judge, Question, response_of, same
+from rg_env.analysis.again import Judge, Question, same
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, LedgerRecord, Phase, RolloutRecord, has_no_signal, outcome_of
 from rg_env.dump.settings import RunSettings
@@ -117,7 +117,7 @@ def _lay_out(
     rollouts = [
         ReplayedRollout(
             rollout.repetition,
-            response_of(rollout),
+            rollout.response,
             [
                 *_steps_alone(group, rollout, candidate.verdict),
                 *_steps_in_group(rollout, candidate, one, settings, why_factor, computable),

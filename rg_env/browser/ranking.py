@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from rg_env.dump.schema import GroupRecord, RolloutRecord
 from rg_env.scoring.types import Status
 
@@ -41,18 +39,9 @@ def prompt(group: GroupRecord) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in before]
 
 
-def expected_answer(group: GroupRecord) -> str | None:
-    """The answer that Reasoning Gym gives, where the record has it."""
-    try:
-        answer = json.loads(group.entry).get("answer")
-    except (ValueError, AttributeError):
-        return None
-    return None if answer is None else str(answer)
-
-
 def group_facts(group: GroupRecord) -> str:
     """Where a group comes from and how it did."""
-    expected = expected_answer(group)
+    expected = group.expected_answer
     facts = [
         f"step {'–' if group.step is None else group.step}",
         group.phase,

@@ -22,6 +22,7 @@ from typing import Any
 import jsonlines
 import orjson
 
+from rg_env.dump.files import DumpFile
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
     FileKind,
@@ -220,6 +221,16 @@ def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str =
             no_signal=wire.get("no_signal", has_no_signal(rewards)),
             rollouts=rollouts,
         )
+
+
+def group_from(file: DumpFile, number: int, line: bytes) -> GroupRecord:
+    """The group in a line of a text file; what Atropos leaves out follows from the file's name and the line's number.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `from_line`.
+    """
+    phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
+    return from_line(line, run_id=file.run_id, group_id=f"{file.path.stem}:{number}", phase=phase)
 
 
 def ledger_from_line(line: bytes) -> LedgerRecord:

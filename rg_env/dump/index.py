@@ -1,6 +1,6 @@
 """A row for every group whose text was kept: where its line lies, and the few columns that people filter by.
 
-Invariant: a row says what `from_line` makes of the line at its place, so that what is browsed is what every other
+Invariant: a row says what `group_from` makes of the line at its place, so that what is browsed is what every other
 command reads; a damaged line has a row that says why and no more. What an earlier reading noted beside the dump
 (`index_file`) is used for the files that are still what they were, and for those only: it makes the next reading
 quick and is never needed.
@@ -16,12 +16,12 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line
+from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from
 from rg_env.dump.files import DumpFile
 from rg_env.dump.index_file import FileState, Stored, load, save
 from rg_env.dump.lines import open_lines
 from rg_env.dump.reader import Dump
-from rg_env.dump.schema import FileKind, GroupRecord, Phase
+from rg_env.dump.schema import GroupRecord
 from rg_env.errors import DumpError
 
 ROWS_AT_ONCE = 500
@@ -159,7 +159,7 @@ def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> 
     """
     file = files[row["file"]]
     try:
-        group = _parse(file, line, row["line"])
+        group = group_from(file, row["line"], line)
     except BadLineError:
         group = None
     if group is None or _storable(group.group_id) != row["group_id"]:
@@ -202,7 +202,7 @@ def _storable(text: object) -> str:
 
 def _columns(file: DumpFile, line: bytes, number: int) -> tuple[Any, ...]:
     try:
-        group = _parse(file, line, number)
+        group = group_from(file, number, line)
     except BadLineError as error:
         return (str(error), *(None,) * (len(SCHEMA) - 5))
     except NewerSchemaError as error:
@@ -224,8 +224,3 @@ def _columns(file: DumpFile, line: bytes, number: int) -> tuple[Any, ...]:
         sorted({rollout.violation.value for rollout in group.rollouts if rollout.violation}),
         sorted({rollout.status.value for rollout in group.rollouts} - {"ok"}),
     )
-
-
-def _parse(file: DumpFile, line: bytes, number: int) -> GroupRecord:
-    phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
-    return from_line(line, run_id=file.run_id, group_id=f"{file.path.stem}:{number}", phase=phase)

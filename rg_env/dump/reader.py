@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rg_env.dump.chunks import Part, Watch, bundles, last_line, parts_of
-from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, trained_from_line
+from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from, ledger_from_line, trained_from_line
 from rg_env.dump.discover import Run as Run
 from rg_env.dump.discover import find_runs
 from rg_env.dump.files import DumpFile
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _Record = GroupRecord | LedgerRecord | TrainedRecord
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 _Replaced = frozenset[tuple[str, int | None, int]]
-"""Phase, step and attempt of what a later attempt has done again."""
+"""Phase, step and attempt of what a later attempt has taken back."""
 
 _PER_ROLLOUT = {f.name for f in fields(RolloutRecord)} & {f.name for f in fields(LedgerRecord)}
 
@@ -234,7 +234,7 @@ class Dump:
             yield frames.without(frame, replaced).select(frames.GROUP_INDEX, *columns) if replaced else frame
 
     def replaced(self, run: Run) -> _Replaced:
-        """Phase, step and attempt of what a later attempt of the run has done again.
+        """Phase, step and attempt of what a later attempt of the run has taken back.
 
         Attempts follow each other in a file, so that only a run whose last lines are of a later attempt is looked
         through. What belongs to no step replaces nothing.
@@ -250,7 +250,7 @@ class Dump:
         return self._replaced_by_run[run.run_id]
 
     def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
-        """False where a later attempt of the run did the same step again."""
+        """False where a later attempt of the run took this back."""
         found = self._replaced_by_run.get(run_id)
         if found is None:
             found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
@@ -295,8 +295,7 @@ def _record(file: DumpFile, number: int, line: bytes) -> _Record:
         if len({len(getattr(record, name)) for name in _PER_ROLLOUT}) > 1:
             raise BadLineError("its lists differ in length")
         return record
-    phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
-    return from_line(line, run_id=file.run_id, group_id=f"{file.path.stem}:{number}", phase=phase)
+    return group_from(file, number, line)
 
 
 def _may_have_attempts(run: Run) -> bool:

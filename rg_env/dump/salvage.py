@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, trained_from_line, wire_of
+from rg_env.dump.codec import BadLineError, from_line, group_from, ledger_from_line, trained_from_line, wire_of
 from rg_env.dump.files import DumpFile
 from rg_env.dump.lines import open_lines
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, TrainedRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
 from rg_env.dump.shape import check_group, check_ledger, check_shape, check_trained
 
 Record = GroupRecord | LedgerRecord | TrainedRecord
@@ -71,8 +71,7 @@ def parse(line: bytes, file: DumpFile, number: int) -> Record:
         check_trained(trained)
         return trained
     if not wire.get("schema_version"):
-        phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
-        return from_line(line, run_id=file.run_id, group_id=f"{file.path.stem}:{number}", phase=phase)
+        return group_from(file, number, line)
     check_shape(wire, GroupRecord)
     group = from_line(line)
     check_group(group)

@@ -6,6 +6,7 @@ misaligned; a group's outcome is judged on base scores, before any penalty.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -109,6 +110,11 @@ class RolloutRecord:
     policy_version: str | None = None
     normalised: bool = False
 
+    @property
+    def response(self) -> str:
+        """The text that was scored: the last message's."""
+        return self.conversation[-1]["content"] if self.conversation else ""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
@@ -148,6 +154,15 @@ class GroupRecord:
     no_signal: bool
     rollouts: Sequence[RolloutRecord]
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def expected_answer(self) -> str | None:
+        """The answer in the entry; None where there is none (five tasks, and Atropos' files)."""
+        try:
+            answer = json.loads(self.entry).get("answer")
+        except (ValueError, AttributeError, RecursionError):
+            return None
+        return None if answer is None else str(answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,22 +38,14 @@ def observe(group: GroupRecord, prefilled_think: bool) -> Iterator[Observed]:
     Args:
         prefilled_think: the prompt had opened `<think>`.
     """
-    oracle = _oracle(group.entry)
+    oracle = group.expected_answer
     for rollout in group.rollouts:
         if not rollout.conversation:
             continue
-        *prompt, response = rollout.conversation
-        parsed = parse_response(response["content"], prefilled_think)
+        *prompt, _ = rollout.conversation
+        parsed = parse_response(rollout.response, prefilled_think)
         answer = rollout.answer if rollout.answer is not None else parsed.answer
         yield Observed(group, rollout, answer, parsed.think, oracle, prompt[-1]["content"] if prompt else "")
-
-
-def _oracle(entry: str) -> str | None:
-    try:
-        answer = json.loads(entry).get("answer")
-    except (ValueError, AttributeError):
-        return None
-    return None if answer is None else str(answer)
 
 
 def _plain(text: str) -> str:

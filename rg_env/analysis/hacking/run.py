@@ -6,7 +6,9 @@ from rg_env.analysis.hacking.findings import Finding, Sign
 from rg_env.analysis.hacking.observed import observe
 from rg_env.analysis.hacking.texts import Detector, NearDuplicates, RepeatedAnswers, Tallies
 from rg_env.analysis.hacking.trends import trend_findings
+from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, Phase
+from rg_env.dump.settings import settings_of
 
 
 def find_signs(dump: Dump) -> list[Finding]:
@@ -24,9 +26,14 @@ def find_signs(dump: Dump) -> list[Finding]:
         NewerSchemaError: a file needs a later version of rg_env.
     """
     detectors: list[Detector] = [RepeatedAnswers(), Tallies(), NearDuplicates()]
-    prefilled = {run.run_id: _prefilled_think(run.manifest) for run in dump.runs}
+    attempts = {
+        (run.run_id, attempt): settings.config
+        for run in dump.runs
+        for attempt, settings in settings_of(run.manifest).items()
+    }
     for group in dump.groups(phase=Phase.TRAIN):
-        observed = list(observe(group, prefilled.get(group.run_id, False)))
+        config = attempts.get((group.run_id, group.attempt), RGDumpConfig())
+        observed = list(observe(group, config.prefilled_think))
         if observed:
             for detector in detectors:
                 detector.see(observed)
@@ -34,11 +41,3 @@ def find_signs(dump: Dump) -> list[Finding]:
     found += trend_findings(dump.ledger_frame())
     order = list(Sign)
     return sorted(found, key=lambda finding: (finding.task, order.index(finding.sign)))
-
-
-def _prefilled_think(manifest: object) -> bool:
-    """Whether the run's prompts opened `<think>`, as its manifest has it."""
-    found = manifest
-    for key in ("settings", "environment", "skyrl_gym", "rg_dump", "prefilled_think"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found is True

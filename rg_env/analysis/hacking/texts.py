@@ -112,7 +112,7 @@ class NearDuplicates:
 
     def see(self, group: Sequence[Observed]) -> None:
         if len(group) >= 4:
-            texts = [one.rollout.conversation[-1]["content"] for one in group]
+            texts = [one.rollout.response for one in group]
             self._tallies[group[0].group.task].add(_all_alike(texts), group[0].group.group_id)
 
     def findings(self) -> Iterator[Finding]:

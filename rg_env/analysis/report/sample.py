@@ -7,7 +7,6 @@ of the sample, then every fourth, … keeps its text; its numbers stay.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -121,26 +120,17 @@ def _text_of(record: GroupRecord) -> Group:
     conversation = record.rollouts[0].conversation if record.rollouts else []
     return {
         "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in conversation[:-1]],
-        "expected": _shorten(_expected(record.entry)),
+        "expected": _shorten(record.expected_answer or ""),
         "task_config": _shorten(record.task_config),
         "rollouts": [
             {
-                "text": _shorten(rollout.conversation[-1]["content"] if rollout.conversation else ""),
+                "text": _shorten(rollout.response),
                 "answer": None if rollout.answer is None else _shorten(rollout.answer),
                 "detail": _shorten(rollout.detail),
             }
             for rollout in record.rollouts
         ],
     }
-
-
-def _expected(entry: str) -> str:
-    """The answer in a Reasoning Gym entry; empty where there is none (five tasks, and Atropos' files)."""
-    try:
-        answer = json.loads(entry).get("answer")
-    except (ValueError, AttributeError, RecursionError):
-        return ""
-    return "" if answer is None else str(answer)
 
 
 def _characters(texts: Group) -> int:
