@@ -36,8 +36,8 @@ def make_group(number: int, draw: random.Random, thoughts: list[str]) -> GroupRe
     """Group `number` of the run; its solve rate rises with the steps."""
     step, task = number // PER_STEP, TASKS[number % len(TASKS)]
     rate = draw.betavariate(1, 1) * min(1.0, 0.3 + step / 2000)
-    rollouts = [make_rollout(k, step, rate, draw, thoughts) for k in range(ROLLOUTS)]
-    question = thoughts[number % len(thoughts)][:300]
+    question, oracle = f"What is {number} + 7?\n{thoughts[number % len(thoughts)][:300]}", str(number + 7)
+    rollouts = [make_rollout(k, step, rate, question, oracle, draw, thoughts) for k in range(ROLLOUTS)]
     return GroupRecord(
         item_id=f"{task}-train-42-{number}",
         run_id=RUN_ID,
@@ -50,21 +50,23 @@ def make_group(number: int, draw: random.Random, thoughts: list[str]) -> GroupRe
         task=task,
         task_config="{}",
         level=None,
-        entry=json.dumps({"question": question, "answer": "14", "metadata": {"source_dataset": task}}),
+        entry=json.dumps({"question": question, "answer": oracle, "metadata": {"source_dataset": task}}),
         outcome=outcome_of([rollout.base_score for rollout in rollouts]),
         no_signal=has_no_signal([rollout.reward for rollout in rollouts]),
         rollouts=rollouts,
     )
 
 
-def make_rollout(repetition: int, step: int, rate: float, draw: random.Random, thoughts: list[str]) -> RolloutRecord:
+def make_rollout(
+    repetition: int, step: int, rate: float, question: str, oracle: str, draw: random.Random, thoughts: list[str]
+) -> RolloutRecord:
     violation = draw.choice(list(Violation)) if draw.random() < 0.05 else None
     base = 0.0 if violation else float(draw.random() < rate)
-    thought = thoughts[draw.randrange(len(thoughts))]
+    thought, answer = thoughts[draw.randrange(len(thoughts))], oracle if base else str(draw.randrange(10**6))
     return RolloutRecord(
         conversation=[
-            {"role": "user", "content": thought[:300]},
-            {"role": "assistant", "content": f"<think>{thought}</think>\n<answer>14</answer>"},
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": f"<think>{thought}</think>\n<answer>{answer}</answer>"},
         ],
         score=base,
         reward=base,
@@ -74,7 +76,7 @@ def make_rollout(repetition: int, step: int, rate: float, draw: random.Random, t
         violation=violation,
         status=Status.OK,
         detail="",
-        answer=None if violation else "14",
+        answer=None if violation else answer,
         response_tokens=len(thought) // 4,
         stop_reason="stop",
         truncated=False,

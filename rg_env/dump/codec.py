@@ -13,13 +13,11 @@ What goes in comes out, strings that UTF-8 cannot carry too (`rg_env.dump.string
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
-import jsonlines
 import orjson
 
 from rg_env.dump.files import DumpFile
@@ -57,9 +55,7 @@ class NewerSchemaError(DumpError):
 
 def to_line(record: GroupRecord | LedgerRecord | TrainedRecord) -> bytes:
     """The record as one line of JSON Lines, with its line feed."""
-    line = io.BytesIO()
-    jsonlines.Writer(line, dumps=_encode).write(_to_wire(record))
-    return line.getvalue()
+    return _encode(_to_wire(record)) + b"\n"
 
 
 def _to_wire(record: GroupRecord | LedgerRecord | TrainedRecord) -> Wire:
