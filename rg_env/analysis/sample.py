@@ -122,5 +122,5 @@ def _from_arrow(table: pa.Table) -> pl.DataFrame:
 
 def _nothing_read(dump: Dump) -> str:
     names = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
-    why = f"; skipped: {len(dump.problems)}, the first: {dump.problems[0]}" if dump.problems else ""
+    why = f"; the first of {len(dump.problems)} problems: {dump.problems[0]}" if dump.problems else ""
     return f"no rollout in {names}{why}"

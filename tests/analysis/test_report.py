@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rg_env.analysis import statistics
+from rg_env.analysis import sample_of, statistics
 from rg_env.analysis.report import build_report, write_report
 from rg_env.analysis.report.explain import VIOLATIONS
 from rg_env.analysis.report.figures import MAX_POINTS, MAX_TREND_POINTS
@@ -165,7 +165,7 @@ def test_groups_without_text_are_there_with_the_reason(tmp_path):
 def test_texts_are_thinned_out_evenly_where_they_would_outgrow_the_file(tmp_path):
     made = [group(k, [rollout(1.0, conversation=said("?", "x" * 100))], step=k) for k in range(64)]
     dump = dump_of(tmp_path, made)
-    sample = take_sample(dump, dump.ledger_frame(), 64, budget=2_000)
+    sample = take_sample(dump, sample_of(dump).rollouts, 64, budget=2_000)
     kept = [number for number, one in enumerate(sample.groups) if "prompt" in one]
     assert len(sample.groups) == 64
     assert sample.thinned == 4
@@ -339,11 +339,11 @@ def test_misuse_is_exit_code_2(args):
 def test_of_a_foreign_file_it_says_what_was_skipped(tmp_path):
     path = tmp_path / "foreign.jsonl"
     path.write_text('{"text": "hello"}\n')
-    with pytest.raises(DumpError, match=r"no group with rollouts \(1 lines skipped, the first: foreign\.jsonl, line 1"):
+    with pytest.raises(DumpError, match=r"no rollout in .*the first of 1 problems: foreign\.jsonl, line 1"):
         build_report(open_run(path))
 
 
 def test_a_record_without_rollouts_is_refused(tmp_path):
     dump = dump_of(tmp_path, [group(0, [])])
-    with pytest.raises(DumpError, match="no group with rollouts"):
+    with pytest.raises(DumpError, match="no rollout in"):
         write_report(dump, tmp_path / "r.html")

@@ -103,5 +103,5 @@ def test_nothing_to_count_is_said(tmp_path):
     path.write_text('{"time": 1}\n' * 3)
     from rg_env.dump import open_run
 
-    with pytest.raises(DumpError, match=r"no rollout in .*log\.jsonl; skipped: 3, the first: .* has no 'rollouts'"):
+    with pytest.raises(DumpError, match=r"no rollout in .*log\.jsonl; the first of 3 problems: .* has no 'rollouts'"):
         statistics(open_run(path))

@@ -38,6 +38,6 @@ def find_signs(dump: Dump) -> list[Finding]:
             for detector in detectors:
                 detector.see(observed)
     found = [finding for detector in detectors for finding in detector.findings()]
-    found += trend_findings(dump.ledger_frame())
+    found += trend_findings(dump.scan())
     order = list(Sign)
     return sorted(found, key=lambda finding: (finding.task, order.index(finding.sign)))

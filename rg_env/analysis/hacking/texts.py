@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import Protocol
 
 from rg_env.analysis.hacking.findings import Finding, Sign, Tally
@@ -169,12 +168,18 @@ def _signs_in(one: Observed) -> Iterator[tuple[Sign, bool]]:
 
 
 def _all_alike(texts: Sequence[str]) -> bool:
-    shingles = [_shingles(text[:_COMPARED_CHARS]) for text in dict.fromkeys(texts)]
-    return all(len(a & b) >= _ALIKE * len(a | b) for a, b in combinations(shingles, 2))
+    """Whether each two texts have nearly all shingles in common; two that have not settle it."""
+    seen: list[set[str]] = []
+    for text in dict.fromkeys(texts):
+        new = _shingles(text[:_COMPARED_CHARS])
+        if any(len(new & old) < _ALIKE * len(new | old) for old in seen):
+            return False
+        seen.append(new)
+    return True
 
 
-def _shingles(text: str) -> frozenset[str]:
-    return frozenset(text[start : start + _SHINGLE] for start in range(max(1, len(text) - _SHINGLE + 1)))
+def _shingles(text: str) -> set[str]:
+    return {text[start : start + _SHINGLE] for start in range(max(1, len(text) - _SHINGLE + 1))}
 
 
 def _count(counter: Counter[str], text: str) -> bool:

@@ -22,17 +22,18 @@ _COLLAPSE = 0.5
 """Share of the length that is left."""
 
 
-def trend_findings(ledger: pl.DataFrame) -> Iterator[Finding]:
+def trend_findings(ledger: pl.LazyFrame) -> Iterator[Finding]:
     """Jumps and collapses of length, per task, in the train phase of each run.
 
     Args:
-        ledger: one row per rollout, as `Dump.ledger_frame()` gives.
+        ledger: one row per rollout, as `Dump.scan()` gives; only a row per group is held.
     """
     groups = (
         ledger.filter(pl.col("phase") == "train", pl.col("step").is_not_null())
         .group_by("run_id", "task", "step", "group_id")
         .agg(pl.col("base_score").mean().alias("score"), pl.col("response_tokens").mean().alias("tokens"))
         .sort("run_id", "task", "step", "group_id")
+        .collect(engine="streaming")
     )
     for (_, task), of_task in groups.group_by("run_id", "task", maintain_order=True):
         yield from _jumps(str(task), of_task)
@@ -40,24 +41,50 @@ def trend_findings(ledger: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _jumps(task: str, groups: pl.DataFrame) -> Iterator[Finding]:
-    steps = groups["step"].unique().sort().to_list()
-    best: tuple[float, Finding] | None = None
-    for place in range(_WINDOW, len(steps) - _WINDOW + 1):
-        before = groups.filter(pl.col("step").is_between(steps[place - _WINDOW], steps[place - 1]))
-        after = groups.filter(pl.col("step").is_between(steps[place], steps[place + _WINDOW - 1]))
-        if min(before.height, after.height) < _FEWEST_GROUPS:
-            continue
-        rise, error = _difference(before["score"], after["score"])
-        if rise >= _JUMP and rise >= _SIGMAS * error and (best is None or rise > best[0]):
-            what = (
-                f"the mean score rose by {rise:.2f} within {_WINDOW} steps at step {steps[place]}, "
-                f"{rise / max(error, 1e-9):.0f} standard errors. Learning is rarely so sudden: compare responses from "
-                "before and after"
-            )
-            shown = (*before["group_id"].tail(2), *after.sort("score", descending=True)["group_id"].head(3))
-            best = (rise, Finding(Sign.JUMP, task, what, shown, rise))
-    if best is not None:
-        yield best[1]
+    """The greatest jump between neighbouring windows of steps, if it is one."""
+    score, before, after = pl.col("score"), "before", "after"
+    steps = groups.group_by("step", maintain_order=True).agg(
+        n=score.count(), total=score.sum(), squares=(score**2).sum()
+    )
+    sums = pl.col("n", "total", "squares").rolling_sum(_WINDOW)
+    windows = steps.select(
+        "step",
+        sums.shift(1).name.suffix(f"_{before}"),
+        sums.shift(1 - _WINDOW).name.suffix(f"_{after}"),
+    )
+    means = {which: pl.col(f"total_{which}") / pl.col(f"n_{which}") for which in (before, after)}
+    jumps = (
+        windows.filter(pl.min_horizontal(f"n_{before}", f"n_{after}") >= _FEWEST_GROUPS)
+        .select(
+            "step",
+            rise=means[after] - means[before],
+            error=(_error_squared(before, means[before]) + _error_squared(after, means[after])).sqrt(),
+        )
+        .filter(pl.col("rise") >= _JUMP, pl.col("rise") >= _SIGMAS * pl.col("error"))
+        .sort("rise", descending=True, maintain_order=True)
+    )
+    for step, rise, error in jumps.head(1).iter_rows():
+        what = (
+            f"the mean score rose by {rise:.2f} within {_WINDOW} steps at step {step}, "
+            f"{rise / max(error, 1e-9):.0f} standard errors. Learning is rarely so sudden: compare responses from "
+            "before and after"
+        )
+        place = steps["step"].index_of(step)
+        assert place is not None
+        first, last = steps["step"][place - _WINDOW], steps["step"][place + _WINDOW - 1]
+        near_before = groups.filter(pl.col("step").is_between(first, step, closed="left"))
+        near_after = groups.filter(pl.col("step").is_between(step, last))
+        shown = (
+            *near_before["group_id"].tail(2),
+            *near_after.sort("score", descending=True)["group_id"].head(3),
+        )
+        yield Finding(Sign.JUMP, task, what, shown, rise)
+
+
+def _error_squared(which: str, mean: pl.Expr) -> pl.Expr:
+    """Of a window's mean: the square of its standard error."""
+    n, squares = pl.col(f"n_{which}"), pl.col(f"squares_{which}")
+    return ((squares - n * mean**2) / (n - 1) / n).clip(lower_bound=0)
 
 
 def _collapses(task: str, groups: pl.DataFrame) -> Iterator[Finding]:

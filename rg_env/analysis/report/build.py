@@ -38,16 +38,14 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     from rg_env.analysis.report.page import page
     from rg_env.analysis.report.sample import take_sample
     from rg_env.analysis.report.worst import worst_tasks
+    from rg_env.analysis.sample import sample_of
 
-    frame = dump.ledger_frame()
-    if frame.is_empty():
-        skipped = f" ({len(dump.problems)} lines skipped, the first: {dump.problems[0]})" if dump.problems else ""
-        raise DumpError(f"nothing to report on: the record has no group with rollouts{skipped}")
-    sample = take_sample(dump, frame, max_groups)
-    made = sections(frame, sample.characters(), solved_at=solved_at)
+    rollouts = sample_of(dump).rollouts
+    sample = take_sample(dump, rollouts, max_groups)
+    made = sections(rollouts, sample.characters(), solved_at=solved_at)
     summary = {
         "solved_at": solved_at,
-        "notes": notes(dump, frame, sample),
+        "notes": notes(dump, rollouts, sample),
         "runs": [_about(run) for run in dump.runs],
         "violations": VIOLATIONS,
         "sections": [

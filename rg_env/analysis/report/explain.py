@@ -27,9 +27,9 @@ VIOLATIONS = {
 _SHOWN_PROBLEMS = 20
 
 
-def notes(dump: Dump, frame: pl.DataFrame, sample: Sample) -> list[str]:
+def notes(dump: Dump, rollouts: pl.DataFrame, sample: Sample) -> list[str]:
     """How the figures were made, what is missing, what was skipped. A line each."""
-    return [*_source(dump), *_missing(frame), *_sampling(sample), *_problems(dump)]
+    return [*_source(dump), *_missing(rollouts, sample), *_sampling(sample), *_problems(dump)]
 
 
 def _source(dump: Dump) -> list[str]:
@@ -41,12 +41,16 @@ def _source(dump: Dump) -> list[str]:
     ]
 
 
-def _missing(frame: pl.DataFrame) -> list[str]:
+def _missing(rollouts: pl.DataFrame, sample: Sample) -> list[str]:
     lacking = {
-        "steps (no curves, no heat map)": not frame["step"].count(),
-        "token counts (lengths are in characters, of the groups in the browser)": not frame["response_tokens"].count(),
-        "raw and tagged scores": not frame["raw_score"].count(),
-        "violations and truncation (every response counts as well formed)": not (frame["schema_version"] > 0).any(),
+        "steps (no curves, no heat map)": not rollouts["step"].count(),
+        "token counts (lengths are in characters, of the groups in the browser)": not rollouts[
+            "response_tokens"
+        ].count(),
+        "raw and tagged scores": not rollouts["raw_score"].count(),
+        "violations and truncation (every response counts as well formed)": not any(
+            group["schema_version"] for group in sample.groups
+        ),
     }
     absent = [name for name, is_absent in lacking.items() if is_absent]
     return [f"Not in this record: {'; '.join(absent)}."] if absent else []

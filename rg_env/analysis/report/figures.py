@@ -11,7 +11,9 @@ from typing import Any
 
 import polars as pl
 
+from rg_env.analysis.sample import Sample
 from rg_env.analysis.stats import statistics
+from rg_env.dump.frames import GROUP_INDEX
 from rg_env.scoring.types import Status, Violation
 
 Columns = dict[str, list[Any]]
@@ -60,31 +62,39 @@ class Section:
     length_unit: str
 
 
-def sections(frame: pl.DataFrame, characters: pl.DataFrame, *, solved_at: float) -> list[Section]:
+def sections(rollouts: pl.DataFrame, characters: pl.DataFrame, *, solved_at: float) -> list[Section]:
     """The figures of every run and phase, in the order run, train, eval.
 
     Args:
-        frame: `Dump.ledger_frame`.
-        characters: `group_id`, `repetition`, `characters` of the responses whose text is at hand; stands in for token
-            counts where the record has none.
+        rollouts: those of `sample_of(dump)`.
+        characters: see `report.sample.Sample`; stands in for token counts where the record has none.
         solved_at: a rollout is right when its base score is at least this, in [0, 1].
     """
-    by_phase = statistics(frame, "phase", solved_at=solved_at)
-    by_task = statistics(frame, "task", solved_at=solved_at)
-    frame = frame.join(characters, on=["group_id", "repetition"], how="left", maintain_order="left")
+    by_phase = statistics(Sample(rollouts), "phase", solved_at=solved_at)
+    by_task = statistics(Sample(rollouts), "task", solved_at=solved_at)
     made = []
     for headline in by_phase.sort("run_id", pl.col("phase") != "train", "phase").iter_rows(named=True):
         mine = (pl.col("run_id") == headline["run_id"]) & (pl.col("phase") == headline["phase"])
-        made.append(_section(headline, by_task.filter(mine), frame.filter(mine), solved_at))
+        of_phase = rollouts.filter(mine)
+        counted = of_phase["response_tokens"].count() > 0
+        if not counted:
+            of_phase = _in_characters(of_phase, characters)
+        made.append(
+            _section(headline, by_task.filter(mine), of_phase, solved_at, "tokens" if counted else "characters")
+        )
     return made
 
 
-def _section(headline: dict[str, Any], by_task: pl.DataFrame, rollouts: pl.DataFrame, solved_at: float) -> Section:
-    counted = rollouts["response_tokens"].count() > 0
-    right = (pl.col("base_score") >= solved_at).fill_null(False)
-    rollouts = rollouts.with_columns(
-        right=right, response_tokens=pl.col("response_tokens" if counted else "characters")
-    )
+def _in_characters(rollouts: pl.DataFrame, characters: pl.DataFrame) -> pl.DataFrame:
+    places = rollouts.with_columns(place=pl.int_range(pl.len()).over(GROUP_INDEX))
+    joined = places.join(characters, on=[GROUP_INDEX, "place"], how="left", maintain_order="left")
+    return joined.with_columns(response_tokens="characters").drop("place", "characters")
+
+
+def _section(
+    headline: dict[str, Any], by_task: pl.DataFrame, rollouts: pl.DataFrame, solved_at: float, length_unit: str
+) -> Section:
+    rollouts = rollouts.with_columns(right=(pl.col("base_score") >= solved_at).fill_null(False))
     by_point = _by_point(rollouts, MAX_POINTS, solved_at)
     return Section(
         run_id=headline["run_id"],
@@ -96,7 +106,7 @@ def _section(headline: dict[str, Any], by_task: pl.DataFrame, rollouts: pl.DataF
         heat=_columns(_heat(_in_points(rollouts, MAX_HEAT_COLUMNS))),
         trouble=_columns(_trouble(by_point)),
         lengths=_columns(_histogram(rollouts)),
-        length_unit="tokens" if counted else "characters",
+        length_unit=length_unit,
     )
 
 
@@ -115,7 +125,7 @@ def _by_point(rollouts: pl.DataFrame, most: int, solved_at: float) -> pl.DataFra
     """`statistics` for each point, with `last_step`."""
     points = _in_points(rollouts, most)
     ends = points.select("step", "last_step").unique()
-    return statistics(points, "step", solved_at=solved_at).join(ends, on="step")
+    return statistics(Sample(points), "step", solved_at=solved_at).join(ends, on="step")
 
 
 def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
@@ -131,8 +141,8 @@ def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
 
 def _heat(points: pl.DataFrame) -> pl.DataFrame:
     return (
-        points.group_by("task", "step", "last_step")
-        .agg(solve_rate=pl.col("right").mean(), groups=pl.col("group_id").n_unique())
+        points.group_by(pl.col("task").cast(pl.String), "step", "last_step")
+        .agg(solve_rate=pl.col("right").mean(), groups=pl.col(GROUP_INDEX).n_unique())
         .sort("task", "step")
     )
 

@@ -2,18 +2,18 @@
 
 Invariant: which groups are taken depends on the ledger alone: all of them, or as many as asked for at even distances in
 the order run, phase, step. The same record gives the same sample. Where texts would outgrow the file, every second one
-of the sample, then every fourth, … keeps its text; its numbers stay.
+of the sample, then every fourth, … keeps its text; its numbers stay. Memory grows with the sample, not with the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rg_env.dump.frames import ROLLOUT_SCHEMA
+from rg_env.dump.frames import GROUP_INDEX, ROLLOUT_SCHEMA
 from rg_env.dump.schema import Phase
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ class Sample:
     """Groups in the order run, phase, step.
 
     Attributes:
+        numbers: the `GROUP_INDEX` of each.
         total: the groups they were taken from.
         thinned: every `thinned`-th of the sample was allowed its text; 1 where all were.
     """
 
     groups: list[Group]
+    numbers: list[int]
     total: int
     thinned: int
 
@@ -56,32 +58,34 @@ class Sample:
         return sum(isinstance(rollout.get("text"), tuple) for group in self.groups for rollout in group["rollouts"])
 
     def characters(self) -> pl.DataFrame:
-        """`group_id`, `repetition` and `characters` of the responses whose text is here."""
+        """`GROUP_INDEX`, `place` in the group and `characters` of the responses whose text is here."""
         rows = [
-            (group["group_id"], rollout["repetition"], _full_size(rollout["text"]))
-            for group in self.groups
-            for rollout in group["rollouts"]
+            (number, place, _full_size(rollout["text"]))
+            for number, group in zip(self.numbers, self.groups, strict=True)
+            for place, rollout in enumerate(group["rollouts"])
             if "text" in rollout
         ]
-        schema = {"group_id": pl.String, "repetition": pl.Int64, "characters": pl.Int64}
+        schema = {GROUP_INDEX: pl.Int64, "place": pl.Int64, "characters": pl.Int64}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def take_sample(dump: Dump, frame: pl.DataFrame, most: int, *, budget: int = TEXT_BUDGET) -> Sample:
+def take_sample(dump: Dump, rollouts: pl.DataFrame, most: int, *, budget: int = TEXT_BUDGET) -> Sample:
     """Take at most `most` groups, and the texts of those whose text was kept.
 
     Args:
-        dump: from `open_run`; its text files are read once from end to end.
-        frame: its `ledger_frame()`.
+        dump: from `open_run`; its ledger and its text files are read once from end to end.
+        rollouts: those of `sample_of(dump)`.
         budget: characters of all texts together.
     """
-    order = frame.select("run_id", "phase", "step", "group_id").unique("group_id", maintain_order=True)
-    by = ("run_id", pl.col("phase") != Phase.TRAIN.value, "phase", "step")
-    ids = order.sort(*by, maintain_order=True)["group_id"].to_list()
-    chosen = ids if len(ids) <= most else [ids[k * len(ids) // most] for k in range(most)]
-    found = {group["group_id"]: group for group in _from_ledger(frame.filter(pl.col("group_id").is_in(chosen)))}
-    texts, stride = _texts(dump.groups(), {name: number for number, name in enumerate(chosen)}, budget)
-    return Sample([_joined(found[name], texts.get(number)) for number, name in enumerate(chosen)], len(ids), stride)
+    order = rollouts.select(GROUP_INDEX, "run_id", "phase", "step").unique(GROUP_INDEX, maintain_order=True)
+    by = (pl.col("run_id").cast(pl.String), pl.col("phase") != Phase.TRAIN.value, pl.col("phase").cast(pl.String))
+    every = order.sort(*by, "step", maintain_order=True)[GROUP_INDEX].to_list()
+    chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
+    found = {group.pop(GROUP_INDEX): group for group in _from_ledger(dump, chosen)}
+    rank = {found[number]["group_id"]: place for place, number in enumerate(chosen)}
+    texts, stride = _texts(dump.groups(), rank, budget)
+    groups = [_joined(found[number], texts.get(place)) for place, number in enumerate(chosen)]
+    return Sample(groups, chosen, len(every), stride)
 
 
 def _joined(group: Group, texts: Group | None) -> Group:
@@ -91,9 +95,11 @@ def _joined(group: Group, texts: Group | None) -> Group:
     return group | texts | {"rollouts": [numbers | text for numbers, text in pairs]}
 
 
-def _from_ledger(frame: pl.DataFrame) -> Iterator[Group]:
+def _from_ledger(dump: Dump, chosen: Sequence[int]) -> Iterator[Group]:
+    """The groups of these `GROUP_INDEX`, which each has among its keys."""
     of_rollouts = list(ROLLOUT_SCHEMA)
-    nested = frame.group_by("group_id", maintain_order=True).agg(
+    frame = pl.concat(frame.filter(pl.col(GROUP_INDEX).is_in(chosen)) for frame in dump.frames())
+    nested = frame.group_by(GROUP_INDEX, maintain_order=True).agg(
         pl.exclude(of_rollouts).first(), pl.struct(of_rollouts).alias("rollouts")
     )
     return nested.iter_rows(named=True)
