@@ -16,9 +16,10 @@ from typing import Any
 
 import polars as pl
 
+from rg_env.dump.beside import WORTH_KEEPING, FileState
 from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from
 from rg_env.dump.files import DumpFile
-from rg_env.dump.index_file import FileState, Stored, load, save
+from rg_env.dump.index_file import Stored, load, save
 from rg_env.dump.lines import open_lines
 from rg_env.dump.reader import Dump
 from rg_env.dump.schema import GroupRecord
@@ -26,9 +27,6 @@ from rg_env.errors import DumpError
 
 ROWS_AT_ONCE = 500
 """Groups in a chunk: enough for a first screen."""
-WORTH_KEEPING = 32_000_000
-"""Bytes of dump files in a folder from which on an index is left beside them; less is read again as quickly."""
-
 SCHEMA: dict[str, pl.DataType] = {
     "file": pl.Int32(),
     "line": pl.Int32(),
