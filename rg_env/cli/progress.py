@@ -51,16 +51,17 @@ def late_bar(what: str, total: int | None) -> Iterator[Advance]:
 
 
 @contextmanager
-def reading(*dumps: Dump, texts: bool = False) -> Iterator[None]:
+def reading(*dumps: Dump, frames: int = 0, texts: int = 0) -> Iterator[None]:
     """Show how much of the dumps' files has been read.
 
     Args:
-        dumps: read once by `frames`, and once more, if `texts` is True, by `groups`.
+        frames: how many times the files of `Dump.frames` are going to be read.
+        texts: how many times those that hold texts.
     """
     from rg_env.dump.chunks import size_of
 
-    kinds = (False, True) if texts else (False,)
-    total = sum(size_of(file) for dump in dumps for kind in kinds for file in dump.files_to_read(texts=kind))
+    files = [file for dump in dumps for file in frames * dump.files_to_read() + texts * dump.files_to_read(texts=True)]
+    total = sum(map(size_of, files))
     with late_bar("reading", total) as advance:
         for dump in dumps:
             dump.watch = advance

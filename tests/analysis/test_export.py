@@ -354,8 +354,9 @@ import os, signal, sys
 from pathlib import Path
 from rg_env.analysis.export import Sft, export
 from rg_env.dump import open_run
-export(open_run(sys.argv[1]), Sft(), Path(sys.argv[2]), force=True,
-       on_group=lambda count: count == 5 and os.kill(os.getpid(), signal.SIGKILL))
+dump = open_run(sys.argv[1])
+dump.watch = lambda so_many_bytes: os.kill(os.getpid(), signal.SIGKILL)
+export(dump, Sft(), Path(sys.argv[2]), force=True)
 """
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from heapq import nsmallest
@@ -58,7 +58,6 @@ def export(
     common: Common | None = None,
     *,
     force: bool = False,
-    on_group: Callable[[int], object] = lambda groups: None,
 ) -> Exported:
     """Write a data set and its card, `README.md` beside it.
 
@@ -68,7 +67,6 @@ def export(
         out: ends in `.jsonl` or `.parquet`, which says what is written. Its folder is made if need be.
         common: settings that all kinds have.
         force: replace an earlier export of this name.
-        on_group: called with the number of groups read so far, after each.
 
     Returns:
         what was written and left out. Where no example was left, `rows` is 0 and there is no file.
@@ -82,16 +80,16 @@ def export(
     result = Exported(kind, common)
     try:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-            _export(dump, result, out, Path(folder), on_group)
+            _export(dump, result, out, Path(folder))
     except OSError as error:
         raise ExportError(f"{out} cannot be written ({error.strerror})") from None
     return result
 
 
-def _export(dump: Dump, result: Exported, out: Path, aside: Path, on_group: Callable[[int], object]) -> None:
+def _export(dump: Dump, result: Exported, out: Path, aside: Path) -> None:
     draws: dict[str, list[Draw]] = defaultdict(list)
     with (aside / "examples").open("wb") as lines:
-        for place, (row, digest) in enumerate(_examples(dump, result, on_group)):
+        for place, (row, digest) in enumerate(_examples(dump, result)):
             lines.write(orjson.dumps(row) + b"\n")
             draws[row["task"]].append((_random(result.common.seed, digest), place))
     chosen = _choose(draws, result.common.per_task or result.kind.default_per_task)
@@ -106,14 +104,13 @@ def _export(dump: Dump, result: Exported, out: Path, aside: Path, on_group: Call
         (aside / CARD_NAME).replace(out.parent / CARD_NAME)
 
 
-def _examples(dump: Dump, result: Exported, on_group: Callable[[int], object]) -> Iterator[tuple[Row, bytes]]:
+def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
     """The examples before any share, with their digests; what is left out is counted on the way."""
     seen: set[bytes] = set()
     remarks = _Remarks(result)
     for group in dump.groups():
         result.groups += 1
         result.rollouts += len(group.rollouts)
-        on_group(result.groups)
         if group.phase == Phase.EVAL and not result.common.include_eval:
             result.left_out[Reason.EVALUATION] += 1
         elif not result.common.takes_task(group.task):

@@ -14,7 +14,7 @@ def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    with reading(dump, texts=True):
+    with reading(dump, frames=1, texts=1):
         findings = find_signs(dump)
     if as_json:
         print(json.dumps([finding.as_dict() for finding in findings], indent=2))

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from rg_env.cli.options import DumpPaths, print_remarks
+from rg_env.cli.progress import reading
 
 if TYPE_CHECKING:
     from rg_env.analysis.export import Exported
@@ -141,8 +140,8 @@ def _export(
         seed=seed,
     )
     dump = open_run(*paths)
-    with _count() as count:
-        result = export(dump, kind, out, common, force=force, on_group=count)
+    with reading(dump, texts=1):
+        result = export(dump, kind, out, common, force=force)
     _print(result, out)
     print_remarks(dump)
     sys.exit(0 if result.rows else 1)
@@ -163,18 +162,3 @@ def _print(result: Exported, out: Path) -> None:
             print(f"{count:9,}  {what}")
     for note in result.notes:
         print(f"rg-env: {note}", file=sys.stderr)
-
-
-@contextmanager
-def _count() -> Iterator[Callable[[int], object]]:
-    """Shows the number of groups read on a terminal's standard error."""
-    if not sys.stderr.isatty():
-        yield lambda groups: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} groups read"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda groups: progress.update(task, completed=groups)

@@ -25,7 +25,7 @@ def report(
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    with reading(dump, texts=True):
+    with reading(dump, frames=2, texts=1):
         written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
     print(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)

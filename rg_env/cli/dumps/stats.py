@@ -58,14 +58,14 @@ def stats(
     conditions = where or []
     if against is not None:
         other = open_run(against)
-        with reading(dump, other):
+        with reading(dump, other, frames=1):
             frame = compare(dump, other, by.value, where=conditions, solved_at=solved_at)
         if not _for_machines(frame, as_json, as_csv):
             console().print(render_comparison(frame, None if details else _COMPARED))
         print_remarks(dump)
         print_remarks(other)
         return
-    with reading(dump):
+    with reading(dump, frames=1):
         sample = sample_of(dump, conditions)
     frame = statistics(sample, by.value, solved_at=solved_at)
     if not _for_machines(frame, as_json, as_csv):
