@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from rg_env.analysis.export import Common, Dpo, ExportError, Grpo, LeftOut, PerTask, Reason, Sft, Think, export
 from rg_env.analysis.export.dpo import By
 from rg_env.analysis.export.kinds import parse_per_task
+from rg_env.analysis.export.write import aside
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
@@ -368,6 +369,18 @@ def test_a_killed_export_leaves_the_old_file_as_it_was(tmp_path):
     assert done.returncode == -signal.SIGKILL
     assert out.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".") == ["README.md", "train.jsonl"]
+    assert len(list(tmp_path.iterdir())) == 3
+    export(open_run(SAMPLE), Sft(), out, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "train.jsonl"]
+
+
+def test_what_a_running_export_holds_stays(tmp_path):
+    out = tmp_path / "train.jsonl"
+    with aside(out) as held:
+        (held / "examples").write_text("{}")
+        export(open_run(SAMPLE), Sft(), out)
+        assert (held / "examples").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "train.jsonl"]
 
 
 def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ told to. Memory grows with the number of examples (some 200 bytes each), not wit
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import orjson
 from rg_env.analysis.export.card import CARD_NAME, card
 from rg_env.analysis.export.kinds import Common, ExportError, Kind, PerTask, Row, Think
 from rg_env.analysis.export.left_out import LeftOut, Reason
-from rg_env.analysis.export.write import check_target, writer_for
+from rg_env.analysis.export.write import aside, check_target, writer_for
 from rg_env.dump import Dump, GroupRecord, Phase
 
 Draw = tuple[int, int]
@@ -79,16 +78,16 @@ def export(
     check_target(out, force)
     result = Exported(kind, common)
     try:
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-            _export(dump, result, out, Path(folder))
+        with aside(out) as folder:
+            _export(dump, result, out, folder)
     except OSError as error:
         raise ExportError(f"{out} cannot be written ({error.strerror})") from None
     return result
 
 
-def _export(dump: Dump, result: Exported, out: Path, aside: Path) -> None:
+def _export(dump: Dump, result: Exported, out: Path, folder: Path) -> None:
     draws: dict[str, list[Draw]] = defaultdict(list)
-    with (aside / "examples").open("wb") as lines:
+    with (folder / "examples").open("wb") as lines:
         for place, (row, digest) in enumerate(_examples(dump, result)):
             lines.write(orjson.dumps(row) + b"\n")
             draws[row["task"]].append((_random(result.common.seed, digest), place))
@@ -98,10 +97,10 @@ def _export(dump: Dump, result: Exported, out: Path, aside: Path) -> None:
     _count_what_has_no_text(dump, result)
     result.left_out[Reason.UNREADABLE] += len(dump.problems)
     if result.rows:
-        _write(aside, {place for places in chosen.values() for place in places}, result.kind, out)
-        (aside / CARD_NAME).write_text(card(result, dump, out), encoding="utf-8")
-        (aside / "data").replace(out)
-        (aside / CARD_NAME).replace(out.parent / CARD_NAME)
+        _write(folder, {place for places in chosen.values() for place in places}, result.kind, out)
+        (folder / CARD_NAME).write_text(card(result, dump, out), encoding="utf-8")
+        (folder / "data").replace(out)
+        (folder / CARD_NAME).replace(out.parent / CARD_NAME)
 
 
 def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
@@ -147,8 +146,8 @@ def _choose(draws: dict[str, list[Draw]], per_task: PerTask | int) -> dict[str, 
     return {task: [place for _, place in nsmallest(share, drawn)] for task, drawn in draws.items()}
 
 
-def _write(aside: Path, places: set[int], kind: Kind, out: Path) -> None:
-    with writer_for(out, aside / "data", kind.schema()) as write, (aside / "examples").open("rb") as lines:
+def _write(folder: Path, places: set[int], kind: Kind, out: Path) -> None:
+    with writer_for(out, folder / "data", kind.schema()) as write, (folder / "examples").open("rb") as lines:
         for place, line in enumerate(lines):
             if place in places:
                 write(line)

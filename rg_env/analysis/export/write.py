@@ -1,7 +1,12 @@
-"""Writing rows as JSON lines or parquet, and the checks before."""
+"""Writing rows as JSON lines or parquet, the checks before, and the place where texts wait meanwhile."""
 
 from __future__ import annotations
 
+import fcntl
+import glob
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +47,33 @@ def check_target(out: Path, force: bool) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ExportError(f"{out.parent} cannot be made ({error.strerror}): choose another --out") from None
+
+
+@contextmanager
+def aside(out: Path) -> Iterator[Path]:
+    """A hidden folder beside `out` for what is not finished. What killed exports of that name left there is removed."""
+    prefix = f".{out.name}."
+    for left in out.parent.glob(f"{glob.escape(prefix)}*/"):
+        with _lock(left) as nobody_uses_it:
+            if nobody_uses_it:
+                shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=prefix) as folder, _lock(Path(folder)):
+        yield Path(folder)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[bool]:
+    """A lock that ends with the process; False where another process has it, or the file system has none."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
 
 
 @contextmanager
