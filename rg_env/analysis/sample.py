@@ -6,8 +6,8 @@ of a group and not others, because pass@k and outcomes of what is left would be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
@@ -56,6 +56,13 @@ class Sample:
 
     rollouts: pl.DataFrame
     whole: bool = True
+    _made: dict[Hashable, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: Hashable, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """What `make` makes of the rollouts, kept for who asks for the same name again."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
 
 if TYPE_CHECKING:

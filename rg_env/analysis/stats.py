@@ -39,6 +39,7 @@ PERCENTILES = (10, 50, 90)
 _SCORES = ("base_score", "raw_score", "tagged_score", "score", "reward")
 _NUMBERS = (*_SCORES, "response_tokens")
 _UNBOUNDED = ("mean_reward", "mean_response_tokens")
+_OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal")
 _OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
 
 
@@ -96,7 +97,9 @@ def statistics(
     rollouts = sample.rollouts.with_columns(
         solved=(pl.col("base_score") >= solved_at).fill_null(False), well_formed=pl.col("violation").is_null()
     )
-    groups, tries = _with_tries(_groups(rollouts, keys))
+    apart = [key for key in keys if key in ROLLOUT_SCHEMA]
+    groups = _groups(rollouts, apart) if apart else sample.once(("groups", solved_at), lambda: _groups(rollouts))
+    groups, tries = _with_tries(_with_quarters(groups, keys))
     measures = _measures(tries)
     table = groups.group_by(keys).agg(
         pl.len().alias("groups"),
@@ -114,16 +117,18 @@ def statistics(
     return table.select(*keys, *_columns(tries)).cast(texts).sort(keys)
 
 
-def _groups(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """One row per group, and per value of a key that tells its rollouts apart: sums and counts of what is measured."""
-    apart = [key for key in keys if key in ROLLOUT_SCHEMA]
-    alike = [key for key in dict.fromkeys((*keys, "step", "outcome", "no_signal")) if key not in apart]
-    groups = rollouts.group_by(GROUP_INDEX, *apart).agg(
-        pl.col(*alike).first(),
+def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
+    """One row per group, and per value of the columns that tell its rollouts apart: sums and counts."""
+    return rollouts.group_by(GROUP_INDEX, *apart).agg(
+        pl.col(*(name for name in _OF_GROUP if name not in apart)).first(),
         pl.len().alias("n"),
         pl.col("solved", "well_formed", "truncated", *_NUMBERS).sum(),
         pl.col(*_NUMBERS).count().name.suffix("_n"),
     )
+
+
+def _with_quarters(groups: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Which groups lie in the first and which in the last quarter of their row's steps."""
     rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps; null outside of steps
     last = rank.max().over(keys)
     quarter = (last // 4).clip(lower_bound=1)
