@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from rg_env.analysis.again import Judge, Question, same
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.dump import Dump, GroupRecord, LedgerRecord, Phase, RolloutRecord, has_no_signal, outcome_of
+from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord, has_no_signal, outcome_of
 from rg_env.dump.settings import RunSettings
 from rg_env.errors import DumpError
 from rg_env.groups import Candidate, Earned, compose_reward, settle_group
@@ -249,9 +249,9 @@ def find_group(dump: Dump, name: str) -> GroupRecord:
     Raises:
         DumpError: no group or several, with near matches; or the text was not kept.
     """
-    known: dict[str, LedgerRecord | None] = {record.group_id: record for record in dump.ledger(all_attempts=True)}
-    if not known or not any(_fits(name, group_id) for group_id in known):
-        known |= {group.group_id: None for group in dump.groups(all_attempts=True)}
+    known = {record.group_id: (record.text, record.text_reason) for record in dump.ledger(all_attempts=True)}
+    if not any(_fits(name, group_id) for group_id in known):
+        known |= {group.group_id: (None, None) for group in dump.groups(all_attempts=True)}
     fitting = [name] if name in known else [group_id for group_id in known if _fits(name, group_id)]
     if len(fitting) > 1:
         raise DumpError(f"{len(fitting)} groups have {name!r} at their beginning or end: {_some(fitting)}")
@@ -263,11 +263,10 @@ def find_group(dump: Dump, name: str) -> GroupRecord:
         hint = f"; near it: {_some(near)}" if near else f"; there are {_some(list(known))}" if known else ""
         raise DumpError(f"no group {name!r} in this record{hint}")
     group_id = fitting[0]
-    record = known[group_id]
-    if record is not None and record.text is None:
-        raise DumpError(f"the text of group {group_id} was not kept ({record.text_reason}): there is nothing to replay")
-    kinds = None if record is None or record.text is None else [record.text]
-    for group in dump.groups(kinds, all_attempts=True):
+    kind, why_not_kept = known[group_id]
+    if why_not_kept is not None:
+        raise DumpError(f"the text of group {group_id} was not kept ({why_not_kept}): there is nothing to replay")
+    for group in dump.groups(None if kind is None else [kind], all_attempts=True):
         if group.group_id == group_id:
             return group
     raise DumpError(f"the text of group {group_id} is missing: see `rg-env dumps validate`")
