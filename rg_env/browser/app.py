@@ -198,9 +198,9 @@ class Browser(App[None]):
         line = self.query_one("#line", Input)
         line.add_class("open")
         query = self.shown_query
-        if column:
-            begun = f"{column}="
-            line.value = " ".join(filter(None, [begun, str(query.without(column))]))
+        if column:  # after the other conditions: only the end of a line is completed
+            begun = f"{replace(query.without(column), text='')} {column}=".lstrip()
+            line.value = f"{begun} {Query(text=query.text)}" if query.text else begun
         else:
             line.value = begun = str(query) if query.text else f"{query} /".lstrip()
         line.focus()

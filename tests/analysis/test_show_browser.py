@@ -195,9 +195,16 @@ async def test_a_key_asks_about_its_column_anew_and_keeps_the_others(app, pilot)
     assert listed(app) == ["2"]
     line = app.query_one("#line", Input)
     await pilot.press("s")
-    assert (line.value, line.cursor_position) == ("step= task=chain_sum outcome!=mixed", len("step="))
+    assert line.value == "task=chain_sum outcome!=mixed step="
     await pilot.press("escape", "slash")
     assert line.value == "step=1..3 task=chain_sum outcome!=mixed /"
+    await pilot.press("W", "h", "enter")
+    await until(pilot, lambda: not app.searching)
+    await pilot.press("t")
+    assert (line.value[: line.cursor_position], line.value[line.cursor_position :]) == (
+        "step=1..3 outcome!=mixed task=",
+        " /Wh",
+    )
 
 
 @browsing(query="task=gcd")
