@@ -1,37 +1,44 @@
 """Conditions such as `task=chain_sum` or `step>=20`, as people type them, as polars expressions.
 
-Invariant: a condition that cannot be true of any record (a column that does not exist, a word where a number is due, a
-violation that nobody knows) is an error that names what would be right, never an empty result.
+Invariant: every command that takes conditions means the same by them. A condition that cannot be true of any record (a
+column that does not exist, a word where a number is due, a violation that nobody knows) is an error that names what
+would be right, never an empty result.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.schema import FileKind, NotKept, Outcome, Phase
+from rg_env.dump.strings import escape
 from rg_env.errors import RGEnvError
 from rg_env.scoring.types import Status, Violation
+from rg_env.visible import visible
 
-_CONDITION = re.compile(r"\s*(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
+_NONE = "none"
+"""Stands for what is absent."""
+CONDITION = re.compile(r"\s*(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
+"""What has the shape of a condition: column, operator and value."""
 _ALIASES = {"difficulty": "level"}
-_KNOWN: dict[str, list[str]] = {
+_CLOSED: dict[str, list[str]] = {
     "phase": list(Phase),
     "outcome": list(Outcome),
-    "violation": ["none", *Violation],
+    "violation": [*Violation, _NONE],
     "status": list(Status),
-    "text": ["none", *FileKind],
-    "text_reason": ["none", *NotKept],
+    "text": [*FileKind, _NONE],
+    "text_reason": [*NotKept, _NONE],
 }
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class ConditionError(RGEnvError):
-    """A condition that does not say what it should."""
+    """A condition that does not say what it should. The message begins with the condition."""
 
 
 @dataclass(frozen=True)
@@ -54,62 +61,114 @@ class Condition:
         return self.column in ROLLOUT_SCHEMA
 
 
-def parse_conditions(texts: Iterable[str]) -> list[Condition]:
+def parse_conditions(texts: Iterable[str], columns: Mapping[str, pl.DataType] = SCHEMA) -> list[Condition]:
     """The conditions, all of which have to hold.
 
     Args:
         texts: column, one of `= == != > >= < <=`, value. With `=` and `!=` there may be several values with commas
-            between; `none` stands for what is absent.
+            between: words, in which `*` and `?` stand for any characters and any one; numbers, and ranges of them such
+            as `10..20`, `10..` and `..20`, both ends included; `none` for what is absent. A level is compared as it is.
+        columns: which there are, and what they hold.
 
     Raises:
         ConditionError: what is wrong, and what would be right.
     """
-    return [_parse(text) for text in texts]
+    return [_parse(text, columns) for text in texts]
 
 
-def _parse(text: str) -> Condition:
-    match = _CONDITION.fullmatch(text)
+def closed_values(column: str, dtype: pl.DataType) -> list[str]:
+    """The words that can be asked for in a column; none for a column in which anything may stand."""
+    return _CLOSED.get(column, ["true", "false"] if dtype == pl.Boolean() else [])
+
+
+def _parse(text: str, columns: Mapping[str, pl.DataType]) -> Condition:
+    def wrong(why: str) -> ConditionError:
+        return ConditionError(f"{visible(text, one_line=True)}: {why}")
+
+    match = CONDITION.fullmatch(text)
     if match is None:
-        raise ConditionError(f"--where {text!r}: write a condition such as task=chain_sum, step>=20 or phase=eval")
+        raise wrong("write a condition such as task=chain_sum, step>=20 or phase=eval")
     name, operator, value = match.groups()
     column = _ALIASES.get(name, name)
-    if column not in SCHEMA:
-        raise ConditionError(f"--where {text!r}: there is no column {name!r}; there are {', '.join(SCHEMA)}")
-    if operator in ("=", "==", "!="):
-        # A level is JSON, which has commas of its own.
-        words = [value] if column == "level" else [word.strip() for word in value.split(",")]
-        test = pl.any_horizontal(_equals(text, column, word) for word in words).fill_null(False)
-        return Condition(text, column, test if operator != "!=" else test.not_())
-    if not SCHEMA[column].is_numeric():
-        raise ConditionError(f"--where {text!r}: {name} has no order; use = or !=")
-    number = pl.lit(_number(text, column, value))
+    if column not in columns:
+        raise wrong(f"there is no column {name!r}; there are {', '.join(columns)}")
+    dtype = columns[column]
+    try:
+        test = _is(column, dtype, value) if operator in ("=", "==", "!=") else _compares(column, dtype, operator, value)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+    test = test.fill_null(False)
+    return Condition(text, column, test.not_() if operator == "!=" else test)
+
+
+# What follows raises ValueError with what would be right.
+
+
+def _compares(column: str, dtype: pl.DataType, operator: str, value: str) -> pl.Expr:
+    if not dtype.is_numeric():
+        raise ValueError(f"{column} has no order; use = or !=")
+    number = _number(column, dtype, value)
     tests = {
         ">": pl.col(column) > number,
         ">=": pl.col(column) >= number,
         "<": pl.col(column) < number,
         "<=": pl.col(column) <= number,
     }
-    return Condition(text, column, tests[operator].fill_null(False))
+    return tests[operator]
 
 
-def _equals(text: str, column: str, word: str) -> pl.Expr:
-    known = _KNOWN.get(column)
-    if known is not None and word not in known:
-        raise ConditionError(f"--where {text!r}: {column} is one of {', '.join(known)}")
-    if word == "none":
-        return pl.col(column).is_null()
-    if SCHEMA[column].is_numeric():
-        return pl.col(column) == _number(text, column, word)
-    if SCHEMA[column] == pl.Boolean():
+def _is(column: str, dtype: pl.DataType, value: str) -> pl.Expr:
+    # A level is JSON, which has commas of its own.
+    words = [value] if column == "level" else [word.strip() for word in value.split(",")]
+    words = [word for word in words if word]
+    if not words:
+        raise ValueError(f"write a value behind it, or {_NONE} for what is absent")
+    return pl.any_horizontal(_is_one(column, dtype, word) for word in words)
+
+
+def _is_one(column: str, dtype: pl.DataType, word: str) -> pl.Expr:
+    known = closed_values(column, dtype)
+    if dtype == pl.Boolean():
         if word.lower() not in _TRUTH:
-            raise ConditionError(f"--where {text!r}: {column} is true or false")
+            raise ValueError(f"{column} is true or false")
         return pl.col(column) == _TRUTH[word.lower()]
+    if known and word not in known:
+        raise ValueError(f"{column} is one of {', '.join(known)}")
+    if word == _NONE:
+        return pl.col(column).is_null()
+    if dtype.is_numeric():
+        return _is_number(column, dtype, word)
+    word = escape(word)  # as the files have it
+    if column != "level" and ("*" in word or "?" in word):
+        return pl.col(column).str.contains(_regex(word))
     return pl.col(column) == word
 
 
-def _number(text: str, column: str, word: str) -> float:
+def _is_number(column: str, dtype: pl.DataType, word: str) -> pl.Expr:
+    low, dots, high = word.partition("..")
+    if not dots:
+        return pl.col(column) == _number(column, dtype, word)
+    if not low and not high:
+        raise ValueError("write a range such as 10..20, 10.. or ..20")
+    least, most = (_number(column, dtype, end) if end else None for end in (low, high))
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"a range begins with the lower end: write {high}..{low}")
+    if least is None:
+        return pl.col(column) <= most
+    return pl.col(column) >= least if most is None else pl.col(column).is_between(least, most)
+
+
+def _regex(pattern: str) -> str:
+    """The regular expression that fits what `fnmatch.fnmatchcase` fits, but that `[` stands for itself."""
+    wild = {"*": ".*", "?": "."}
+    return f"^(?s:{''.join(wild.get(character) or pl.escape_regex(character) for character in pattern)})$"
+
+
+def _number(column: str, dtype: pl.DataType, word: str) -> float:
     try:
-        return int(word) if SCHEMA[column].is_integer() else float(word)
+        number = int(word) if dtype.is_integer() else float(word)
     except ValueError:
-        what = "a whole number" if SCHEMA[column].is_integer() else "a number"
-        raise ConditionError(f"--where {text!r}: {column} is {what}") from None
+        number = math.nan
+    if math.isnan(number) or (dtype.is_integer() and not -(2**63) <= number < 2**63):
+        raise ValueError(f"{column} is {'a whole number' if dtype.is_integer() else 'a number'}")
+    return number

@@ -28,10 +28,14 @@ from rg_env.browser.reading import Failed, Found, Read, read, search
 from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.index import SCHEMA, read_row, text_files
 from rg_env.errors import RGEnvError
+from rg_env.scoring.types import Status
 from rg_env.visible import visible
 
 FAILED = pl.col("outcome") == Outcome.ALL_FAILED.value
-TROUBLED = (pl.col("violations").list.len() > 0) | (pl.col("statuses").list.len() > 0)
+TROUBLED = pl.any_horizontal(
+    pl.col("violation").list.eval(pl.element().is_not_null()).list.any(),
+    pl.col("status").list.eval(pl.element() != Status.OK.value).list.any(),
+)
 
 
 class Browser(App[None]):
@@ -51,7 +55,7 @@ class Browser(App[None]):
         Binding("o", "filter('outcome')", "Outcome", show=False),
         Binding("x", "filter('violation')", "Violation", show=False),
         Binding("s", "filter('step')", "Step", show=False),
-        Binding("c", "filter('score')", "Score", show=False),
+        Binding("c", "filter('mean')", "Mean score", show=False),
         Binding("escape", "clear", "Clear filter", show=False),
         Binding("f", "failure(1)", "Next failure"),
         Binding("F", "failure(-1)", "Failure before", show=False),
@@ -100,7 +104,7 @@ class Browser(App[None]):
             id="line",
             compact=True,
             select_on_focus=False,
-            placeholder="words, or task: outcome: violation: step: score:",
+            placeholder="task=gcd step=10..20, then a text to look for",
             suggester=Completion(self),
         )
         yield Footer()
@@ -189,19 +193,24 @@ class Browser(App[None]):
 
     # -- keys
 
-    def action_filter(self, key: str) -> None:
+    def action_filter(self, column: str) -> None:
+        """Open the line: for a condition on this column in place of those there are, or for a text."""
         line = self.query_one("#line", Input)
         line.add_class("open")
-        others = replace(self.shown_query, **{key: ""}) if key else self.shown_query
-        line.value = f"{key}: {others}".rstrip() if key else str(others)
+        query = self.shown_query
+        if column:  # after the other conditions: only the end of a line is completed
+            begun = f"{replace(query.without(column), text='')} {column}=".lstrip()
+            line.value = f"{begun} {Query(text=query.text)}" if query.text else begun
+        else:
+            line.value = begun = str(query) if query.text else f"{query} /".lstrip()
         line.focus()
-        line.cursor_position = len(key) + 1 if key else len(line.value)
+        line.cursor_position = len(begun)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         try:
             query = Query.parse(event.value)
         except RGEnvError as error:
-            self.notify(visible(str(error)), severity="error", markup=False)
+            self.notify(visible(f"{error}. A text to look for begins with /"), severity="error", markup=False)
             return
         self._close_line()
         self._set_query(query)
@@ -260,4 +269,4 @@ class Browser(App[None]):
     @property
     def task_names(self) -> list[str]:
         """Tasks read so far, for completion."""
-        return [str(name) for name in self._rows["task"].drop_nulls().unique().sort()]
+        return self._rows["task"].drop_nulls().unique().sort().to_list()

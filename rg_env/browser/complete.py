@@ -1,16 +1,23 @@
-"""Completion of the filter line: names of tasks, outcomes, violations."""
+"""Completion of the filter line: columns, the values of those that have few, names of tasks."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from textual.suggester import Suggester
 
-from rg_env.browser.query import ALLOWED, KEYS
+from rg_env.analysis.where import closed_values
+from rg_env.browser.query import COLUMNS
 from rg_env.visible import visible
 
 if TYPE_CHECKING:
     from rg_env.browser.app import Browser
+
+_FIRST = ("task", "outcome", "violation", "phase", "step", "mean", "best")
+"""Columns that are offered before others that begin like them."""
+_BEGUN = re.compile(r"(?:^|\s)(?:(?P<name>\w+)|(?P<column>\w+)!?=(?P<values>\S*))$")
+_IN_A_TEXT = re.compile(r"(?:^|\s)/")
 
 
 class Completion(Suggester):
@@ -21,15 +28,16 @@ class Completion(Suggester):
         self._app = app
 
     async def get_suggestion(self, value: str) -> str | None:
-        last = value.rpartition(" ")[2]
-        key, colon, typed = last.partition(":")
-        if not last:
+        last = _BEGUN.search(value)
+        if last is None or _IN_A_TEXT.search(value):
             return None
-        choices = (f"{name}:" for name in KEYS) if not colon else self._values(key)
-        begun = last if not colon else typed.rpartition(",")[2]
+        if last["name"]:
+            begun, choices = last["name"], [f"{name}=" for name in dict.fromkeys([*_FIRST, *COLUMNS])]
+        else:
+            begun, choices = last["values"].rpartition(",")[2], self._values(last["column"])
         return next((value + choice[len(begun) :] for choice in choices if choice.startswith(begun)), None)
 
-    def _values(self, key: str) -> list[str]:
-        if key == "task":
-            return [name for name in self._app.task_names if visible(name, one_line=True) == name]
-        return list(ALLOWED.get(key, ()))
+    def _values(self, column: str) -> list[str]:
+        if column == "task":
+            return [name for name in self._app.task_names if visible(name) == name and re.fullmatch(r"[^\s,]+", name)]
+        return closed_values(column, COLUMNS[column]) if column in COLUMNS else []

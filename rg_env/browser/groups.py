@@ -18,14 +18,17 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from rg_env.dump.index import SCHEMA
+from rg_env.dump.index import FOUND_BY, SCHEMA
 from rg_env.dump.schema import Outcome
+from rg_env.dump.strings import unescape
+from rg_env.scoring.types import Status
 from rg_env.visible import visible
 
 _COLUMNS = (("step", 6), ("phase", 5), ("task", 24), ("outcome", 11), ("best", 5), ("mean", 5), ("worst", 5))
 HEADING = " " + " ".join(set_cell_size(name, width) for name, width in _COLUMNS) + " violations"
 _COLOURS = {Outcome.ALL_CORRECT: "green", Outcome.ALL_FAILED: "red", Outcome.MIXED: "yellow"}
 _ORDER = ("run_id", "step", "phase", "file", "line")
+_NEEDED = list(dict.fromkeys([*FOUND_BY, *_ORDER, *(name for name, _ in _COLUMNS), "violation", "status"]))
 
 
 class GroupList(ScrollView, can_focus=True):
@@ -49,7 +52,7 @@ class GroupList(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = pl.DataFrame(schema=SCHEMA)
+        self.rows = pl.DataFrame(schema=SCHEMA).select(_NEEDED)
         self.cursor = 0
         self._wanted: str | None = None  # the group that was last gone to, to be kept when rows come around it
 
@@ -61,7 +64,7 @@ class GroupList(ScrollView, can_focus=True):
     def show(self, rows: pl.DataFrame) -> None:
         """Show other rows, in the order of steps."""
         before = self.row
-        self.rows = rows.sort(_ORDER, nulls_last=True)
+        self.rows = rows.select(_NEEDED).sort(_ORDER, nulls_last=True)
         self.virtual_size = Size(self.size.width, self.rows.height)
         kept = self.rows.select(pl.arg_where(pl.col("group_id").is_in([self._wanted or ""]))).to_series()
         self.cursor = kept[0] if kept.len() else min(self.cursor, max(0, self.rows.height - 1))
@@ -113,7 +116,8 @@ class GroupList(ScrollView, can_focus=True):
         for name, width in _COLUMNS:
             style = base + Style(color=_COLOURS[Outcome(row["outcome"])]) if name == "outcome" else base
             cells += [Segment(set_cell_size(_cell(row[name]), width), style), Segment(" ", base)]
-        cells.append(Segment(" ".join([*row["violations"], *row["statuses"]]), base + Style(color="red")))
+        troubles = [*sorted({*row["violation"]} - {None}), *sorted({*row["status"]} - {Status.OK})]
+        cells.append(Segment(" ".join(troubles), base + Style(color="red")))
         return Strip(cells).crop_extend(0, self.size.width, base)
 
     def _scroll_to_cursor(self) -> None:
@@ -123,4 +127,4 @@ class GroupList(ScrollView, can_focus=True):
 def _cell(value: object) -> str:
     if value is None:
         return "–"
-    return f"{value:.3f}" if isinstance(value, float) else visible(str(value), one_line=True)
+    return f"{value:.3f}" if isinstance(value, float) else visible(unescape(str(value)), one_line=True)

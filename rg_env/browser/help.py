@@ -15,8 +15,9 @@ from textual.widgets import Static
 _NAMES = {"question_mark": "?", "slash": "/", "comma": ",", "full_stop": ".", "less_than_sign": "<"}
 _NAMES |= {"greater_than_sign": ">", "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓"}
 _FILTERS = """
-Filter line: task:gcd,spell_* outcome:all_failed violation:any phase:train step:10-20 score:0.2-0.8 words to look for
-Scores are the group's mean base score; ranges may be open (3- or -9). Words are looked for in whatever case."""
+Filter line: conditions as `rg-env dumps stats --where` takes them, then a text to look for, in whatever case:
+task=gcd,spell_*  outcome=all_failed  violation!=none  phase=eval  step=10..20  response_tokens>200  /words
+best, mean and worst are base scores of the group. A group is shown when one of its responses fits."""
 
 
 class Help(ModalScreen[None]):

@@ -13,7 +13,7 @@ from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
 from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
-from rg_env.dump.index import index_rows, last_attempts_only, text_files
+from rg_env.dump.index import FOUND_BY, index_rows, last_attempts_only, text_files
 from rg_env.visible import visible
 
 
@@ -57,7 +57,7 @@ def matching_groups(
     for chunk in index_rows(dump):
         for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
             on_problem(Problem(files[file].path, line, why))
-        for row in last_attempts_only(dump, query.fits(chunk.rows)).iter_rows(named=True):
+        for row in last_attempts_only(dump, query.fits(chunk.rows)).select(FOUND_BY).iter_rows(named=True):
             if group := group_that_fits(query, files, row):
                 yield group
 

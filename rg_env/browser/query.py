@@ -1,111 +1,92 @@
-"""Which groups to show: one small language for the command line's options and the browser's filter line.
+"""Which groups to show: conditions as `--where` takes them, and a text to look for.
 
-Invariant: a word means the same in both; a query is a condition on the rows of the index, and one on the text for those
-that pass.
+Invariant: conditions mean what they mean in statistics. A group is shown when it fits those on groups and one of its
+rollouts fits all those on rollouts: when statistics under the same conditions count a rollout of it.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from rg_env.dump.schema import GroupRecord, Outcome, Phase
-from rg_env.errors import DumpError
-from rg_env.scoring.types import Violation
+import polars as pl
 
-if TYPE_CHECKING:
-    import polars as pl
+from rg_env.analysis.where import CONDITION, Condition, parse_conditions
+from rg_env.dump.frames import SCHEMA
+from rg_env.dump.index import GROUP_SCORES
+from rg_env.dump.schema import GroupRecord
 
-KEYS = ("task", "outcome", "violation", "phase", "step", "score")
-ANY = "any"
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "outcome": tuple(Outcome),
-    "violation": (ANY, *Violation),
-    "phase": tuple(Phase),
-}
+COLUMNS = SCHEMA | GROUP_SCORES
+"""What conditions may be about."""
+_WORD = re.compile(r"\s*((?:\\.|\S)+)", re.DOTALL)
+_TEXT = "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a group has to be to be shown. Empty strings ask for nothing.
+    """What a group has to be to be shown.
 
     Attributes:
-        task: names and patterns (`*`, `?`) with commas between; one has to fit.
-        outcome: outcomes with commas between.
-        violation: violations with commas between, of which a rollout has one, or `any`.
-        phase: `train` or `eval`.
-        step: `7`, `3-9`, `3-` or `-9`, both ends included.
-        score: the group's mean base score, likewise: `0.2-0.8`.
-        text: what a message of the group contains, in whatever case.
+        conditions: see `parse_conditions`; those on rollouts have to hold for one and the same rollout. The columns are
+            the ledger's, and `best`, `mean` and `worst`: base scores of the group.
+        text: what a message of the group contains, in whatever case; empty for anything.
 
     Raises:
-        DumpError: a value that can fit nothing, with those that can.
+        ConditionError: a condition that makes no sense.
     """
 
-    task: str = ""
-    outcome: str = ""
-    violation: str = ""
-    phase: str = ""
-    step: str = ""
-    score: str = ""
+    conditions: tuple[str, ...] = ()
     text: str = ""
 
     def __post_init__(self) -> None:
-        for key, allowed in ALLOWED.items():
-            for value in _words(getattr(self, key)):
-                if value not in allowed:
-                    raise DumpError(f"{key} {value!r}: use one of {', '.join(allowed)}")
-        for key in ("step", "score"):
-            _range(key, getattr(self, key))
+        self.parsed()
 
     @classmethod
     def parse(cls, line: str) -> Query:
-        """The query in a line such as `task:gcd outcome:mixed step:10-20 some words`.
+        r"""The query in a line such as `task=gcd step=10..20 some words`.
 
-        Words that begin with no key, and everything from the first of them on, are the text to look for.
+        Conditions come first; from the first word on that is none, everything is the text. A text that looks like a
+        condition has a `/` in front, which begins a text in any case. A space that belongs to a condition is written
+        `\ `, and a backslash `\\`.
 
         Raises:
-            DumpError: as the class.
+            ConditionError: as the class.
         """
-        query = cls()
-        rest = line.strip()
-        while rest:
-            word, _, after = rest.partition(" ")
-            key, colon, value = word.partition(":")
-            if not colon or key not in KEYS:
+        conditions = []
+        while word := _WORD.match(line):
+            condition = re.sub(r"(?s)\\(.)", r"\1", word[1])
+            if not CONDITION.fullmatch(condition):
                 break
-            query = replace(query, **{key: value})
-            rest = after.lstrip()
-        return replace(query, text=rest)
+            conditions.append(condition)
+            line = line[word.end() :]
+        rest = line.lstrip()
+        return cls(tuple(conditions), rest[1:] if rest.startswith(_TEXT) else rest.rstrip())
 
     def __str__(self) -> str:
         """The line that `parse` reads."""
-        words = [f"{key}:{value}" for key in KEYS if (value := getattr(self, key))]
-        return " ".join([*words, *([self.text] if self.text else [])])
+        words = [re.sub(r"([\\\s])", r"\\\1", condition) for condition in self.conditions]
+        return " ".join([*words, *([_TEXT + self.text] if self.text else [])])
+
+    def parsed(self) -> list[Condition]:
+        """The conditions, parsed."""
+        return parse_conditions(self.conditions, COLUMNS)
+
+    def without(self, column: str) -> Query:
+        """The query without its conditions on a column."""
+        return Query(tuple(condition.text for condition in self.parsed() if condition.column != column), self.text)
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of the index that fit, but for the text. Damaged lines never do."""
-        import polars as pl
-
-        rows = rows.filter(pl.col("problem").is_null())
-        if patterns := _words(self.task):
-            rows = rows.filter(pl.col("task").is_in(_matching(rows["task"].unique(), patterns)))
-        if outcomes := _words(self.outcome):
-            rows = rows.filter(pl.col("outcome").is_in(outcomes))
-        if violations := _words(self.violation):
-            wanted = list(Violation) if ANY in violations else violations
-            rows = rows.filter(pl.col("violations").list.eval(pl.element().is_in([str(v) for v in wanted])).list.any())
-        if phases := _words(self.phase):
-            rows = rows.filter(pl.col("phase").is_in(phases))
-        for key, column in (("step", "step"), ("score", "mean")):
-            if text := getattr(self, key):
-                low, high = _range(key, text)
-                rows = rows.filter(pl.col(column).is_between(low, high))
-        return rows
+        parsed = self.parsed()
+        of_group = [condition.test for condition in parsed if not condition.splits_groups]
+        of_rollout = [condition for condition in parsed if condition.splits_groups]
+        rows = rows.filter(pl.col("problem").is_null(), *of_group)
+        if not of_rollout:
+            return rows
+        columns = list({condition.column for condition in of_rollout})
+        rollouts = rows.select(pl.int_range(pl.len()).alias("row"), *columns).filter(pl.col(columns[0]).list.len() > 0)
+        found = rollouts.explode(columns).filter(*(condition.test for condition in of_rollout))["row"].unique().sort()
+        return rows[found]
 
     def fits_text(self, group: GroupRecord) -> bool:
         """Whether a message of the group contains the text."""
@@ -126,22 +107,3 @@ _IS_WRITTEN_AS_IT_IS = re.compile(r"[ !#-.0-\[\]-~]*")
 """ASCII that no writer of JSON escapes."""
 _OTHER_SPELLINGS = (b"\\u", "\u0130".encode(), "\u212a".encode())
 """What may stand for ASCII letters: escapes, and the two other characters that have ASCII letters in lower case."""
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
-
-
-def _range(key: str, text: str) -> tuple[float, float]:
-    low, dash, high = text.partition("-")
-    try:
-        ends = (float(low) if low else -math.inf, float(high if dash else low) if high or not dash else math.inf)
-    except ValueError:
-        ends = (math.nan, math.nan) if text else (-math.inf, math.inf)
-    if text and (text == "-" or not ends[0] <= ends[1]):
-        raise DumpError(f"{key} {text!r}: a number, or a range such as 3-9, 3- or -9")
-    return ends

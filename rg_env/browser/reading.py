@@ -7,7 +7,7 @@ so that news about a dump or a query that is no longer looked at can be told apa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -18,7 +18,7 @@ from rg_env.browser.query import Query
 from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump
 from rg_env.dump.files import DumpFile
-from rg_env.dump.index import SCHEMA, index_rows, last_attempts_only
+from rg_env.dump.index import FOUND_BY, SCHEMA, index_rows, last_attempts_only
 from rg_env.errors import RGEnvError
 
 PAUSE = 0.25
@@ -71,19 +71,19 @@ def read(dump: Dump, post: Post) -> None:
 def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Post) -> None:
     """Post those of the rows whose texts fit."""
     worker, last = get_current_worker(), time.monotonic()
-    found: list[dict[str, Any]] = []
-    for row in rows.iter_rows(named=True):
+    found: list[int] = []
+    for place, row in enumerate(rows.select(FOUND_BY).iter_rows(named=True)):
         if worker.is_cancelled:
             return
         if _fits(query, files, row):
-            found.append(row)
+            found.append(place)
         if time.monotonic() - last > PAUSE:
-            post(Found(query, pl.DataFrame(found, schema=SCHEMA), at_end=False))
+            post(Found(query, rows[found], at_end=False))
             found, last = [], time.monotonic()
-    post(Found(query, pl.DataFrame(found, schema=SCHEMA), at_end=True))
+    post(Found(query, rows[found], at_end=True))
 
 
-def _fits(query: Query, files: Sequence[DumpFile], row: dict[str, Any]) -> bool:
+def _fits(query: Query, files: Sequence[DumpFile], row: Mapping[str, Any]) -> bool:
     try:
         return group_that_fits(query, files, row) is not None
     except RGEnvError:  # it changed under us; reading again will tell

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Only what this holds for: task=gcd,spell_*, step=10..20, phase=eval … May be given several times."
+    ),
+]
 ScorerTimeout = Annotated[
     float | None, typer.Option(min=0.001, help="Seconds for one answer. Default: as the run had it.")
 ]

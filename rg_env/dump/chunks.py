@@ -46,9 +46,15 @@ class Part:
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """The non-empty lines with their numbers in the file."""
+        return ((number, line) for number, _, line in self.placed())
+
+    def placed(self) -> Iterator[tuple[int, int, bytes]]:
+        """The non-empty lines with their numbers in the file and their first bytes' places in `data`."""
+        at = 0
         for number, line in enumerate(self.data.split(b"\n"), self.first_line):
             if line and not line.isspace():
-                yield number, line
+                yield number, at, line
+            at += len(line) + 1
 
 
 def bundles(files: Iterable[DumpFile], watch: Watch | None = None, size: int = CHUNK) -> Iterator[list[Part]]:

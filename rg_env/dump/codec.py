@@ -202,14 +202,14 @@ def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str =
         return GroupRecord(
             item_id=item_id,
             schema_version=wire.get("schema_version", 0),
-            group_id=wire.get("group_id", group_id),
-            run_id=wire.get("run_id", run_id),
+            group_id=str(wire.get("group_id", group_id)),
+            run_id=str(wire.get("run_id", run_id)),
             attempt=wire.get("attempt", 1),
-            phase=wire.get("phase", str(phase)),
+            phase=str(wire.get("phase", phase)),
             step=wire.get("step"),
             call=wire.get("call", 0),
-            uid=wire.get("uid", ""),
-            task=wire.get("task", item_id),
+            uid=str(wire.get("uid", "")),
+            task=str(wire.get("task", item_id)),
             task_config=wire.get("task_config", "{}"),
             level=wire.get("level") or None,
             entry=wire.get("entry", "{}"),
@@ -305,8 +305,8 @@ def _rollout_from_wire(wire: Wire, number: int) -> RolloutRecord:
         score=score,
         reward=_required(wire.get("reward", score)),
         base_score=_required(wire.get("base_score", score)),
-        raw_score=wire.get("raw_score"),
-        tagged_score=wire.get("tagged_score"),
+        raw_score=_measured(wire.get("raw_score")),
+        tagged_score=_measured(wire.get("tagged_score")),
         violation=Violation(violation) if violation else None,
         status=Status(wire.get("status", Status.OK)),
         detail=wire.get("detail", ""),
@@ -337,6 +337,11 @@ def _required(value: object) -> float:
     return float(value)
 
 
+def _measured(value: object) -> float | None:
+    """A number that is null where nothing was measured."""
+    return None if value is None else _required(value)
+
+
 def _decode(line: bytes) -> Wire:
     try:
         wire = orjson.loads(line)
@@ -361,12 +366,18 @@ def _decode_foreign(line: bytes) -> Any:
     if b"\0" in line:
         raise BadLineError("filled with NUL bytes")
     try:
-        return json.loads(line)
+        return json.loads(line, parse_int=_whole_number)
     except json.JSONDecodeError as error:
         why = "more than one record" if error.msg == "Extra data" else "torn"
         raise BadLineError(f"{why}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise BadLineError(str(error)) from None
+
+
+def _whole_number(digits: str) -> int | float:
+    """As orjson reads it: a number beyond 64 bits as a float."""
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else float(digits)
 
 
 class _Shape:

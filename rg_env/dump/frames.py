@@ -148,6 +148,22 @@ def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: L
         return concat_groups(_tidy(_read_part(part, columns, line_by_line), columns) for part in parts)
 
 
+def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame:
+    """The groups of a bundle of files with texts, in order: a row each, of the shape of a line of the ledger.
+
+    Args:
+        parts: of one run and kind, see `chunks.bundles`. Where polars can judge one, each of its lines is a group.
+        line_by_line: called for the parts that polars cannot judge; then each of its records is a group.
+
+    Returns:
+        `GROUP_SCHEMA`, and `ROLLOUT_SCHEMA` as lists.
+    """
+    kind = parts[0].file.kind
+    with suppress(_UnsoundError, pl.exceptions.PolarsError):
+        return _in_groups(_ours(b"".join(part.data for part in parts), kind, SCHEMA), parts)
+    return pl.concat([_read_groups_of(part, line_by_line) for part in parts])
+
+
 def concat_groups(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Frames one below the other, at least one, with `GROUP_INDEX` counted on."""
     return pl.concat(list(count_on(frames)))
@@ -193,13 +209,37 @@ def trained_frame(records: Iterable[TrainedRecord]) -> pl.DataFrame:
 
 
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
-    kind = part.file.kind
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _ours(part.data, kind, columns)
-    with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _atropos(part, columns)
+        return _judged_by_polars(part, columns)
     lines = b"".join(map(to_line, line_by_line(part)))
-    return _explode(_parse(lines, kind, {"base_score", *columns}), kind)
+    return _explode(_parse(lines, part.file.kind, {"base_score", *columns}, strict=False), part.file.kind)
+
+
+def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
+    with suppress(_UnsoundError, pl.exceptions.PolarsError):
+        return _in_groups(_judged_by_polars(part, SCHEMA), [part])
+    found = [record for record in line_by_line(part) if isinstance(record, GroupRecord)]
+    lines = b"".join(to_line(LedgerRecord.of(group, part.file.kind, None)) for group in found)
+    return _parse(lines, FileKind.LEDGER, SCHEMA, strict=False).select(
+        *(_none_for_empty(name, pl.col(name)) for name in GROUP_SCHEMA),
+        *(pl.col(name).list.eval(_none_for_empty(name, pl.element())) for name in ROLLOUT_SCHEMA),
+    )
+
+
+def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
+    """Rollouts put together again, where every line has some."""
+    of_group = [pl.col(name).first() for name in GROUP_SCHEMA]
+    by_group = _tidy(rollouts, SCHEMA).group_by(GROUP_INDEX, maintain_order=True)
+    groups = by_group.agg(*of_group, *ROLLOUT_SCHEMA).drop(GROUP_INDEX)
+    if groups.height != sum(1 for part in parts for _ in part.numbered()):
+        raise _UnsoundError
+    return groups
+
+
+def _judged_by_polars(part: Part, columns: Collection[str]) -> pl.DataFrame:
+    with suppress(_UnsoundError, pl.exceptions.PolarsError):
+        return _ours(part.data, part.file.kind, columns)
+    return _atropos(part, columns)
 
 
 def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
@@ -284,8 +324,10 @@ def _judged(rollouts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _parse(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
-    """One row per line, with lists for the rollouts; null where a line has no such key."""
+def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: bool = True) -> pl.DataFrame:
+    """One row per line, with lists for the rollouts; null where a line has no such key or, unless `strict`, something
+    else than the column holds, as foreign files may.
+    """
     of_rollout = {name: dtype for name, dtype in _OF_ROLLOUT.items() if name in columns}
     schema: dict[str, pl.DataType] = {name: dtype for name, dtype in _OF_GROUP.items() if name in columns}
     if kind.holds_text:
@@ -295,7 +337,7 @@ def _parse(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFram
         schema |= {name: pl.List(dtype) for name, dtype in of_rollout.items()}
     if not data.strip():
         return pl.DataFrame(schema=schema)
-    return pl.scan_ndjson(io.BytesIO(data), schema=schema).collect(engine="streaming")
+    return pl.scan_ndjson(io.BytesIO(data), schema=schema, ignore_errors=not strict).collect(engine="streaming")
 
 
 def _explode(groups: pl.DataFrame, kind: FileKind) -> pl.DataFrame:
@@ -310,6 +352,10 @@ def _explode(groups: pl.DataFrame, kind: FileKind) -> pl.DataFrame:
 
 def _tidy(rollouts: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
     """The columns that were asked for; empty strings that stand for "none" become null."""
-    empty = [name for name in columns if name in _EMPTY_MEANS_NONE]
     types = pl.Schema({name: TEXT_SCHEMA[name] for name in columns})
-    return rollouts.select(GROUP_INDEX, *columns).cast(types).with_columns(pl.col(empty).replace("", None))
+    values = [_none_for_empty(name, pl.col(name)) for name in columns]
+    return rollouts.select(GROUP_INDEX, *columns).cast(types).with_columns(values)
+
+
+def _none_for_empty(name: str, value: pl.Expr) -> pl.Expr:
+    return value.replace("", None) if name in _EMPTY_MEANS_NONE else value

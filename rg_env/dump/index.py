@@ -1,15 +1,13 @@
-"""A row for every group whose text was kept: where its line lies, and the few columns that people filter by.
+"""A row for every group whose text was kept: where its line lies, and the ledger's columns.
 
-Invariant: a row says what `group_from` makes of the line at its place, so that what is browsed is what every other
-command reads; a damaged line has a row that says why and no more. What an earlier reading noted beside the dump
-(`index_file`) is used for the files that are still what they were, and for those only: it makes the next reading
-quick and is never needed.
+Invariant: a row has the values that `Dump.frames` has of the group, so that what is browsed is what statistics count; a
+damaged line has a row that says why and no more. What an earlier reading noted beside the dump (`index_file`) is used
+for the files that are still what they were, and for those only: it makes the next reading quick and is never needed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,39 +15,36 @@ from typing import Any
 import polars as pl
 
 from rg_env.dump.beside import WORTH_KEEPING, FileState
+from rg_env.dump.chunks import Part, bundles
 from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from
 from rg_env.dump.files import DumpFile
+from rg_env.dump.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA, read_groups
 from rg_env.dump.index_file import Stored, load, save
 from rg_env.dump.lines import open_lines
 from rg_env.dump.reader import Dump
 from rg_env.dump.schema import GroupRecord
+from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
 
-ROWS_AT_ONCE = 500
-"""Groups in a chunk: enough for a first screen."""
-SCHEMA: dict[str, pl.DataType] = {
+_AT_ONCE = 1 << 23
+"""Bytes that rows are made of at a time: enough for a first screen, and some 30 ms of work."""
+
+_PLACE: dict[str, pl.DataType] = {
     "file": pl.Int32(),
     "line": pl.Int32(),
     "offset": pl.Int64(),
     "length": pl.Int32(),
     "problem": pl.String(),
-    "group_id": pl.String(),
-    "run_id": pl.String(),
-    "attempt": pl.Int32(),
-    "phase": pl.String(),
-    "step": pl.Int64(),
-    "task": pl.String(),
-    "outcome": pl.String(),
-    "rollouts": pl.Int32(),
-    "best": pl.Float64(),
-    "mean": pl.Float64(),
-    "worst": pl.Float64(),
-    "violations": pl.List(pl.String()),
-    "statuses": pl.List(pl.String()),
 }
-"""Columns of a row. `file` counts the files of `text_files`; `line` from 1; `offset` and `length` in bytes; `best`,
-`mean` and `worst` are base scores in [0, 1]; `violations` and `statuses` those that occur in the group (`ok` aside).
-Where `problem` is not null the columns after it are."""
+GROUP_SCORES: dict[str, pl.DataType] = {"best": pl.Float64(), "mean": pl.Float64(), "worst": pl.Float64()}
+SCHEMA: dict[str, pl.DataType] = (
+    _PLACE | GROUP_SCHEMA | {name: pl.List(dtype) for name, dtype in ROLLOUT_SCHEMA.items()} | GROUP_SCORES
+)
+"""Columns of a row. `file` counts the files of `text_files`; `line` from 1; `offset` and `length` in bytes, before
+compression. Then the columns of the ledger, those of rollouts as lists; `best`, `mean` and `worst` are base scores in
+[0, 1]. Where `problem` is not null the columns after it are."""
+FOUND_BY = ("file", "line", "offset", "length", "group_id")
+"""The columns of a row that `read_row` needs."""
 
 
 class ChangedError(DumpError):
@@ -84,24 +79,26 @@ def index_rows(dump: Dump, *, keep: bool = True) -> Iterator[Chunk]:
     states = [FileState.of(file.path) for file in files]
     total = sum(state.size for state in states)
     known: dict[Path, Stored] = {folder: load(folder, SCHEMA) for folder in {file.path.parent for file in files}}
-    parts: dict[int, pl.DataFrame] = {}
+    found: dict[int, list[pl.DataFrame]] = {}
     for number, (file, state) in enumerate(zip(files, states, strict=True)):
         if (rows := known[file.path.parent].rows_of(state)) is not None:
-            parts[number] = rows.with_columns(file=pl.lit(number, pl.Int32))
-    done = sum(states[number].size for number in parts)
-    if parts:
-        yield Chunk(pl.concat(parts.values()), done, total)
-    for number in range(len(files)):
-        if number in parts:
-            continue
-        chunks = []
-        for rows, position in _scan(files[number], number):
-            chunks.append(rows)
-            yield Chunk(rows, done + min(position, states[number].size), total)
-        parts[number] = pl.concat(chunks) if chunks else pl.DataFrame(schema=SCHEMA)
-        done += states[number].size
+            found[number] = [rows]
+    done = sum(states[number].size for number in found)
+    if found:
+        numbers = [number for number, (rows,) in found.items() for _ in range(rows.height)]
+        file_column = pl.Series("file", numbers, SCHEMA["file"])  # they had others when they were stored
+        yield Chunk(pl.concat(rows for (rows,) in found.values()).with_columns(file_column), done, total)
+    unknown = {file: number for number, file in enumerate(files) if number not in found}
+    found |= {number: [] for number in unknown.values()}
+    for rows, read in _scan(unknown):
+        for of_file in rows.partition_by("file", maintain_order=True):
+            found[of_file["file"][0]].append(of_file)
+        yield Chunk(rows, done + sum(min(states[unknown[file]].size, size) for file, size in read.items()), total)
+    nothing = pl.DataFrame(schema=SCHEMA)
     for folder, stored in known.items() if keep else ():
-        mine = {states[n]: parts[n] for n, file in enumerate(files) if file.path.parent == folder}
+        mine = {
+            states[n]: pl.concat([nothing, *found[n]]) for n, file in enumerate(files) if file.path.parent == folder
+        }
         if sum(state.size for state in mine) >= WORTH_KEEPING and not mine.keys() <= stored.parts.keys():
             save(folder, mine | stored.others(folder, mine))
 
@@ -110,14 +107,15 @@ def last_attempts_only(dump: Dump, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of groups that no later attempt has done again. Reads the ledger, the first time."""
     run_ids = [file.run_id for file in text_files(dump)]
     keys = ["file", "phase", "step", "attempt"]
-    last = [
+    replaced = [
         (file, phase, step, attempt)
         for file, phase, step, attempt in rows.select(keys).unique().iter_rows()
-        if phase is None or dump.is_last_attempt(run_ids[file], phase, step, attempt)
+        if phase is not None and not dump.is_last_attempt(run_ids[file], phase, step, attempt)
     ]
-    schema = {key: SCHEMA[key] for key in keys}
-    kept = pl.DataFrame(last, schema=schema, orient="row")
-    return rows.join(kept, on=keys, how="semi", nulls_equal=True, maintain_order="left")
+    if not replaced:
+        return rows
+    old = pl.DataFrame(replaced, schema={key: SCHEMA[key] for key in keys}, orient="row")
+    return rows.join(old, on=keys, how="anti", nulls_equal=True, maintain_order="left")
 
 
 def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
@@ -125,7 +123,7 @@ def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
 
     Args:
         files: `text_files` of the dump that the row comes from.
-        row: `file`, `line`, `offset`, `length` and `group_id` at least.
+        row: `FOUND_BY` at least.
 
     Raises:
         ChangedError: another group, or none, is there now.
@@ -160,65 +158,47 @@ def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> 
         group = group_from(file, row["line"], line)
     except BadLineError:
         group = None
-    if group is None or _storable(group.group_id) != row["group_id"]:
+    if group is None or escape(group.group_id) != row["group_id"]:
         raise ChangedError(f"{file.path.name} has changed since it was read: read it again")
     return group
 
 
-def _scan(file: DumpFile, number: int) -> Iterator[tuple[pl.DataFrame, int]]:
-    """The rows of a file, some at a time, and how many bytes have been read."""
-    rows: list[tuple[Any, ...]] = []
-    offset = 0
-    try:
-        with open_lines(file.path) as lines:
-            for line_number, line in enumerate(lines, 1):
-                if not line.isspace():
-                    rows.append((number, line_number, offset, len(line), *_columns(file, line, line_number)))
-                offset += len(line)
-                if len(rows) == ROWS_AT_ONCE:
-                    yield _frame(rows), offset
-                    rows = []
-    except OSError as error:
-        raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
-    if rows:
-        yield _frame(rows), offset
+def _scan(files: Mapping[DumpFile, int]) -> Iterator[tuple[pl.DataFrame, Mapping[DumpFile, int]]]:
+    """The rows of files, which have these numbers, some at a time, and how many bytes of each have been read."""
+    read = dict.fromkeys(files, 0)
+    for parts in bundles(files, size=_AT_ONCE):
+        placed = []
+        for part in parts:
+            placed.append((part, files[part.file], read[part.file]))
+            read[part.file] += len(part.data)
+        yield _rows(placed), read
 
 
-def _frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+def _rows(placed: Sequence[tuple[Part, int, int]]) -> pl.DataFrame:
+    """The rows of a bundle: parts with the numbers of their files and where in these they begin."""
+    problems = {(part.file, part.first_line): part.damage for part, *_ in placed if part.damage is not None}
 
+    def line_by_line(part: Part) -> Iterator[GroupRecord]:
+        for number, line in part.numbered():
+            try:
+                yield group_from(part.file, number, line)
+            except BadLineError as error:
+                problems[part.file, number] = str(error)
+            except NewerSchemaError as error:
+                raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
 
-def _whole(value: object) -> int | None:
-    """A whole number as polars can hold it: in foreign files a step may be anything, and anything else has none."""
-    return value if isinstance(value, int) and 0 <= value < 2**31 else None
-
-
-def _storable(text: object) -> str:
-    """A text as polars can hold it: the halves of characters that UTF-8 cannot carry become question marks."""
-    return str(text).encode("utf-8", "replace").decode()
-
-
-def _columns(file: DumpFile, line: bytes, number: int) -> tuple[Any, ...]:
-    try:
-        group = group_from(file, number, line)
-    except BadLineError as error:
-        return (str(error), *(None,) * (len(SCHEMA) - 5))
-    except NewerSchemaError as error:
-        raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
-    scores = [rollout.base_score for rollout in group.rollouts if not math.isnan(rollout.base_score)]
-    return (
-        None,
-        _storable(group.group_id),
-        _storable(group.run_id),
-        _whole(group.attempt),
-        _storable(group.phase),
-        _whole(group.step),
-        _storable(group.task),
-        group.outcome.value,
-        len(group.rollouts),
-        max(scores, default=None),
-        sum(scores) / len(scores) if scores else None,
-        min(scores, default=None),
-        sorted({rollout.violation.value for rollout in group.rollouts if rollout.violation}),
-        sorted({rollout.status.value for rollout in group.rollouts} - {"ok"}),
-    )
+    groups = read_groups([part for part, *_ in placed], line_by_line)
+    scores = pl.col("base_score").list
+    groups = groups.with_columns(best=scores.max(), mean=scores.mean(), worst=scores.min())
+    places: list[tuple[int, int, int, int, str | None]] = []
+    for part, file, start in placed:
+        for line_number, at, line in part.placed():
+            places.append((file, line_number, start + at, len(line), problems.get((part.file, line_number))))
+        if part.damage is not None:
+            places.append((file, part.first_line, start, 0, part.damage))
+    lines = pl.DataFrame(places, schema=_PLACE, orient="row")
+    if not problems:
+        return lines.hstack(groups).select(*SCHEMA)
+    sound = lines.filter(pl.col("problem").is_null()).hstack(groups)
+    damaged = lines.filter(pl.col("problem").is_not_null())
+    return pl.concat([sound, damaged], how="diagonal").select(*SCHEMA).sort("file", "line")

@@ -15,7 +15,7 @@ import polars as pl
 from rg_env.dump.beside import FileState, load_beside, save_beside
 
 INDEX_NAME = ".rg_env_index"
-_FORMAT = "rg_env index 1"
+_FORMAT = "rg_env index 2"
 """Changes with the columns and with what they mean: another version's index counts as absent."""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import pairwise
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rg_env.dump import DumpWriter, FileKind, index, open_run, to_line
+from rg_env.dump import DumpWriter, FileKind, frames, index, open_run, to_line
 from rg_env.dump.files import batch_name
 from rg_env.dump.index import ChangedError, index_rows, last_attempts_only, read_row, text_files
 from rg_env.dump.index_file import INDEX_NAME
@@ -38,14 +39,14 @@ def write(folder, batch, groups, kind=FileKind.ROLLOUTS):
 def rows_of(*paths, keep=True):
     chunks = list(index_rows(open_run(*paths), keep=keep))
     assert not chunks or (chunks[-1].done, chunks[-1].total) == (chunks[-1].total, chunks[-1].total)
-    return pl.concat([chunk.rows for chunk in chunks]).sort("file", "line")
+    return pl.concat([pl.DataFrame(schema=index.SCHEMA), *(chunk.rows for chunk in chunks)]).sort("file", "line")
 
 
 def scanned(monkeypatch):
     """The files that are read line by line from now on."""
     seen = []
     plain = index._scan
-    monkeypatch.setattr(index, "_scan", lambda file, number: seen.append(file.path.name) or plain(file, number))
+    monkeypatch.setattr(index, "_scan", lambda files: seen.extend(file.path.name for file in files) or plain(files))
     return seen
 
 
@@ -62,19 +63,31 @@ def test_a_row_says_what_the_reader_reads(tmp_path):
         (4, dump.problems[0].reason)
     ]
     first, second, atropos, evaluation = sound.iter_rows(named=True)
-    assert (first["best"], first["mean"], first["worst"], first["violations"]) == (1.0, 0.75, 0.5, [])
-    assert (second["violations"], second["statuses"], second["step"]) == (["no_answer"], ["timeout"], None)
+    assert (first["best"], first["mean"], first["worst"], first["violation"]) == (1.0, 0.75, 0.5, [None, None])
+    assert (second["violation"], second["status"]) == (["no_answer", None], ["ok", "timeout"])
+    assert second["step"] is None
     assert (atropos["task"], atropos["mean"], atropos["run_id"]) == ("gcd", 0.5, RUN_ID)
     assert evaluation["phase"] == "eval"
 
 
 def test_foreign_lines_may_hold_anything_where_we_have_numbers(tmp_path):
-    odd = b'{"item_id": 5, "group_id": 7, "step": "soon", "attempt": 1e300, "rollouts": [], "phase": null}\n'
-    write(tmp_path, 0, [odd, group(1)])
+    odd = [
+        b'{"item_id": 5, "group_id": 7, "step": "soon", "attempt": 1e300, "rollouts": [], "phase": null}\n',
+        b'{"item_id": "a", "group_id": {}, "call": NaN, "uid": [], "level": {"a": 1}, "task": null, "step": 1%s,'
+        b' "rollouts": [{"conversation": [], "score": NaN, "truncated": "no", "policy_version": 3}]}\n' % (b"0" * 30),
+        b'{"item_id": "b", "rollouts": [{"conversation": [], "score": 1, "response_tokens": 1.5, "normalised": []}]}\n',
+        b'{"item_id": "c", "rollouts": [{"conversation": [], "score": 1, "raw_score": "high"}]}\n',
+    ]
+    write(tmp_path, 0, [*odd, group(1)])
     dump = open_run(tmp_path)
-    rows = list(rows_of(tmp_path).iter_rows(named=True))
-    assert [read_row(text_files(dump), row).item_id for row in rows] == ["5", "item-1"]
-    assert rows[0]["step"] is None
+    rows = rows_of(tmp_path)
+    assert rows["problem"][3] == "'high' where a number is due"
+    rows = rows.filter(pl.col("problem").is_null())
+    read = [read_row(text_files(dump), row) for row in rows.iter_rows(named=True)]
+    assert [group.item_id for group in read] == ["5", "a", "b", "item-1"]
+    assert rows["step"].to_list() == [None, None, None, 1]
+    assert rows["policy_version"].to_list()[1] == ["3"] and rows["best"][1] is None
+    assert dump.ledger_frame()["group_id"].to_list() == [rows["group_id"][k] for k in (1, 2, 3, 3)]
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.3, 1.0]), max_size=3), min_size=1, max_size=8))
@@ -125,6 +138,55 @@ def test_a_damaged_index_counts_as_absent(tmp_path, damage):
     (tmp_path / INDEX_NAME).write_bytes(stored[: len(stored) // 2] if damage is None else damage)
     assert rows_of(tmp_path).equals(before)
     assert (tmp_path / INDEX_NAME).read_bytes() == stored
+
+
+def test_damaged_compressed_data_cost_only_themselves(tmp_path):
+    path = write(tmp_path, 0, [])
+    with zstd.open(f"{path}.zst", "wb") as file:
+        file.writelines(to_line(group(k)) for k in range(9))
+    whole = path.with_name(f"{path.name}.zst")
+    path.unlink()
+    whole.write_bytes(whole.read_bytes()[:-9])
+    write(tmp_path, 1, [group(10)])
+    rows = pl.concat(chunk.rows for chunk in index_rows(open_run(tmp_path)))
+    (why,) = rows["problem"].drop_nulls()
+    assert "damaged zstd data" in why and "the rest of the file is lost" in why
+    assert rows["group_id"].drop_nulls().to_list() == [group(10).group_id]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["small", "big", "blank", "indented", "empty", "atropos", "torn", "surrogate"]), max_size=9
+    ),
+    st.lists(st.integers(0, 2), max_size=3),
+    st.integers(1, 2000),
+)
+def test_rows_lead_to_their_lines(tmp_path_factory, kinds, breaks, at_once):
+    folder = tmp_path_factory.mktemp("dump")
+    made = {
+        "small": to_line(group("s", [1.0, 0.25])),
+        "big": to_line(group("b", [rollout(0.5, detail="x" * 3000), violating(1)])),
+        "blank": b" \t\n",
+        "indented": b"  " + ATROPOS,
+        "empty": to_line(group("e", [])),
+        "atropos": ATROPOS,
+        "torn": b'{"item_id": \n',
+        "surrogate": to_line(group("\ud800", [1.0], task="\uffff\udc00")),
+    }
+    cuts = [0, *sorted(min(cut * 3, len(kinds)) for cut in breaks), len(kinds)]
+    for batch, (start, end) in enumerate(pairwise(cuts)):
+        write(folder, batch, [made[kind] for kind in kinds[start:end]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "_AT_ONCE", at_once)
+        rows = rows_of(folder)
+    dump = open_run(folder)
+    groups = list(dump.groups())
+    sound = rows.filter(pl.col("problem").is_null())
+    assert [read_row(text_files(dump), row) for row in sound.iter_rows(named=True)] == groups
+    assert rows.height - sound.height == kinds.count("torn")
+    columns = list(frames.ROLLOUT_SCHEMA)
+    exploded = sound.filter(pl.col("score").list.len() > 0).explode(columns).select(*frames.SCHEMA)
+    assert exploded.equals(dump.ledger_frame())
 
 
 def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path, monkeypatch):

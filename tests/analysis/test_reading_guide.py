@@ -4,9 +4,12 @@ import re
 from pathlib import Path
 
 from rg_env.analysis import ConditionError, parse_conditions, statistics
+from rg_env.browser import Query
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "reading.md").read_text()
+ABOUT_SHOW = (ROOT / "docs" / "reading-show.md").read_text()
+CONDITIONS = re.compile(r"--where '?([^'\s`)]+)")
 
 
 def test_the_code_runs(monkeypatch, capsys):
@@ -22,12 +25,25 @@ def test_the_code_runs(monkeypatch, capsys):
 
 
 def test_the_conditions_are_conditions():
-    conditions = re.findall(r"--where '?([^'\s`)]+)", GUIDE)
-    assert len(conditions) >= 4
+    table = GUIDE[GUIDE.index("| condition |") : GUIDE.index("A column or a word that does not exist")]
+    in_table = [text for row in table.strip().splitlines()[2:] for text in re.findall("`(.*?)`", row.split("|")[1])]
+    conditions = CONDITIONS.findall(GUIDE) + in_table
+    assert len(conditions) >= 14
     try:
         parse_conditions(conditions)
     except ConditionError as error:
         raise AssertionError(error) from None
+
+
+def test_the_page_about_show_says_what_show_takes(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    Query(tuple(CONDITIONS.findall(ABOUT_SHOW)))
+    filters = ABOUT_SHOW[ABOUT_SHOW.index("## Filters") : ABOUT_SHOW.index("## Plain text")]
+    lines = [Query.parse(line) for line in re.findall("^    (.*)$", filters, re.MULTILINE)]
+    assert [query.text for query in lines] == ["the remainder is", "x=5"]
+    (code,) = re.findall(r"^```python\n(.*?)^```", ABOUT_SHOW, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "docs/reading-show.md", "exec"), {})
+    assert capsys.readouterr().out
 
 
 def test_the_docstring_names_every_column(monkeypatch):

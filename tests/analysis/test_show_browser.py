@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from rg_env.browser import Query
 from rg_env.browser.app import Browser
+from rg_env.browser.complete import Completion
 from rg_env.browser.groups import GroupList
 from rg_env.browser.help import Help
 from rg_env.browser.pane import Pane
@@ -151,13 +152,13 @@ async def test_filters_narrow_and_escape_widens(app, pilot):
     assert len(listed(app)) == 6
     await enter(pilot, "o", "all_failed")
     assert listed(app) == ["2", "4"]
-    await enter(pilot, "s", "4-9")
+    await enter(pilot, "s", "4..9")
     assert listed(app) == ["4"]
     await pilot.press("escape")
-    await enter(pilot, "x", "any")
+    await enter(pilot, "x", "no_think")
     assert listed(app) == ["3"]
     await pilot.press("escape")
-    await enter(pilot, "c", "0.5-0.9")
+    await enter(pilot, "c", "0.5..0.9")
     assert listed(app) == ["0", "3", "5"]
     await enter(pilot, "t", "nothing")
     assert listed(app) == [] and right(app) == ""
@@ -167,7 +168,8 @@ async def test_filters_narrow_and_escape_widens(app, pilot):
 async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
     await enter(pilot, "o", "splendid")
     await pilot.pause()
-    assert any("splendid" in note.message for note in app._notifications)
+    (message,) = [note.message for note in app._notifications]
+    assert message.startswith("outcome=splendid: outcome is one of all_correct, ")
     assert len(listed(app)) == 6
     assert app.query_one("#line", Input).has_class("open")
     await pilot.press("escape")
@@ -182,9 +184,30 @@ async def test_texts_are_searched(app, pilot):
     await enter(pilot, "t", "gcd")
     await until(pilot, lambda: not app.searching)
     assert listed(app) == []
+    await pilot.press("escape")
+    await enter(pilot, "slash", "step=2")
+    await until(pilot, lambda: not app.searching)
+    assert listed(app) == [] and app.shown_query == Query(text="step=2")
 
 
-@browsing(query="task:gcd")
+@browsing(query="step=1..3 task=chain_sum outcome!=mixed")
+async def test_a_key_asks_about_its_column_anew_and_keeps_the_others(app, pilot):
+    assert listed(app) == ["2"]
+    line = app.query_one("#line", Input)
+    await pilot.press("s")
+    assert line.value == "task=chain_sum outcome!=mixed step="
+    await pilot.press("escape", "slash")
+    assert line.value == "step=1..3 task=chain_sum outcome!=mixed /"
+    await pilot.press("W", "h", "enter")
+    await until(pilot, lambda: not app.searching)
+    await pilot.press("t")
+    assert (line.value[: line.cursor_position], line.value[line.cursor_position :]) == (
+        "step=1..3 outcome!=mixed task=",
+        " /Wh",
+    )
+
+
+@browsing(query="task=gcd")
 async def test_options_are_the_first_filter(app, pilot):
     assert listed(app) == ["1"]
 
@@ -192,7 +215,20 @@ async def test_options_are_the_first_filter(app, pilot):
 @browsing()
 async def test_the_filter_line_completes_names(app, pilot):
     await pilot.press("t", "c", "h")
-    await until(pilot, lambda: app.query_one("#line", Input)._suggestion == "task:chain_sum")
+    await until(pilot, lambda: app.query_one("#line", Input)._suggestion == "task=chain_sum")
+    for typed, completed in [
+        ("vio", "violation="),
+        ("task=gcd be", "task=gcd best="),
+        ("base", "base_score="),
+        ("outcome!=mixed,all_f", "outcome!=mixed,all_failed"),
+        ("violation=", "violation=no_think"),
+        ("truncated=t", "truncated=true"),
+        ("task=gcd step=", None),
+        ("colour=r", None),
+        ("/vio", None),
+        ("task=gcd ", None),
+    ]:
+        assert await Completion(app).get_suggestion(typed) == completed
 
 
 @browsing()
@@ -218,7 +254,7 @@ async def test_help_lists_every_key_even_on_a_small_screen(app, pilot):
     await pilot.press("question_mark")
     assert isinstance(app.screen, Help)
     shown = str(app.screen.query_one(Static).content)
-    for what in ("Next failure", "Copy id", "Search", "Quit", "Group after", "task:"):
+    for what in ("Next failure", "Copy id", "Search", "Quit", "Group after", "task="):
         assert what in shown
     await pilot.press("escape")
     assert not isinstance(app.screen, Help)
@@ -306,6 +342,6 @@ def test_the_command_opens_in_a_terminal_and_obeys_no_text(tmp_path):
 
 
 def test_plain_is_plain_in_a_terminal_too(folder):
-    shown, code = in_terminal(folder, "--plain", "--task", "gcd", keys=b"", expects=b"== .*:1\r\n")
+    shown, code = in_terminal(folder, "--plain", "--where", "task=gcd", keys=b"", expects=b"== .*:1\r\n")
     assert code == 0
     assert b"\x1b" not in shown

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from rg_env.analysis import ConditionError, parse_conditions, sample_of
 from rg_env.analysis.anatomy import anatomy, without_think
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, from_line, open_run, to_line
-from rg_env.errors import DumpError
+from rg_env.errors import RGEnvError
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
 from rg_env.visible import visible
@@ -137,23 +138,32 @@ def dump(tmp_path_factory):
     ("line", "expected"),
     [
         ("", "0123"),
-        ("task:gcd", "03"),
-        ("task:gcd,chain*", "013"),
-        ("outcome:all_failed", "2"),
-        ("outcome:all_failed,all_correct", "12"),
-        ("violation:any", "3"),
-        ("violation:no_answer,no_think", "3"),
-        ("violation:no_think", ""),
-        ("phase:eval", "3"),
-        ("step:5", "1"),
-        ("step:2-9", "12"),
-        ("step:-5", "01"),
-        ("step:5-", "12"),
-        ("score:0.5", "0"),
-        ("score:0.1-0.5", "03"),
-        ("task:gcd step:1-", "0"),
-        ("task:gcd </THINK><answer>0", "03"),
+        ("task=gcd", "03"),
+        ("task=gcd,chain*", "013"),
+        ("outcome=all_failed", "2"),
+        ("outcome=all_failed,all_correct", "12"),
+        ("violation!=none", "3"),
+        ("violation=no_answer,no_think", "3"),
+        ("violation=no_think", ""),
+        ("phase=eval", "3"),
+        ("step=5", "1"),
+        ("step=2..9", "12"),
+        ("step=none", "3"),
+        ("base_score=0 violation=none", "02"),
+        ("base_score=0.5 violation!=none", ""),
+        ("best>=0.5 worst=0", "03"),
+        ('difficulty={"terms":\\ 2} mean>=1', "1"),
+        ("step=..5", "01"),
+        ("step=5..", "12"),
+        ("mean=0.5", "0"),
+        ("mean=0.1..0.5", "03"),
+        ("task=gcd step>=1", "0"),
+        ("task=gcd </THINK><answer>0", "03"),
         ("nowhere", ""),
+        ("</think", "0123"),
+        ("/step=5", ""),
+        ("task=gcd /step=5", ""),
+        ("//answer", "0123"),
     ],
 )
 def test_a_query_finds(dump, line, expected):
@@ -163,6 +173,71 @@ def test_a_query_finds(dump, line, expected):
     count = print_groups(dump, query, write=lines.append)
     found = "".join(sorted(line.rpartition(":")[2] for line in lines if line.startswith("== ")))
     assert (found, count) == (expected, len(expected))
+
+
+CONDITIONS = st.sampled_from(
+    [
+        "task=gcd",
+        " task == gcd, lcm ",
+        "step!=10..20",
+        'level={"a": 1}',
+        "mean>=.5",
+        "item_id=\\",
+        "uid=a\\ b\n/c",
+        "uid=\x1c\u3000x",
+    ]
+)
+
+
+@given(st.lists(CONDITIONS).map(tuple), st.text() | st.text(st.sampled_from('ab/= \\\n"')))
+def test_a_query_is_written_as_it_is_read(conditions, text):
+    query = Query(conditions, text)
+    assert Query.parse(str(query)) == query
+
+
+def test_what_looks_like_a_condition_is_one_unless_a_slash_is_in_front():
+    assert Query.parse("x == 5 is a text").text == "x == 5 is a text"
+    assert Query.parse("task=gcd /x=5 step=2").text == "x=5 step=2"
+    with pytest.raises(ConditionError, match=r"^x=5: there is no column 'x'; there are .*, best, mean, worst$"):
+        Query.parse("task=gcd x=5")
+
+
+HONEST = Path(__file__).parents[1] / "data" / "honest_runs" / "seed_1"
+
+
+@pytest.mark.parametrize("folder", [SAMPLE, HONEST], ids=["sample", "honest"])
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [],
+        ["task=spell_*"],
+        ["task!=spell_backward", "phase=train"],
+        ["step=2..40", "outcome=mixed,all_failed"],
+        ["violation!=none"],
+        ["violation=no_think,unclosed_think,none", "base_score=0"],
+        ["base_score=0.1..0.9"],
+        ["score>0", "response_tokens=..20"],
+        ["truncated=yes"],
+        ["stop_reason=s*", "status=ok", "repetition=3.."],
+        ["level!=none"],
+        ["no_signal=true", "attempt=1", "text=rollouts"],
+        ["uid=?1*", "reward!=1"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_shown_is_what_statistics_count(folder, conditions):
+    record = open_run(folder)
+    with_text = {group.group_id for group in record.groups()}
+    tests = [condition.test for condition in parse_conditions(conditions)]
+    counted = record.ledger_frame().filter(*tests)
+    try:
+        assert sample_of(record, conditions).rollouts.height == counted.height
+    except ConditionError:
+        assert counted.is_empty()
+    printed = show(folder, "--plain", *(part for text in conditions for part in ("--where", text))).stdout
+    shown = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
+    assert len(set(shown)) == len(shown)
+    assert set(shown) == with_text & set(counted["group_id"])
 
 
 @given(
@@ -182,16 +257,16 @@ def test_most_lines_are_passed_over():
 
 
 @pytest.mark.parametrize(
-    "line", ["outcome:good", "violation:rude", "phase:test", "step:x", "step:9-3", "step:-", "score:nan", "step:1-2-3"]
+    "line", ["outcome=good", "violation=rude", "phase=test", "step=x", "task=gcd step=9..3", "mean=nan", "step="]
 )
 def test_a_query_that_can_fit_nothing_is_refused(line):
-    with pytest.raises(DumpError, match=line.partition(":")[0]):
+    with pytest.raises(ConditionError, match=line.split()[-1]):
         Query.parse(line)
 
 
 def test_a_limit_and_all_rollouts(dump):
     lines = []
-    assert print_groups(dump, Query(task="gcd"), limit=1, every_rollout=True, write=lines.append) == 1
+    assert print_groups(dump, Query(("task=gcd",)), limit=1, every_rollout=True, write=lines.append) == 1
     assert sum(line.startswith(("-- best", "-- worst")) for line in lines) == 2
 
 
@@ -219,7 +294,7 @@ def show(*args):
 
 
 def test_the_command_prints_where_there_is_no_terminal():
-    done = show(SAMPLE, "--task", "leg_*", "--outcome", "all_failed", "--phase", "train")
+    done = show(SAMPLE, "--where", "task=leg_*", "--where", "outcome=all_failed", "--where", "phase=train")
     assert done.exit_code == 0
     assert done.stdout.count("\n== ") + 1 == 2
 
@@ -227,13 +302,15 @@ def test_the_command_prints_where_there_is_no_terminal():
 def test_no_group_that_fits_is_exit_code_1():
     done = show(SAMPLE, "--search", "no such words")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "no group fits no such words" in done.stderr
+    assert "no group fits /no such words" in done.stderr
 
 
-@pytest.mark.parametrize("args", [(SAMPLE, "--step", "x"), ("no/such/folder",), (SAMPLE, "--outcome", "good")])
+@pytest.mark.parametrize(
+    "args", [(SAMPLE, "--where", "step=x"), ("no/such/folder",), (SAMPLE, "--where", "outcome=good")]
+)
 def test_misuse_is_one_line(args):
     error = show(*args).exception
-    assert isinstance(error, DumpError) and "\n" not in str(error)
+    assert isinstance(error, RGEnvError) and "\n" not in str(error)
 
 
 def test_a_foreign_file_is_said_to_be_one(tmp_path):

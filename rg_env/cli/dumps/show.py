@@ -6,17 +6,12 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths
+from rg_env.cli.options import DumpPaths, Where
 
 
 def show(
     paths: DumpPaths,
-    task: Annotated[str, typer.Option(help="Names and patterns (gcd,spell_*) with commas between.")] = "",
-    outcome: Annotated[str, typer.Option(help="all_correct, all_failed, mixed; commas between.")] = "",
-    violation: Annotated[str, typer.Option(help="Violations with commas between, or any.")] = "",
-    phase: Annotated[str, typer.Option(help="train or eval.")] = "",
-    step: Annotated[str, typer.Option(help="7, 3-9, 3- or -9.")] = "",
-    score: Annotated[str, typer.Option(help="Mean base score of the group: 0.2-0.8, 0.5- or -0.5.")] = "",
+    where: Where = None,
     search: Annotated[str, typer.Option(help="Text that a message contains, in whatever case.")] = "",
     plain: Annotated[bool, typer.Option("--plain", help="Print, as is done where this is no terminal.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Groups to print at most.")] = None,
@@ -28,7 +23,7 @@ def show(
     from rg_env.browser import Query, print_groups
     from rg_env.dump import open_run
 
-    query = Query(task, outcome, violation, phase, step, score, search)
+    query = Query(tuple(where or ()), search)
     if _is_terminal() and not (plain or limit or every_rollout):
         from rg_env.browser.app import Browser
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, JsonFlag, console, print_remarks
+from rg_env.cli.options import DumpPaths, JsonFlag, Where, console, print_remarks
 from rg_env.cli.progress import reading
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ _COMPARED = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_respo
 def stats(
     paths: DumpPaths,
     by: Annotated[By, typer.Option(help="What a row of the table is.")] = By.task,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="Only what this holds for: task=gcd,lcm, step>=20, phase=eval … May be given several times."),
-    ] = None,
+    where: Where = None,
     against: Annotated[
         Path | None, typer.Option(help="Another dump: both side by side, with the differences' intervals.")
     ] = None,
