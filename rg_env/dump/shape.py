@@ -150,8 +150,10 @@ def check_trained(record: TrainedRecord) -> None:
     """Check what a line of a step's training batch says.
 
     Raises:
-        FaultyRecordError: no rollout was trained on.
+        FaultyRecordError: no rollout was trained on, or its group is of another run.
     """
+    if not record.group_id.startswith(f"{record.run_id}:"):
+        raise FaultyRecordError(f"`group_id` is {record.group_id!r}, a group of another run than {record.run_id!r}")
     if record.rollouts < 1:
         raise FaultyRecordError(f"`rollouts` is {record.rollouts}, less than 1")
 
