@@ -23,11 +23,11 @@ import polars as pl
 import psutil
 
 from rg_env.browser import Query
+from rg_env.browser.index import FOUND_BY, index_rows, text_files
+from rg_env.browser.index_file import INDEX_NAME
 from rg_env.browser.search import group_that_fits
 from rg_env.dump import FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
-from rg_env.dump.index import FOUND_BY, index_rows, text_files
-from rg_env.dump.index_file import INDEX_NAME
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bench_dump import make_group

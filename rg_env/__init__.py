@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rg_env.config import RGDumpConfig
     from rg_env.dataset import ReasoningGymDataset
-    from rg_env.env import RGDumpEnv
-    from rg_env.generator import RGDumpGenerator
     from rg_env.scoring import Scorer
+    from rg_env.skyrl.env import RGDumpEnv
+    from rg_env.skyrl.generator import RGDumpGenerator
 
 __all__ = ["RGDumpConfig", "RGDumpEnv", "RGDumpGenerator", "ReasoningGymDataset", "Scorer"]
 __version__ = "0.1.0"
 
 _HOMES = {
     "RGDumpConfig": "rg_env.config",
-    "RGDumpEnv": "rg_env.env",
-    "RGDumpGenerator": "rg_env.generator",
+    "RGDumpEnv": "rg_env.skyrl.env",
+    "RGDumpGenerator": "rg_env.skyrl.generator",
     "ReasoningGymDataset": "rg_env.dataset",
     "Scorer": "rg_env.scoring",
 }

@@ -1,6 +1,6 @@
 """The settings under `environment.skyrl_gym.rg_dump.*`: names, defaults, ranges, in one place.
 
-Importable without SkyRL; `rg_env.skyrl_config` hangs it into SkyRL's own config. Annotations stay real types here (no
+Importable without SkyRL; `rg_env.skyrl.config` hangs it into SkyRL's own config. Annotations stay real types here (no
 `from __future__ import annotations`): SkyRL builds nested dataclasses from them.
 """
 

@@ -20,10 +20,10 @@ from loguru import logger
 from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import RGEnvError
-from rg_env.logs import set_up_driver_logging
-from rg_env.preflight import check_servers
-from rg_env.progress import ProgressSink, show_progress
-from rg_env.skyrl_config import RGTrainConfig, load_config
+from rg_env.skyrl.checks import check_servers
+from rg_env.skyrl.config import RGTrainConfig, load_config
+from rg_env.skyrl.logs import set_up_driver_logging
+from rg_env.skyrl.progress import ProgressSink, show_progress
 
 _STOP_SECONDS = 20.0
 """How long a cancelled run may take to close its record before Ray is stopped under it."""
@@ -91,14 +91,14 @@ def evaluate(argv: Iterable[str]) -> dict[str, float]:
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would start a run anew, under a new id, without a word
 def _training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
-    from rg_env.experiment import run_training
+    from rg_env.skyrl.experiment import run_training
 
     run_training(cfg, sink)
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would start a run anew, under a new id, without a word
 def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
-    from rg_env.experiment import run_evaluation
+    from rg_env.skyrl.experiment import run_evaluation
 
     return run_evaluation(cfg)
 

@@ -11,8 +11,8 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 from rg_env import train
-from rg_env.progress import ProgressSink
-from rg_env.skyrl_config import load_config
+from rg_env.skyrl.config import load_config
+from rg_env.skyrl.progress import ProgressSink
 
 RG = "environment.skyrl_gym.rg_dump"
 

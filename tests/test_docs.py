@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.skyrl_config import known_keys
+from rg_env.skyrl.config import known_keys
 
 ROOT = Path(__file__).resolve().parents[1]
 PREFIX = "environment.skyrl_gym.rg_dump."

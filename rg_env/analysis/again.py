@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
-from rg_env.dump.settings import RunSettings, default_settings, settings_of
+from rg_env.dump.run_settings import RunSettings, default_settings, settings_of
 from rg_env.scoring import Status, Verdict, Violation, shared_scorer
-from rg_env.tasks.codec import decode_entry
+from rg_env.tasks.entry_json import decode_entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from rg_env.dump.beside import WORTH_KEEPING, FileState, load_beside, save_beside
+from rg_env.browser.beside import WORTH_KEEPING, FileState, load_beside, save_beside
 
 if TYPE_CHECKING:
-    from rg_env.dump.reader import Dump
+    from rg_env.dump.read.dump import Dump
 
 ROWS_NAME = ".rg_env_rows"
 _FORMAT = "rg_env rows 1"

@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from rg_env.analysis.again import Judge, Question, same
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord, has_no_signal, outcome_of
-from rg_env.dump.settings import RunSettings
+from rg_env.dump.run_settings import RunSettings
 from rg_env.errors import DumpError
-from rg_env.groups import Candidate, Earned, compose_reward, settle_group
+from rg_env.rewards import Candidate, Earned, compose_reward, settle_group
 from rg_env.scoring import Status, Verdict
 from rg_env.scoring.guard import GUARDED_TASKS
 

@@ -14,8 +14,8 @@ import polars as pl
 
 from rg_env.analysis.kept import rows_of
 from rg_env.analysis.where import ConditionError, parse_conditions
-from rg_env.dump.frames import GROUP_INDEX, SCHEMA
-from rg_env.dump.reader import Dump
+from rg_env.dump.read.dump import Dump
+from rg_env.dump.read.frames import GROUP_INDEX, SCHEMA
 from rg_env.dump.schema import Outcome
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation

@@ -15,7 +15,7 @@ import polars as pl
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
 from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
 from rg_env.analysis.sample import sample_of
-from rg_env.dump.frames import GROUP_INDEX, ROLLOUT_SCHEMA
+from rg_env.dump.read.frames import GROUP_INDEX, ROLLOUT_SCHEMA
 from rg_env.dump.schema import Outcome
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rg_env.analysis.sample import Sample
-from rg_env.dump.frames import GROUP_INDEX
+from rg_env.dump.read.frames import GROUP_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

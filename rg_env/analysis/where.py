@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
+from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.schema import FileKind, NotKept, Outcome, Phase
 from rg_env.dump.strings import escape
 from rg_env.errors import RGEnvError
+from rg_env.sanitize import visible
 from rg_env.scoring.types import Status, Violation
-from rg_env.visible import visible
 
 _NONE = "none"
 """Stands for what is absent."""

@@ -21,8 +21,8 @@ from rg_env.tasks import hash64, soundness_of, task_names
 from rg_env.tasks.audited import installed_version
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.registry import one_line
-from rg_env.tasks.snippets import UnusableSnippetError
-from rg_env.tasks.upstream import UpstreamDataset
+from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 _SEED = 7
 _MAX_REDRAWS = 100

@@ -21,8 +21,8 @@ from typing import Any, Protocol, Self
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring import Scorer, Status
-from rg_env.scoring.forkserver import ForkServer, ForkServerError
-from rg_env.scoring.wire import MAX_REPLY_BYTES, ProtocolError, decode_reply, recv_frame, send_frame
+from rg_env.scoring.workers.forkserver import ForkServer, ForkServerError
+from rg_env.scoring.workers.protocol import MAX_REPLY_BYTES, ProtocolError, decode_reply, recv_frame, send_frame
 
 _START_SECONDS = 120.0
 _PREPARE_SECONDS = 30.0

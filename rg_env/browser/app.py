@@ -21,15 +21,15 @@ from textual.widgets import Footer, Input, Static
 from rg_env.browser.complete import Completion
 from rg_env.browser.groups import HEADING, GroupList
 from rg_env.browser.help import Help
+from rg_env.browser.index import SCHEMA, read_row, text_files
 from rg_env.browser.pane import Pane, plain_content
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked
 from rg_env.browser.reading import Failed, Found, Read, read, search
 from rg_env.dump import Dump, GroupRecord, Outcome
-from rg_env.dump.index import SCHEMA, read_row, text_files
 from rg_env.errors import RGEnvError
+from rg_env.sanitize import visible
 from rg_env.scoring.types import Status
-from rg_env.visible import visible
 
 FAILED = pl.col("outcome") == Outcome.ALL_FAILED.value
 TROUBLED = pl.any_horizontal(

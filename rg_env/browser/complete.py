@@ -9,7 +9,7 @@ from textual.suggester import Suggester
 
 from rg_env.analysis.where import closed_values
 from rg_env.browser.query import COLUMNS
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
     from rg_env.browser.app import Browser

@@ -18,11 +18,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from rg_env.dump.index import FOUND_BY, SCHEMA
+from rg_env.browser.index import FOUND_BY, SCHEMA
 from rg_env.dump.schema import Outcome
 from rg_env.dump.strings import unescape
+from rg_env.sanitize import visible
 from rg_env.scoring.types import Status
-from rg_env.visible import visible
 
 _COLUMNS = (("step", 6), ("phase", 5), ("task", 24), ("outcome", 11), ("best", 5), ("mean", 5), ("worst", 5))
 HEADING = " " + " ".join(set_cell_size(name, width) for name, width in _COLUMNS) + " violations"

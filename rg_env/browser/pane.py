@@ -13,7 +13,7 @@ from textual.widgets import Static
 from rg_env.analysis.anatomy import Anatomy, Span, anatomy
 from rg_env.browser.ranking import response, rollout_facts
 from rg_env.dump.schema import RolloutRecord
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 LONGEST = 50_000
 """Characters of a text that are shown; this much of a run-away text says as much as all of it."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rg_env.analysis.anatomy import anatomy
+from rg_env.browser.index import FOUND_BY, index_rows, last_attempts_only, text_files
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
 from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
-from rg_env.dump.index import FOUND_BY, index_rows, last_attempts_only, text_files
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 
 def print_groups(

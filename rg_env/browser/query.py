@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from rg_env.analysis.where import CONDITION, Condition, parse_conditions
-from rg_env.dump.frames import SCHEMA
-from rg_env.dump.index import GROUP_SCORES
+from rg_env.browser.index import GROUP_SCORES
+from rg_env.dump.read.frames import SCHEMA
 from rg_env.dump.schema import GroupRecord
 
 COLUMNS = SCHEMA | GROUP_SCORES

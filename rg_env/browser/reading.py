@@ -14,11 +14,11 @@ import polars as pl
 from textual.message import Message
 from textual.worker import get_current_worker
 
+from rg_env.browser.index import FOUND_BY, SCHEMA, index_rows, last_attempts_only
 from rg_env.browser.query import Query
 from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump
 from rg_env.dump.files import DumpFile
-from rg_env.dump.index import FOUND_BY, SCHEMA, index_rows, last_attempts_only
 from rg_env.errors import RGEnvError
 
 PAUSE = 0.25

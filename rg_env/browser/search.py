@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rg_env.browser.index import group_in, read_line
 from rg_env.browser.query import Query
 from rg_env.dump import GroupRecord
 from rg_env.dump.files import DumpFile
-from rg_env.dump.index import group_in, read_line
 
 
 def group_that_fits(query: Query, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord | None:

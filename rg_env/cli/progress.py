@@ -58,7 +58,7 @@ def reading(*dumps: Dump, frames: int = 0, texts: int = 0) -> Iterator[None]:
         frames: how many times the files of `Dump.frames` are going to be read.
         texts: how many times those that hold texts.
     """
-    from rg_env.dump.chunks import size_of
+    from rg_env.dump.read.chunks import size_of
 
     files = [file for dump in dumps for file in frames * dump.files_to_read() + texts * dump.files_to_read(texts=True)]
     total = sum(map(size_of, files))

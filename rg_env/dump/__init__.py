@@ -3,15 +3,12 @@
 Light: needs neither torch nor ray nor skyrl.
 """
 
-from rg_env.dump.batch import Fsync
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line
-from rg_env.dump.compress import Compression
-from rg_env.dump.discover import Run
 from rg_env.dump.files import check_folder
-from rg_env.dump.lines import open_lines
-from rg_env.dump.reader import Dump, Problem, open_run
-from rg_env.dump.routing import DumpPolicy, route
-from rg_env.dump.runs import claim_run, new_run_id, write_manifest
+from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
+from rg_env.dump.read.dump import Dump, Problem, open_run
+from rg_env.dump.read.lines import open_lines
+from rg_env.dump.read.runs import Run
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
     FileKind,
@@ -26,7 +23,10 @@ from rg_env.dump.schema import (
     has_no_signal,
     outcome_of,
 )
-from rg_env.dump.writer import DumpWriter, close_all
+from rg_env.dump.write.batch import Fsync
+from rg_env.dump.write.compress import Compression
+from rg_env.dump.write.routing import DumpPolicy, route
+from rg_env.dump.write.writer import DumpWriter, close_all
 
 __all__ = [
     "SCHEMA_VERSION",

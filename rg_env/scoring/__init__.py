@@ -5,10 +5,10 @@ Invariant: no text that a model writes can raise, hang or crash the process that
 
 from rg_env.scoring.length import Penalty, group_penalty, length_penalty
 from rg_env.scoring.parse import parse_response
-from rg_env.scoring.pool import sandbox_report
-from rg_env.scoring.sandbox import Measure
+from rg_env.scoring.sandbox.sandbox import Measure
 from rg_env.scoring.scorer import Scorer, shared_scorer
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
+from rg_env.scoring.workers.pool import sandbox_report
 
 __all__ = [
     "AnswerScore",

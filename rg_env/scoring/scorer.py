@@ -17,10 +17,10 @@ from typing import Any
 from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError
 from rg_env.scoring import guard
-from rg_env.scoring.normalise import other_forms
+from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
-from rg_env.scoring.pool import Failure, Job, Reply, ScorerPool
 from rg_env.scoring.types import AnswerScore, Status, Verdict
+from rg_env.scoring.workers.pool import Failure, Job, Reply, ScorerPool
 
 _SHOWN = 80
 """Characters of a normalised answer that `detail` shows."""
@@ -34,7 +34,7 @@ class Scorer:
         timeout: seconds that one answer may take, above 0.
         max_answer_chars: longer answers are refused, at least 1. Items whose own answer is longer than half of this
             allow twice its length.
-        normalise: whether an answer that earns less than 1 is scored in the forms of `rg_env.scoring.normalise` too.
+        normalise: whether an answer that earns less than 1 is scored in the forms of `rg_env.scoring.normalize` too.
 
     Raises:
         ConfigError: for a number outside its range.

@@ -54,7 +54,7 @@ class AnswerScore:
         score: the base score: max(raw, tagged), 0.0 unless `status` is OK.
         detail: one line for people: why it was refused or what failed. When OK it is empty, but where the scorer
             raised on one of the two forms: that form is 0.0, and this says why; and where `normalised`.
-        normalised: the answer as it stands earned less; this is what `rg_env.scoring.normalise` made of it, which
+        normalised: the answer as it stands earned less; this is what `rg_env.scoring.normalize` made of it, which
             `detail` shows.
     """
 

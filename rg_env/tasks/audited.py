@@ -134,7 +134,7 @@ def _record() -> dict[str, Any]:
 
 def _dataset_classes() -> dict[str, type[Any]]:
     from rg_env.tasks.registry import task_names
-    from rg_env.tasks.upstream import reasoning_gym
+    from rg_env.tasks.upstream.dataset import reasoning_gym
 
     registered = reasoning_gym().factory.DATASETS
     return {name: registered[name][0] for name in task_names() if name in registered}

@@ -17,10 +17,10 @@ from typing import Any
 from loguru import logger
 
 from rg_env.errors import ConfigError
-from rg_env.tasks.codec import decode_entry, encode_entry
+from rg_env.tasks.entry_json import decode_entry, encode_entry
 from rg_env.tasks.registry import one_line
-from rg_env.tasks.snippets import UnusableSnippetError
-from rg_env.tasks.upstream import UpstreamDataset
+from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 MAX_REDRAWS = 256
 """A draw is eval's with probability 1/8: all 256 miss once in 10¹⁵."""
@@ -61,7 +61,7 @@ class Item:
         seed: the dataset's seed.
         entry: Reasoning Gym's entry (question, answer, metadata), exactly as it was generated.
         config: the task's options, None where all are its defaults.
-        entry_json, config_json: the same as one JSON string each (`rg_env.tasks.codec`).
+        entry_json, config_json: the same as one JSON string each (`rg_env.tasks.entry_json`).
         level: JSON of the difficulty level; `null` where none was set.
     """
 

@@ -16,9 +16,9 @@ from typing import Any
 from loguru import logger
 
 from rg_env.errors import ConfigError
-from rg_env.tasks.snippets import UnusableSnippetError
 from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
-from rg_env.tasks.upstream import UpstreamDataset, reasoning_gym
+from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
 
 _MIXERS = frozenset({"composite"})
 _OURS = ("size", "seed")

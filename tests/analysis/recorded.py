@@ -11,7 +11,7 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, write_manifest
-from rg_env.groups import Candidate, settle_group
+from rg_env.rewards import Candidate, settle_group
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
 from tests.dump.records import RUN_ID, group, rollout

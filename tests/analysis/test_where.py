@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.analysis import ConditionError, parse_conditions
-from rg_env.dump.frames import SCHEMA
+from rg_env.dump.read.frames import SCHEMA
 
 ROWS = pl.DataFrame(
     {

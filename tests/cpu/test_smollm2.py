@@ -15,8 +15,8 @@ from skyrl.train.config.config import ChatTemplateConfig
 from rg_env.cpu import smollm2
 from rg_env.cpu.smollm2 import smollm2_path
 from rg_env.errors import ConfigError
-from rg_env.preflight.model import check_model_folder, check_tokenizer
-from rg_env.skyrl_config import load_config
+from rg_env.skyrl.checks.model import check_model_folder, check_tokenizer
+from rg_env.skyrl.config import load_config
 from tests.cpu.toy import build_model
 
 ROOT = Path(__file__).parents[2]

@@ -46,8 +46,8 @@ def attack_on(prompt, asked_before):
 def _train(cfg, attacked, metrics_path):
     from skyrl.train.utils.callbacks import TrainingCallback
 
-    from rg_env import experiment
     from rg_env.cpu.client import CPUInferenceClient
+    from rg_env.skyrl import experiment
 
     class KeepMetrics(TrainingCallback):
         def on_log(self, trainer, callback_input, control):
@@ -94,7 +94,7 @@ def _train(cfg, attacked, metrics_path):
 
 def main():
     from rg_env import train
-    from rg_env.skyrl_config import load_config
+    from rg_env.skyrl.config import load_config
 
     mode, metrics_path, *args = sys.argv[1:]
     cfg = load_config(args)

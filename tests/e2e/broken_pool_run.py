@@ -13,9 +13,10 @@ import ray
 
 @ray.remote(num_cpus=1)
 def _train(cfg, sink):
-    from rg_env.experiment import run_training
-    from rg_env.generator import RGDumpGenerator
-    from rg_env.scoring import forkserver, scorer
+    from rg_env.scoring import scorer
+    from rg_env.scoring.workers import forkserver
+    from rg_env.skyrl.experiment import run_training
+    from rg_env.skyrl.generator import RGDumpGenerator
 
     environment = forkserver._environment()
     shadow = Path(tempfile.mkdtemp(), "reasoning_gym.py")

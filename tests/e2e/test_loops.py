@@ -23,8 +23,8 @@ from transformers import AutoTokenizer
 from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import FileKind, open_lines, open_run, trained_from_line
-from rg_env.dump.validate import validate
-from rg_env.skyrl_config import load_config
+from rg_env.dump.repair.validate import validate
+from rg_env.skyrl.config import load_config
 from tests.e2e.conftest import RG, ROOT, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]

@@ -7,7 +7,7 @@ import pytest
 import reasoning_gym
 
 from rg_env.scoring import Scorer, guard
-from rg_env.tasks.upstream import UpstreamDataset
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 
 @pytest.fixture(scope="package")

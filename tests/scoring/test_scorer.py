@@ -19,7 +19,7 @@ from reasoning_gym.factory import DATASETS
 from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Violation, shared_scorer
-from rg_env.scoring.effort import Effort
+from rg_env.scoring.workers.effort import Effort
 
 Item = Callable[..., dict[str, Any]]
 TASKS = sorted(set(DATASETS) - {"composite"})
@@ -250,7 +250,7 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
 def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rg_env.scoring.patience._SHORT_AT_LEAST", 0.2)
+    monkeypatch.setattr("rg_env.scoring.workers.breaker._SHORT_AT_LEAST", 0.2)
     entry = item("coin_flip")
     with Scorer(workers=3, timeout=1.0) as scorer, ThreadPoolExecutor(3) as threads:
         outcomes = list(threads.map(lambda digit: scorer.score(entry, f"1e99999999{digit}"), range(9)))

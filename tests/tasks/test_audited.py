@@ -12,7 +12,7 @@ from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import EVALUATING_TASKS
-from rg_env.scoring.worker import make_scorer
+from rg_env.scoring.workers.worker import make_scorer
 from rg_env.tasks import audited, task_names
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.soundness import Soundness, reason_for, soundness_of

@@ -19,9 +19,9 @@ from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
-from rg_env.tasks.cures import CURES
-from rg_env.tasks.snippets import UnusableSnippetError
-from rg_env.tasks.upstream import UpstreamDataset
+from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.determinism import CURES
 
 HASH_SEED_TASKS = (
     "codeio",
@@ -69,7 +69,7 @@ def test_items_are_the_same_in_every_process_with_every_hash_seed() -> None:
 
 @pytest.mark.slow
 def test_items_of_all_tasks_are_the_same_in_every_process() -> None:
-    # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see rg_env.tasks.cures).
+    # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see `determinism`).
     tasks = [task for task in task_names() if task != "intermediate_integration"]
     made = []
     for hash_seed in ("3", "4"):

@@ -16,7 +16,7 @@ import reasoning_gym
 from rg_env.scoring import guard
 from rg_env.tasks import KNOWN_UNSOUND, Soundness, TaskMix, soundness_of, task_names
 from rg_env.tasks.soundness import GUARDED
-from rg_env.tasks.upstream import UpstreamDataset
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 Entry = dict[str, Any]
 

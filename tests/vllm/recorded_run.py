@@ -12,7 +12,7 @@ import ray
 
 @ray.remote(num_cpus=1)
 def _recorded(cfg, path):
-    from rg_env import experiment
+    from rg_env.skyrl import experiment
 
     class Recording(experiment.RGExperiment):
         def get_trainer(self, *args, **kwargs):
@@ -43,7 +43,7 @@ def _recorded(cfg, path):
 
 def main():
     from rg_env import train
-    from rg_env.skyrl_config import load_config
+    from rg_env.skyrl.config import load_config
 
     path, *args = sys.argv[1:]
     cfg = load_config(args)

@@ -13,7 +13,7 @@ import polars as pl
 
 from rg_env.analysis.sample import Sample
 from rg_env.analysis.stats import statistics
-from rg_env.dump.frames import GROUP_INDEX
+from rg_env.dump.read.frames import GROUP_INDEX
 from rg_env.scoring.types import Status, Violation
 
 Columns = dict[str, list[Any]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rg_env.dump.frames import GROUP_INDEX, ROLLOUT_SCHEMA
+from rg_env.dump.read.frames import GROUP_INDEX, ROLLOUT_SCHEMA
 from rg_env.dump.schema import Phase
 
 if TYPE_CHECKING:

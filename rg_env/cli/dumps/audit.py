@@ -5,12 +5,12 @@ import sys
 
 from rg_env.cli.options import DumpPaths, JsonFlag, print_remarks
 from rg_env.cli.progress import reading
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 
 def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     """Signs of reward hacking in what a policy did, with the groups that show them; exit code 1 if there are any."""
-    from rg_env.analysis.hacking import find_signs
+    from rg_env.analysis.signs import find_signs
     from rg_env.dump import open_run
 
     dump = open_run(*paths)

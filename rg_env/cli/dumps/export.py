@@ -148,7 +148,7 @@ def _export(
 
 
 def _print(result: Exported, out: Path) -> None:
-    from rg_env.visible import visible
+    from rg_env.sanitize import visible
 
     if result.rows:
         print(f"{result.rows} lines in {out}, from {result.groups} groups with {result.rollouts} rollouts")

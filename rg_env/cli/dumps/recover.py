@@ -9,7 +9,7 @@ import typer
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 
 def recover(
@@ -22,9 +22,9 @@ def recover(
 ) -> None:
     """Write a mended copy of a damaged record and check it; exit code 1 if something is lost or still wrong."""
     from rg_env.dump.files import list_files
-    from rg_env.dump.inplace import recover_in_place
-    from rg_env.dump.recover import recover as mend
-    from rg_env.dump.validate import bytes_in, validate
+    from rg_env.dump.repair.in_place import recover_in_place
+    from rg_env.dump.repair.recover import recover as mend
+    from rg_env.dump.repair.validate import bytes_in, validate
 
     if (out is None) != in_place:
         raise DumpError("say where the mended copy goes, --out DIR, or --in-place to mend the folder itself")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.cli.options import JsonFlag, ScorerTimeout, console, print_remarks
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,7 +12,7 @@ import typer
 from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks
 from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

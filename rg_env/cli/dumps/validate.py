@@ -7,13 +7,13 @@ import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag
 from rg_env.cli.progress import late_bar
-from rg_env.visible import visible
+from rg_env.sanitize import visible
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     """Check a record: every line, the files against each other and the manifest; exit code 1 if anything is wrong."""
-    from rg_env.dump.validate import bytes_in
-    from rg_env.dump.validate import validate as check
+    from rg_env.dump.repair.validate import bytes_in
+    from rg_env.dump.repair.validate import validate as check
 
     with late_bar("checking", bytes_in(*paths)) as advance:
         result = check(*paths, advance=advance)

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rg_env.scoring.guard import closing, evaluating
+from rg_env.scoring.guard import eval_tasks as evaluating
+from rg_env.scoring.guard import loopholes as closing
 
 EVALUATING_TASKS = frozenset(evaluating.RULES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs the answer as code."""

@@ -1,0 +1,43 @@
+"""All detectors over one record."""
+
+from __future__ import annotations
+
+from rg_env.analysis.signs.findings import Finding, Sign
+from rg_env.analysis.signs.observed import observe
+from rg_env.analysis.signs.texts import Detector, NearDuplicates, RepeatedAnswers, Tallies
+from rg_env.analysis.signs.trends import trend_findings
+from rg_env.config import RGDumpConfig
+from rg_env.dump import Dump, Phase
+from rg_env.dump.run_settings import settings_of
+
+
+def find_signs(dump: Dump) -> list[Finding]:
+    """Look for signs of reward hacking in the train phase of a record.
+
+    Texts are read for what the policy wrote, the ledger for how scores went (texts again, for want of one).
+
+    Args:
+        dump: what `open_run` found.
+
+    Returns:
+        findings by task, the gravest sign first.
+
+    Raises:
+        NewerSchemaError: a file needs a later version of rg_env.
+    """
+    detectors: list[Detector] = [RepeatedAnswers(), Tallies(), NearDuplicates()]
+    attempts = {
+        (run.run_id, attempt): settings.config
+        for run in dump.runs
+        for attempt, settings in settings_of(run.manifest).items()
+    }
+    for group in dump.groups(phase=Phase.TRAIN):
+        config = attempts.get((group.run_id, group.attempt), RGDumpConfig())
+        observed = list(observe(group, config.prefilled_think))
+        if observed:
+            for detector in detectors:
+                detector.see(observed)
+    found = [finding for detector in detectors for finding in detector.findings()]
+    found += trend_findings(dump.scan())
+    order = list(Sign)
+    return sorted(found, key=lambda finding: (finding.task, order.index(finding.sign)))

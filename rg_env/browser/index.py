@@ -1,0 +1,204 @@
+"""A row for every group whose text was kept: where its line lies, and the ledger's columns.
+
+Invariant: a row has the values that `Dump.frames` has of the group, so that what is browsed is what statistics count; a
+damaged line has a row that says why and no more. What an earlier reading noted beside the dump (`index_file`) is used
+for the files that are still what they were, and for those only: it makes the next reading quick and is never needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rg_env.browser.beside import WORTH_KEEPING, FileState
+from rg_env.browser.index_file import Stored, load, save
+from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from
+from rg_env.dump.files import DumpFile
+from rg_env.dump.read.chunks import Part, bundles
+from rg_env.dump.read.dump import Dump
+from rg_env.dump.read.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA, read_groups
+from rg_env.dump.read.lines import open_lines
+from rg_env.dump.schema import GroupRecord
+from rg_env.dump.strings import escape
+from rg_env.errors import DumpError
+
+_AT_ONCE = 1 << 23
+"""Bytes that rows are made of at a time: enough for a first screen, and some 30 ms of work."""
+
+_PLACE: dict[str, pl.DataType] = {
+    "file": pl.Int32(),
+    "line": pl.Int32(),
+    "offset": pl.Int64(),
+    "length": pl.Int32(),
+    "problem": pl.String(),
+}
+GROUP_SCORES: dict[str, pl.DataType] = {"best": pl.Float64(), "mean": pl.Float64(), "worst": pl.Float64()}
+SCHEMA: dict[str, pl.DataType] = (
+    _PLACE | GROUP_SCHEMA | {name: pl.List(dtype) for name, dtype in ROLLOUT_SCHEMA.items()} | GROUP_SCORES
+)
+"""Columns of a row. `file` counts the files of `text_files`; `line` from 1; `offset` and `length` in bytes, before
+compression. Then the columns of the ledger, those of rollouts as lists; `best`, `mean` and `worst` are base scores in
+[0, 1]. Where `problem` is not null the columns after it are."""
+FOUND_BY = ("file", "line", "offset", "length", "group_id")
+"""The columns of a row that `read_row` needs."""
+
+
+class ChangedError(DumpError):
+    """A line is no longer where its row says: the file was written or replaced since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows, and how far the reading has come, in bytes of dump files."""
+
+    rows: pl.DataFrame
+    done: int
+    total: int
+
+
+def text_files(dump: Dump) -> list[DumpFile]:
+    """The files that hold texts, in the order in which `Dump.groups` reads them."""
+    return [file for run in dump.runs for file in run.files if file.kind.holds_text]
+
+
+def index_rows(dump: Dump, *, keep: bool = True) -> Iterator[Chunk]:
+    """The rows of all text files: first those that an index beside the dump holds, then what has to be read.
+
+    Args:
+        dump: from `open_run`.
+        keep: leave what was read beside the dump, where there is enough of it and the folder lets us.
+
+    Raises:
+        NewerSchemaError, DumpError: as `Dump.groups`.
+    """
+    files = text_files(dump)
+    states = [FileState.of(file.path) for file in files]
+    total = sum(state.size for state in states)
+    known: dict[Path, Stored] = {folder: load(folder, SCHEMA) for folder in {file.path.parent for file in files}}
+    found: dict[int, list[pl.DataFrame]] = {}
+    for number, (file, state) in enumerate(zip(files, states, strict=True)):
+        if (rows := known[file.path.parent].rows_of(state)) is not None:
+            found[number] = [rows]
+    done = sum(states[number].size for number in found)
+    if found:
+        numbers = [number for number, (rows,) in found.items() for _ in range(rows.height)]
+        file_column = pl.Series("file", numbers, SCHEMA["file"])  # they had others when they were stored
+        yield Chunk(pl.concat(rows for (rows,) in found.values()).with_columns(file_column), done, total)
+    unknown = {file: number for number, file in enumerate(files) if number not in found}
+    found |= {number: [] for number in unknown.values()}
+    for rows, read in _scan(unknown):
+        for of_file in rows.partition_by("file", maintain_order=True):
+            found[of_file["file"][0]].append(of_file)
+        yield Chunk(rows, done + sum(min(states[unknown[file]].size, size) for file, size in read.items()), total)
+    nothing = pl.DataFrame(schema=SCHEMA)
+    for folder, stored in known.items() if keep else ():
+        mine = {
+            states[n]: pl.concat([nothing, *found[n]]) for n, file in enumerate(files) if file.path.parent == folder
+        }
+        if sum(state.size for state in mine) >= WORTH_KEEPING and not mine.keys() <= stored.parts.keys():
+            save(folder, mine | stored.others(folder, mine))
+
+
+def last_attempts_only(dump: Dump, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of groups that no later attempt has done again. Reads the ledger, the first time."""
+    run_ids = [file.run_id for file in text_files(dump)]
+    keys = ["file", "phase", "step", "attempt"]
+    replaced = [
+        (file, phase, step, attempt)
+        for file, phase, step, attempt in rows.select(keys).unique().iter_rows()
+        if phase is not None and not dump.is_last_attempt(run_ids[file], phase, step, attempt)
+    ]
+    if not replaced:
+        return rows
+    old = pl.DataFrame(replaced, schema={key: SCHEMA[key] for key in keys}, orient="row")
+    return rows.join(old, on=keys, how="anti", nulls_equal=True, maintain_order="left")
+
+
+def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
+    """The group that a row stands for.
+
+    Args:
+        files: `text_files` of the dump that the row comes from.
+        row: `FOUND_BY` at least.
+
+    Raises:
+        ChangedError: another group, or none, is there now.
+        DumpError: the file cannot be read.
+    """
+    return group_in(read_line(files, row), files, row)
+
+
+def read_line(files: Sequence[DumpFile], row: Mapping[str, Any]) -> bytes:
+    """The line at a row's place, as it is.
+
+    Raises:
+        DumpError: the file cannot be read.
+    """
+    path = files[row["file"]].path
+    try:
+        with open_lines(path) as lines:
+            lines.seek(row["offset"])
+            return lines.read(row["length"])
+    except OSError as error:
+        raise DumpError(f"{path} cannot be read ({error.strerror})") from None
+
+
+def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
+    """The group in the line that was read for a row.
+
+    Raises:
+        ChangedError: it is not the row's.
+    """
+    file = files[row["file"]]
+    try:
+        group = group_from(file, row["line"], line)
+    except BadLineError:
+        group = None
+    if group is None or escape(group.group_id) != row["group_id"]:
+        raise ChangedError(f"{file.path.name} has changed since it was read: read it again")
+    return group
+
+
+def _scan(files: Mapping[DumpFile, int]) -> Iterator[tuple[pl.DataFrame, Mapping[DumpFile, int]]]:
+    """The rows of files, which have these numbers, some at a time, and how many bytes of each have been read."""
+    read = dict.fromkeys(files, 0)
+    for parts in bundles(files, size=_AT_ONCE):
+        placed = []
+        for part in parts:
+            placed.append((part, files[part.file], read[part.file]))
+            read[part.file] += len(part.data)
+        yield _rows(placed), read
+
+
+def _rows(placed: Sequence[tuple[Part, int, int]]) -> pl.DataFrame:
+    """The rows of a bundle: parts with the numbers of their files and where in these they begin."""
+    problems = {(part.file, part.first_line): part.damage for part, *_ in placed if part.damage is not None}
+
+    def line_by_line(part: Part) -> Iterator[GroupRecord]:
+        for number, line in part.numbered():
+            try:
+                yield group_from(part.file, number, line)
+            except BadLineError as error:
+                problems[part.file, number] = str(error)
+            except NewerSchemaError as error:
+                raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
+
+    groups = read_groups([part for part, *_ in placed], line_by_line)
+    scores = pl.col("base_score").list
+    groups = groups.with_columns(best=scores.max(), mean=scores.mean(), worst=scores.min())
+    places: list[tuple[int, int, int, int, str | None]] = []
+    for part, file, start in placed:
+        for line_number, at, line in part.placed():
+            places.append((file, line_number, start + at, len(line), problems.get((part.file, line_number))))
+        if part.damage is not None:
+            places.append((file, part.first_line, start, 0, part.damage))
+    lines = pl.DataFrame(places, schema=_PLACE, orient="row")
+    if not problems:
+        return lines.hstack(groups).select(*SCHEMA)
+    sound = lines.filter(pl.col("problem").is_null()).hstack(groups)
+    damaged = lines.filter(pl.col("problem").is_not_null())
+    return pl.concat([sound, damaged], how="diagonal").select(*SCHEMA).sort("file", "line")

@@ -1,0 +1,1 @@
+"""Reading a dump: finding runs, reading lines, records and frames."""

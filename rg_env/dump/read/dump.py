@@ -1,0 +1,311 @@
+"""Reading dumps: a folder or files, ours or Atropos', finished or being written, in constant memory.
+
+Invariant: a damaged line costs itself only. It is skipped and listed in `problems`; nothing else is left out silently.
+Objects and frames come from the same lines by the same rules. Needs neither torch nor ray nor skyrl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from, ledger_from_line, trained_from_line
+from rg_env.dump.files import DumpFile
+from rg_env.dump.read.chunks import Part, Watch, bundles, last_line, parts_of
+from rg_env.dump.read.runs import Run as Run
+from rg_env.dump.read.runs import find_runs
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, RolloutRecord, TrainedRecord
+from rg_env.errors import DumpError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import ray.data
+
+_Record = GroupRecord | LedgerRecord | TrainedRecord
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+_Replaced = frozenset[tuple[str, int | None, int]]
+"""Phase, step and attempt of what a later attempt has taken back."""
+
+_PER_ROLLOUT = {f.name for f in fields(RolloutRecord)} & {f.name for f in fields(LedgerRecord)}
+
+_FEW = 1 << 18
+"""Bytes read at a time where records are handed out one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that could not be read. `str()` of it is one line for people."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}, line {self.line}: {self.reason}; skipped"
+
+
+@dataclass
+class Dump:
+    """What `open_run` found.
+
+    By default a step that was run again after a crash is taken from its last attempt only. Iterators are lazy;
+    `problems` fills as they advance.
+
+    Attributes:
+        runs: ordered by run id.
+        watch: told how many bytes have been read, for progress bars.
+    """
+
+    runs: tuple[Run, ...]
+    watch: Watch | None = field(default=None, repr=False, compare=False)
+    _problems: dict[tuple[Path, int], Problem] = field(default_factory=dict, repr=False, compare=False)
+    _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The lines skipped so far, in the order in which they were met."""
+        return list(self._problems.values())
+
+    @property
+    def caveat(self) -> str | None:
+        """What figures from this dump cannot show, or None where the ledger has every group."""
+        without = [run.run_id for run in self.runs if not run.has_ledger]
+        if not without:
+            return None
+        return (
+            f"read from texts, for want of a ledger ({', '.join(without)}): groups whose text was not kept are "
+            "missing, so that every figure is biased; Atropos' files have no base score: their `score`, after the "
+            "length penalty, stands for it"
+        )
+
+    # -- as objects
+
+    def groups(
+        self,
+        kinds: Iterable[FileKind] | None = None,
+        *,
+        phase: Phase | str | None = None,
+        all_attempts: bool = False,
+    ) -> Iterator[GroupRecord]:
+        """The groups whose text was kept, file by file.
+
+        Args:
+            kinds: kinds of text files; all by default.
+            phase: `train` or `eval`; both by default.
+            all_attempts: True for replaced attempts, too.
+
+        Raises:
+            NewerSchemaError: a file needs a later version of rg_env.
+        """
+        wanted = {kind for kind in (FileKind if kinds is None else kinds) if kind.holds_text}
+        for group in self._records(wanted, GroupRecord, all_attempts):
+            if phase in (None, group.phase):
+                yield group
+
+    def rollouts(
+        self,
+        kinds: Iterable[FileKind] | None = None,
+        *,
+        phase: Phase | str | None = None,
+        all_attempts: bool = False,
+    ) -> Iterator[tuple[GroupRecord, RolloutRecord]]:
+        """Every rollout whose text was kept, with its group. Arguments and errors as `groups`."""
+        for group in self.groups(kinds, phase=phase, all_attempts=all_attempts):
+            for rollout in group.rollouts:
+                yield group, rollout
+
+    def ledger(self, *, all_attempts: bool = False) -> Iterator[LedgerRecord]:
+        """The lines of the ledger, in the order of writing. Runs without a ledger have none.
+
+        Raises:
+            NewerSchemaError: as `groups`.
+        """
+        return self._records({FileKind.LEDGER}, LedgerRecord, all_attempts)
+
+    def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
+        """What each step was trained on, where our trainers have noted it.
+
+        Raises:
+            NewerSchemaError: as `groups`.
+        """
+        return self._records({FileKind.TRAINED}, TrainedRecord, all_attempts)
+
+    # -- as frames
+
+    def frames(
+        self, columns: Collection[str] | None = None, *, texts: bool = False, all_attempts: bool = False
+    ) -> Iterator[pl.DataFrame]:
+        """The rollouts as polars frames of some MB each: constant memory, whatever the size of the dump.
+
+        Args:
+            columns: which columns of `frames.SCHEMA` (with texts: `frames.TEXT_SCHEMA`) to read; all by default. Fewer
+                are faster.
+            texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, whose
+                groups are those that were kept, and has `conversation`, `answer` and `entry`, too.
+            all_attempts: True for replaced attempts, too.
+
+        Yields:
+            One row per rollout, the rollouts of a group one below the other and never in two frames; null for what is
+            absent. `frames.GROUP_INDEX` numbers the groups. Groups without rollouts have no row.
+
+        Raises:
+            DumpError: a file cannot be read.
+            NewerSchemaError: as `groups`.
+        """
+        from rg_env.dump.read import frames
+
+        wanted = list((frames.TEXT_SCHEMA if texts else frames.SCHEMA) if columns is None else columns)
+        found = (frame for run in self.runs for frame in self._frames_of(run, wanted, texts, all_attempts))
+        yield from frames.count_on(found)
+
+    def scan(self, *, texts: bool = False, all_attempts: bool = False) -> pl.LazyFrame:
+        """`frames` as one LazyFrame: nothing is read before `collect`, and then only what the query asks for.
+
+        Collected with `engine="streaming"`, a query that aggregates takes constant memory.
+        """
+        from rg_env.dump.read.scan import scan
+
+        return scan(self, texts=texts, all_attempts=all_attempts)
+
+    def ledger_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
+        """One row per rollout with the columns of the ledger; where a run has no ledger, made from its texts.
+
+        Groups without rollouts have no row. Absent values are null.
+
+        Raises:
+            NewerSchemaError: as `groups`.
+        """
+        import polars as pl
+
+        from rg_env.dump.read import frames
+
+        nothing = pl.DataFrame(schema=frames.SCHEMA)
+        return pl.concat([nothing, *(f.select(*frames.SCHEMA) for f in self.frames(all_attempts=all_attempts))])
+
+    def trained_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
+        """`trained` with one row per record."""
+        from rg_env.dump.read import frames
+
+        return frames.trained_frame(self.trained(all_attempts=all_attempts))
+
+    def to_pandas(self, *, texts: bool = False, all_attempts: bool = False) -> pd.DataFrame:
+        """`scan` collected as a pandas frame; pandas has to be installed."""
+        return self.scan(texts=texts, all_attempts=all_attempts).collect().to_pandas()
+
+    def to_ray(self, *, texts: bool = False, all_attempts: bool = False) -> ray.data.Dataset:
+        """The rows of `scan` as a Ray Data dataset, read by Ray's workers; Ray has to be installed.
+
+        The paths must mean the same files on every machine of the cluster. Damaged lines are skipped, and noted where
+        Ray keeps its workers' logs.
+        """
+        from rg_env.dump.read.ray_data import to_ray
+
+        return to_ray(self, texts=texts, all_attempts=all_attempts)
+
+    def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
+        """The files that `frames` reads."""
+        return [file for run in self.runs for file in run.files_for_frames(texts=texts)]
+
+    # -- inside
+
+    def _records(self, kinds: Collection[FileKind], of: type[_R], all_attempts: bool) -> Iterator[_R]:
+        for run in self.runs:
+            for file in run.files_of(*kinds):
+                replaced = frozenset() if all_attempts else self.replaced(run)
+                for part in parts_of(file, self.watch, size=_FEW):
+                    for record in self._records_in(part):
+                        assert isinstance(record, of)
+                        phase = Phase.TRAIN if isinstance(record, TrainedRecord) else record.phase
+                        if (phase, record.step, record.attempt) not in replaced:
+                            yield record
+
+    def _frames_of(self, run: Run, columns: Collection[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
+        from rg_env.dump.read import frames
+
+        replaced = frozenset() if all_attempts else self.replaced(run)
+        wanted = [*columns, *(name for name in frames.REPLACED_BY if replaced and name not in columns)]
+        for parts in bundles(run.files_for_frames(texts=texts), self.watch):
+            for part in parts:
+                self._note_damage(part)
+            frame = frames.read_bundle(parts, wanted, self._records_in)
+            yield frames.without(frame, replaced).select(frames.GROUP_INDEX, *columns) if replaced else frame
+
+    def replaced(self, run: Run) -> _Replaced:
+        """Phase, step and attempt of what a later attempt of the run has taken back.
+
+        Attempts follow each other in a file, so that only a run whose last lines are of a later attempt is looked
+        through. What belongs to no step replaces nothing.
+        """
+        from rg_env.dump.read import frames
+
+        if run.run_id not in self._replaced_by_run:
+            found: _Replaced = frozenset()
+            if _may_have_attempts(run):
+                once_more = Dump((run,), _problems=self._problems)
+                found = frames.replaced(once_more.frames(frames.REPLACED_BY, all_attempts=True))
+            self._replaced_by_run[run.run_id] = found
+        return self._replaced_by_run[run.run_id]
+
+    def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
+        """False where a later attempt of the run took this back."""
+        found = self._replaced_by_run.get(run_id)
+        if found is None:
+            found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
+        return (phase, step, attempt) not in found
+
+    def _records_in(self, part: Part) -> Iterator[_Record]:
+        """The records of a part of a file; what is no record becomes a problem."""
+        self._note_damage(part)
+        for number, line in part.numbered():
+            try:
+                yield _record(part.file, number, line)
+            except BadLineError as error:
+                self._note(part.file, number, str(error))
+            except NewerSchemaError as error:
+                raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
+
+    def _note_damage(self, part: Part) -> None:
+        if part.damage is not None:
+            self._note(part.file, part.first_line, part.damage)
+
+    def _note(self, file: DumpFile, line: int, reason: str) -> None:
+        self._problems.setdefault((file.path, line), Problem(file.path, line, reason))
+
+
+def open_run(*paths: str | Path) -> Dump:
+    """Find the dumps in folders and files.
+
+    Args:
+        paths: dump folders, which are searched for Atropos' file names, and single files, whose name is free.
+
+    Raises:
+        DumpError: a path does not exist, or there is no dump in it.
+    """
+    return Dump(find_runs(paths))
+
+
+def _record(file: DumpFile, number: int, line: bytes) -> _Record:
+    if file.kind is FileKind.TRAINED:
+        return trained_from_line(line)
+    if file.kind is FileKind.LEDGER:
+        record = ledger_from_line(line)
+        if len({len(getattr(record, name)) for name in _PER_ROLLOUT}) > 1:
+            raise BadLineError("its lists differ in length")
+        return record
+    return group_from(file, number, line)
+
+
+def _may_have_attempts(run: Run) -> bool:
+    """False where the last lines are of the first attempt; True also where they cannot be read."""
+    files = {file.kind: file for file in run.files_for_frames(texts=False)}  # the last one of each kind
+    for file in files.values():
+        try:
+            record = _record(file, 0, last_line(file))
+        except (OSError, BadLineError, DumpError):
+            return True
+        if record.attempt > 1:
+            return True
+    return False

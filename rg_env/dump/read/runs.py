@@ -1,0 +1,95 @@
+"""Which runs are where: folders and files that somebody named, as runs and their files.
+
+Invariant: a run's files are listed once each, by kind, then in the order of writing. Only names are looked at, but
+for a file whose name says nothing: its first line says whether it is a ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rg_env.dump.codec import BadLineError, ledger_from_line
+from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
+from rg_env.dump.manifest import read_manifest
+from rg_env.dump.read.lines import open_lines
+from rg_env.dump.schema import FileKind
+from rg_env.errors import DumpError
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one run that were found.
+
+    Attributes:
+        manifest: what the run was started with, or None.
+    """
+
+    run_id: str
+    files: tuple[DumpFile, ...]
+    manifest: dict[str, Any] | None
+
+    def files_of(self, *kinds: FileKind) -> list[DumpFile]:
+        """The files of these kinds, in the order of writing within each kind."""
+        return [file for file in self.files if file.kind in kinds]
+
+    @property
+    def has_ledger(self) -> bool:
+        return bool(self.files_of(FileKind.LEDGER))
+
+    def files_for_frames(self, *, texts: bool) -> list[DumpFile]:
+        """The files that frames are made of: the ledger, or the files with texts if asked for or for want of it."""
+        if self.has_ledger and not texts:
+            return self.files_of(FileKind.LEDGER)
+        return self.files_of(*(kind for kind in FileKind if kind.holds_text))
+
+
+def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
+    """The runs in folders and files, ordered by run id.
+
+    Raises:
+        DumpError: no path, a path does not exist, or there is no dump in it.
+    """
+    if not paths:
+        raise DumpError("no dump folder or file named")
+    files: dict[Path, DumpFile] = {}
+    for path in map(Path, paths):
+        files |= {file.path: file for file in _find(path)}
+    kinds = list(FileKind)
+    in_order = sorted(files.values(), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
+    runs = []
+    for run_id, found in groupby(in_order, key=lambda file: file.run_id):
+        mine = tuple(found)
+        runs.append(Run(run_id, mine, read_manifest(mine[0].path.parent, run_id)))
+    return tuple(runs)
+
+
+def _find(path: Path) -> Sequence[DumpFile]:
+    try:
+        if path.is_dir():
+            if found := list_files(path):
+                return found
+            raise DumpError(_nothing_in(path))
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise DumpError(f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file") from None
+    return [parse_name(path) or _free_name(path)]
+
+
+def _nothing_in(folder: Path) -> str:
+    deeper = next((below for below in sorted(folder.iterdir()) if below.is_dir() and list_files(below)), None)
+    there = f" did you mean {deeper}?" if deeper else ""
+    return f"no dump in {folder}: its files would be named {PREFIX}_*.jsonl.{there}"
+
+
+def _free_name(path: Path) -> DumpFile:
+    kind = FileKind.ROLLOUTS
+    with suppress(BadLineError, DumpError, OSError), open_lines(path) as lines:  # who reads it says what is wrong
+        ledger_from_line(lines.readline())
+        kind = FileKind.LEDGER
+    return DumpFile(path, kind, path.stem, 0, part=False, compressed=path.suffix == ZSTD)

@@ -1,0 +1,1 @@
+"""Checking a dump and recovering a damaged one."""

@@ -1,0 +1,1 @@
+"""Writing a dump: routing, the writer thread, batches, compression, and what a killed attempt left behind."""

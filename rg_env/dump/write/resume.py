@@ -1,0 +1,112 @@
+"""What an attempt finds of the one before it, when that one was killed.
+
+Invariant: afterwards no `.part` file of the run is left, every `.jsonl` ends in a whole line, and every group whose
+text is in one of the files that were being filled has its line in the ledger. The ledger is mended first, so that being
+killed in the middle of this loses nothing: it is simply done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from loguru import logger
+
+from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, to_line
+from rg_env.dump.files import DumpFile, batch_name, free_number, is_taken, list_files
+from rg_env.dump.read.lines import open_lines
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
+from rg_env.dump.write.batch import Batch
+from rg_env.dump.write.compress import tidy_up
+
+
+def finish_leftovers(folder: Path, run_id: str) -> None:
+    """Close what a killed attempt of this run left open. The caller holds the run's lock.
+
+    Raises:
+        OSError: the folder does not let us.
+    """
+    tidy_up(folder, run_id)
+    parts = [file for file in list_files(folder, run_id) if file.part]
+    for file in parts:
+        _cut_torn_tail(file.path)
+    parts = [file for file in parts if file.path.exists()]
+    if not parts:
+        return
+    texts = [file for file in parts if file.kind.holds_text]
+    orphans = _without_ledger_line(folder, run_id, texts)
+    for file in parts:
+        if not file.kind.holds_text:
+            _rename(file)
+    if orphans:
+        _append_to_ledger(folder, run_id, orphans)
+    for file in texts:
+        _rename(file)
+    logger.info(
+        "run {}: finished {} batches that an earlier attempt left open in {}; {} groups had no ledger line yet",
+        run_id,
+        len(parts),
+        folder,
+        len(orphans),
+    )
+
+
+def _cut_torn_tail(path: Path) -> None:
+    """Cut off a last line without a line feed; remove a file in which nothing else was."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        keep = end
+        while keep:
+            start = max(0, keep - (1 << 20))
+            file.seek(start)
+            found = file.read(keep - start).rfind(b"\n")
+            if found >= 0:
+                keep = start + found + 1
+                break
+            keep = start
+    if not keep:
+        path.unlink()
+    elif keep < end:
+        os.truncate(path, keep)
+        logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
+
+
+def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[tuple[FileKind, GroupRecord]]:
+    """The groups whose text was written and whose ledger line was not: those of the moment of death."""
+    groups = {group.group_id: (file.kind, group) for file in texts for group in _groups_in(file.path)}
+    ledger = [file for file in list_files(folder, run_id) if file.kind is FileKind.LEDGER]
+    for file in reversed(ledger):  # they are most likely in the last batch
+        if not groups:
+            break
+        with open_lines(file.path) as lines:
+            for line in lines:
+                with contextlib.suppress(BadLineError):
+                    groups.pop(ledger_from_line(line).group_id, None)
+    return list(groups.values())
+
+
+def _groups_in(path: Path) -> Iterator[GroupRecord]:
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield from_line(line)
+            except BadLineError as error:
+                logger.warning("{}: left a damaged line as it is ({})", path.name, error)
+
+
+def _append_to_ledger(folder: Path, run_id: str, orphans: list[tuple[FileKind, GroupRecord]]) -> None:
+    batch = Batch(folder, FileKind.LEDGER, run_id, limit=len(orphans))
+    batch.prepare()
+    batch.append([to_line(LedgerRecord.of(group, kind, None)) for kind, group in orphans])
+    batch.sync()
+    batch.finish()
+
+
+def _rename(file: DumpFile) -> None:
+    final = file.path.with_suffix("")
+    if is_taken(final):
+        number = free_number(final.parent, file.kind, file.run_id)
+        final = final.with_name(batch_name(file.kind, file.run_id, number))
+    file.path.rename(final)

@@ -1,0 +1,164 @@
+"""Checks that close what upstream's scorers leave open: rewards for nothing, and texts that hang or fill the memory.
+
+Invariant: each check is linear in the answer, and lets pass every right answer in the form that the question asks for.
+Where upstream pays so much for wrong answers that a guess earns half of the reward, wrong answers are refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from rg_env.scoring.guard.eval_tasks import Rule
+
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,2})?", re.ASCII)
+_FRACTION = re.compile(r"([-+]?\d{1,60})\s*/\s*(\d{1,60})", re.ASCII)
+_COMPLEX = re.compile(r"[-+0-9.eEiIjJ() ]*")
+_SPACE = re.compile(r"\s+")
+_LONG_MOVE = re.compile(r"[-+][0-9]{3}|[0-9]{4}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_REPEATS = re.compile(r"[0-9]+")
+_MOST_TURNS = 1000
+_MOST_SIGNS = 200
+
+
+def _one_of(*choices: str) -> Rule:
+    """Upstream pays len(answer) / len(text) for any text that holds the answer: `Yes No` earns half."""
+    wanted = " or ".join(choices)
+
+    def rule(entry: Mapping[str, Any], answer: str) -> str | None:
+        return None if answer.strip() in choices else f"the answer must be exactly one of {wanted}"
+
+    return rule
+
+
+def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays for common first digits, so that 0 earns 0.9; and hangs on 1e999999999."""
+    text = answer.strip().replace(",", "")
+    if match := _FRACTION.fullmatch(text):
+        over, under = int(match.group(1)), int(match.group(2))
+        if under == 0:
+            return "the answer divides by zero"
+        value = Fraction(over, under)
+    elif _NUMBER.fullmatch(text):
+        value = Fraction(text)
+    else:
+        return "the answer must be one number: a decimal or a fraction"
+    if not 0 <= value <= 1:
+        return "a probability is between 0 and 1"
+    right = Fraction(entry["answer"].replace(",", ""))
+    if abs(value - right) > right / 100:
+        return "the probability is off by more than 1 %, and upstream pays for common first digits"
+    return None
+
+
+def _complex_arithmetic(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream takes min(1, exp(-distance)), which is 1 for nan."""
+    return None if _COMPLEX.fullmatch(answer.strip()) else "the answer must be a finite complex number, such as 3 - 2i"
+
+
+def _game_of_life(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays the share of right cells, which an empty board gets nearly full."""
+    if _SPACE.sub("", answer) == _SPACE.sub("", entry["answer"]):
+        return None
+    return "the board is not right in every cell, and upstream would pay an empty one"
+
+
+def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream compares bool(text) with bool(text): always true."""
+    if answer.strip() not in ("True", "False"):
+        return "the answer must be True or False"
+    if answer.strip() != entry["answer"]:
+        return "the answer is wrong, and upstream would pay any text"
+    return None
+
+
+def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays 0.3 and more once one inhabitant is right: calling all of them knights earns 0.6."""
+    right = _words(entry["answer"])
+    if set(zip(right[::2], right[1::2], strict=True)) <= set(itertools.pairwise(_words(answer))):
+        return None
+    return "an inhabitant's role is wrong or missing, and upstream would pay for the others"
+
+
+def _words(text: str) -> list[str]:
+    """Names and roles in turn, as upstream reads them: `Zoe is a knight, and Max is a knave.`"""
+    return [word for word in re.sub(r"[.,()]", " ", text.lower()).split() if word not in ("is", "a", "an", "and")]
+
+
+def _number_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream finds a list of NaN sorted, and not too far from any numbers."""
+    lower = answer.lower()
+    return "the answer must be a list of finite numbers" if "nan" in lower or "inf" in lower else None
+
+
+def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays half for any factors with the right product: for the number itself, too."""
+    factors = [part.strip() for part in answer.split("×")]
+    if not all(re.fullmatch(r"\d{1,60}", factor, re.ASCII) for factor in factors):
+        return "the answer must be whole numbers with × between"
+    number = math.prod(int(factor) for factor in entry["answer"].split("×"))
+    if "×" in entry["answer"] and any(int(factor) == number for factor in factors):
+        return f"{number} itself is not prime"
+    return None
+
+
+def _propositional_logic(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream parses one level of Python's stack per sign, over the whole rest each time."""
+    signs = sum(answer.count(sign) for sign in "()∧∨¬→↔")
+    return f"the formula has more than {_MOST_SIGNS} signs" if signs > _MOST_SIGNS else None
+
+
+def _rubiks_cube(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream writes out R99999999 as so many turns."""
+    digits = _REPEATS.findall(answer)
+    if any(len(run) > 4 for run in digits):
+        return "a move is repeated too often"
+    turns = len(answer.split()) + sum(map(int, digits))
+    return f"the answer has more than {_MOST_TURNS} turns" if turns > _MOST_TURNS else None
+
+
+def _rush_hour(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream moves A+99999999 step by step."""
+    return "a vehicle moves farther than the board is wide" if _LONG_MOVE.search(answer) else None
+
+
+def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays a right beginning: the whole question, written backwards, earns 0.97."""
+    right, given = entry["answer"].casefold(), answer.strip().casefold()
+    return "more than the word is written" if given.startswith(right) and given != right else None
+
+
+def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream pays by nearness, on a scale on which any interval at all earns 0.8."""
+    numbers = [[int(digits) for digits in _WHOLE.findall(text)] for text in (answer, entry["answer"])]
+    for parts in numbers:
+        while parts and parts[-1] == 0:  # 1:30 is 01:30:00.000
+            parts.pop()
+    return None if numbers[0] == numbers[1] else "the interval is wrong, and upstream would pay for being near"
+
+
+RULES: dict[str, Rule] = {
+    "acre": _one_of("on", "off", "undetermined"),
+    "coin_flip": _coin_flip,
+    "complex_arithmetic": _complex_arithmetic,
+    "course_schedule": _one_of("True", "False"),
+    "game_of_life": _game_of_life,
+    "game_of_life_halting": _game_of_life_halting,
+    "isomorphic_strings": _one_of("True", "False"),
+    "knights_knaves": _knights_knaves,
+    "mahjong_puzzle": _one_of("Peng", "Chi", "Pass"),
+    "number_sorting": _number_sorting,
+    "prime_factorization": _prime_factorization,
+    "propositional_logic": _propositional_logic,
+    "ransom_note": _one_of("True", "False"),
+    "rubiks_cube": _rubiks_cube,
+    "rush_hour": _rush_hour,
+    "spell_backward": _spell_backward,
+    "syllogism": _one_of("Yes", "No"),
+    "time_intervals": _time_intervals,
+}

@@ -1,0 +1,1 @@
+"""What a scorer process may not do: Landlock, seccomp and resource limits."""

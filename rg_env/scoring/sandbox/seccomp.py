@@ -1,0 +1,220 @@
+"""Linux's seccomp: take away from this process the system calls that reach beyond it, for good.
+
+Invariant: a refused call fails with an error number, as if permission were missing or the kernel older; it never kills,
+so that a scorer that tries one by accident goes on. What an unprivileged process cannot do anyway is not listed: the
+worker has given up its privileges before (`rg_env.scoring.sandbox.sandbox`).
+
+Calls that the kernel got after 2019 have the same numbers everywhere and are refused as unknown, but for a few harmless
+ones: this keeps out io_uring, which does files and network past every filter, and whatever comes next.
+
+Known here are x86_64 and aarch64, where numbers and argument order were taken from the kernel's own headers. Sources:
+the kernel's Documentation/userspace-api/seccomp_filter.rst, include/uapi/linux/{filter,seccomp,audit}.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+from dataclasses import dataclass
+
+_PR_SET_SECCOMP = 22
+_MODE_FILTER = 2
+
+_RET_ALLOW, _RET_ERRNO = 0x7FFF0000, 0x00050000
+_LOAD, _JEQ, _JGE, _JSET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NR, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`; an argument's low word comes first
+
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Which column of the table below, and what the kernel calls the architecture."""
+_X32 = 0x40000000
+"""From here on, x86_64's numbers mean the same calls for 32-bit pointers."""
+
+_FIRST_NEW = 424
+_NEW_AND_HARMLESS = (436, 439, 441, 449, 451, 453, 454, 455, 456, 462)
+"""close_range, faccessat2, epoll_pwait2, futex_waitv, cachestat, map_shadow_stack, futex_*, mseal."""
+
+REFUSED: dict[str, tuple[int | None, int | None]] = {
+    # the network, and sockets of other processes
+    "socket": (41, 198),
+    "connect": (42, 203),
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+    # processes of its own; `clone` is below, for threads may be
+    "fork": (57, None),
+    "vfork": (58, None),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "prctl": (157, 167),  # it could outlive its parent
+    # other processes of the same user
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "setpriority": (141, 140),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "sched_setaffinity": (203, 122),
+    "ioprio_set": (251, 30),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    # files; opening them for writing is below
+    "creat": (85, None),
+    "truncate": (76, 45),
+    "ftruncate": (77, 46),
+    "fallocate": (285, 47),
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
+    "rename": (82, None),
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "mkdir": (83, None),
+    "mkdirat": (258, 34),
+    "rmdir": (84, None),
+    "link": (86, None),
+    "linkat": (265, 37),
+    "symlink": (88, None),
+    "symlinkat": (266, 36),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    # what stays in the kernel when the process is gone
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    # large and often faulty parts of the kernel
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+}
+"""Refused whatever the arguments, with the number on x86_64 and on aarch64; None where there is no such call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Refuse a call by one argument: if it has any of the `bits`, lacks them all (`unless`), or is `one_of` those."""
+
+    numbers: tuple[int | None, int | None]
+    argument: int
+    bits: int = 0
+    unless: bool = False
+    one_of: tuple[int, ...] = ()
+
+
+_CLONE_THREAD = 0x10000
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+RULES: dict[str, _Rule] = {
+    "open": _Rule((2, None), 1, bits=_WRITING),
+    "openat": _Rule((257, 56), 2, bits=_WRITING),
+    "clone": _Rule((56, 220), 0, bits=_CLONE_THREAD, unless=True),
+    "prlimit64": _Rule((302, 261), 0, bits=0xFFFFFFFF),  # any pid but 0, itself
+    "fcntl": _Rule((72, 25), 1, one_of=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals by way of a socket
+    "ioctl": _Rule((16, 29), 1, one_of=(0x8901, 0x8902)),  # FIOSETOWN, SIOCSPGRP: the same
+}
+"""Refused by their arguments."""
+
+
+class SeccompError(OSError):
+    """This system has no seccomp filters, or refuses them here."""
+
+
+def build(machine: str | None = None) -> bytes:
+    """The filter as a classic BPF program: instructions of 8 bytes each.
+
+    Args:
+        machine: as `platform.machine()` says it; None: this one.
+
+    Raises:
+        SeccompError: for an operating system or an architecture that is not known here.
+    """
+    machine = machine or platform.machine()
+    if sys.platform != "linux":
+        raise SeccompError("needs Linux")
+    if machine not in _ARCHITECTURES or sys.maxsize < 1 << 32:
+        raise SeccompError(f"no table of system calls for {machine}")
+    column, architecture = _ARCHITECTURES[machine]
+    refuse, unknown = _return(_RET_ERRNO | errno.EPERM), _return(_RET_ERRNO | errno.ENOSYS)
+    allow = _return(_RET_ALLOW)
+    program = [_load(_ARCH), _jump(_JEQ, architecture, 1, 0), refuse]
+    program += [_load(_NR), _jump(_JGE, _X32, 0, 1), refuse]
+    new = [_jump(_JEQ, number, 0, 1) + allow for number in _NEW_AND_HARMLESS]
+    program += [_jump(_JGE, _FIRST_NEW, 0, 2 * len(new) + 1), *new, unknown]
+    for numbers in REFUSED.values():
+        if (number := numbers[column]) is not None:
+            program += [_jump(_JEQ, number, 0, 1), refuse]
+    for rule in RULES.values():
+        if (number := rule.numbers[column]) is not None:
+            body = b"".join([_load(_ARGUMENTS + 8 * rule.argument), *_tests(rule, refuse), allow])
+            program += [_jump(_JEQ, number, 0, len(body) // 8), body]
+    return b"".join([*program, allow])
+
+
+def install(program: bytes) -> None:
+    """Filter the system calls of this process and of those it will start. Needs `no_new_privs`.
+
+    Raises:
+        SeccompError: the kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    instructions = ctypes.create_string_buffer(program, len(program))
+    descriptor = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
+    if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), descriptor, ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
+        error = ctypes.get_errno()
+        raise SeccompError(error, os.strerror(error))
+
+
+def _tests(rule: _Rule, refuse: bytes) -> list[bytes]:
+    if rule.one_of:
+        return [_jump(_JEQ, value, 0, 1) + refuse for value in rule.one_of]
+    return [_jump(_JSET, rule.bits, int(rule.unless), int(not rule.unless)), refuse]
+
+
+def _load(offset: int) -> bytes:
+    return _instruction(_LOAD, offset)
+
+
+def _return(value: int) -> bytes:
+    return _instruction(_RETURN, value)
+
+
+def _jump(kind: int, operand: int, if_true: int, if_false: int) -> bytes:
+    """Skip so many instructions; 0: go on with the next."""
+    return _instruction(kind, operand, if_true, if_false)
+
+
+def _instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, operand)

@@ -1,0 +1,158 @@
+"""The trainer's end of the fork server: start it, have it fork and kill workers, end it.
+
+Invariant: one `ForkServer` is one process. Once it has failed it only fails; who wants another makes another. Nothing
+of the trainer is handed to it but the paths of its imports and a short list of environment variables: no tokens.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from time import monotonic
+
+from rg_env.scoring.sandbox.sandbox import Measure
+from rg_env.scoring.workers.protocol import COMMAND, FORK, FORKED, KILL, decode_measures, one_line, recv_frame
+
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_FORK_SECONDS = 30.0
+_EXIT_SECONDS = 5.0
+_MAX_FIRST_FRAME = 1 << 16
+
+
+class ForkServerError(Exception):
+    """The process did not start, or is gone. The message says what it wrote last."""
+
+
+class ForkServer:
+    """A running `python -m rg_env.scoring.workers.worker`. The constructor returns before it is ready."""
+
+    def __init__(self, start_seconds: float) -> None:
+        self._lock = threading.Lock()
+        self._measures: list[Measure] | None = None
+        self._start_by = monotonic() + start_seconds
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (a file, not a pipe: it never blocks the writer)
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-P", "-m", "rg_env.scoring.workers.worker", str(theirs.fileno())]
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._stderr,
+                    pass_fds=[theirs.fileno()],
+                    cwd="/",
+                    env=_environment(),
+                    start_new_session=True,  # Ctrl-C in the trainer's terminal is the trainer's to handle
+                )
+            except OSError as error:
+                self._control.close()
+                self._stderr.close()
+                raise ForkServerError(str(error)) from error
+
+    def measures(self) -> list[Measure]:
+        """What its workers are kept from doing, as tried by one. Waits until it is ready.
+
+        Raises:
+            ForkServerError: it is gone, or did not get ready.
+        """
+        try:
+            with self._lock:
+                return list(self._wait_until_ready())
+        except (OSError, EOFError) as error:
+            raise ForkServerError(self._last_words(error)) from error
+
+    def fork(self, memory_bytes: int, cpu_seconds: int) -> tuple[socket.socket, int]:
+        """A new worker: the socket to it, and its pid, to be given to `kill` in the end.
+
+        Waits until the fork server is ready.
+
+        Args:
+            memory_bytes: how far the worker may grow, in bytes of address space.
+            cpu_seconds: what one answer may take, of CPU time; in [0, 2³²).
+
+        Raises:
+            ForkServerError: it is gone, or did not get ready, or could not fork.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, self._lock:
+                self._wait_until_ready()
+                command = COMMAND.pack(FORK, 0, memory_bytes, cpu_seconds)
+                socket.send_fds(self._control, [command], [theirs.fileno()])
+                (pid,) = FORKED.unpack(self._expect(FORKED.size, monotonic() + _FORK_SECONDS))
+            if pid < 0:
+                raise ForkServerError(f"cannot fork: {os.strerror(-pid)}")
+        except (OSError, EOFError) as error:
+            ours.close()
+            raise ForkServerError(self._last_words(error)) from error
+        except BaseException:
+            ours.close()
+            raise
+        return ours, pid
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker and everything it started in its process group. Returns at once; never fails."""
+        with self._lock, suppress(OSError):
+            self._control.sendall(COMMAND.pack(KILL, pid, 0, 0))
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process and all its workers. Calls under way fail. May be called again."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        if self._measures is None:
+            self._process.kill()  # it has no workers yet, and would first finish its imports
+        try:
+            self._process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with self._lock:
+            self._control.close()
+            self._stderr.close()
+
+    def _wait_until_ready(self) -> list[Measure]:
+        if self._measures is None:
+            self._measures = decode_measures(recv_frame(self._control, _MAX_FIRST_FRAME, self._start_by))
+        return self._measures
+
+    def _expect(self, size: int, deadline: float) -> bytes:
+        received = b""
+        while len(received) < size:
+            self._control.settimeout(max(0.001, deadline - monotonic()))
+            chunk = self._control.recv(size - len(received))
+            if not chunk:
+                raise EOFError
+            received += chunk
+        return received
+
+    def _last_words(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return "it did not answer in time"
+        with suppress(OSError, ValueError):
+            size = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, size - 4096))
+            lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+            if lines:
+                return one_line(lines[-1])
+        return "it ended without a word"
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),  # noqa: PTH100
+        "PYTHONHASHSEED": "0",  # scores that depend on the order of a set are the same in every run
+        "OMP_NUM_THREADS": "1",  # a process that forks must have no threads, and workers share the cores with training
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "MPLBACKEND": "agg",
+    }

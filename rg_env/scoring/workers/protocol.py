@@ -1,0 +1,134 @@
+"""Messages between the trainer and its scorer processes.
+
+Invariant: a frame is a length of four bytes and that many bytes. Requests are pickles, for a worker may trust the
+trainer. Replies are JSON in small frames, checked value by value, for a worker has run what a model wrote: whatever
+bytes it sends, `decode_reply` returns two forms or raises `ProtocolError`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import asdict
+from time import monotonic
+
+from rg_env.scoring.sandbox.sandbox import Measure
+
+Form = float | str
+"""What scoring one form of an answer gave: a score in [0, 1], or in one line why there is none."""
+
+MAX_REPLY_BYTES = 4096
+
+FORK, KILL = 1, 2
+COMMAND = struct.Struct("!BqQI")
+"""What the trainer writes into the fork server's control socket: command, pid (for KILL), and for FORK, sent with one
+socket, the memory limit in bytes and the seconds of CPU time that one answer may take."""
+FORKED = struct.Struct("!q")
+"""The answer to FORK: a pid, or minus an errno. KILL has none."""
+
+_MAX_LINE = 200
+_LENGTH = struct.Struct("!I")
+
+
+class ProtocolError(Exception):
+    """The other side sent something that is no reply: it is not to be talked to any more."""
+
+
+def send_frame(sock: socket.socket, payload: bytes, deadline: float | None = None) -> None:
+    """Send one frame.
+
+    Args:
+        deadline: on `time.monotonic`'s clock; None: wait for as long as it takes.
+
+    Raises:
+        TimeoutError: the deadline passed.
+        OSError: nobody is there any more.
+    """
+    sock.settimeout(_left(deadline))
+    sock.sendall(_LENGTH.pack(len(payload)) + payload)
+
+
+def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = None) -> bytes:
+    """Receive one frame, after which the other side has to be silent: requests and replies alternate.
+
+    Bytes that have arrived are taken even where the deadline has passed: then it was the reader who was late.
+
+    Raises:
+        TimeoutError: the deadline passed.
+        EOFError, OSError: nobody is there any more.
+        ProtocolError: the frame is longer than `max_bytes`, or more than one came.
+    """
+    received = _recv_some(sock, deadline)
+    while len(received) < _LENGTH.size:
+        received += _recv_some(sock, deadline)
+    end = _LENGTH.size + _LENGTH.unpack_from(received)[0]
+    if end > max_bytes:
+        raise ProtocolError(f"a frame of {end} bytes, more than {max_bytes}")
+    while len(received) < end:
+        received += _recv_some(sock, deadline)
+    if len(received) > end:
+        raise ProtocolError("more than one frame at a time")
+    return bytes(memoryview(received)[_LENGTH.size :])
+
+
+def encode_reply(raw: Form, tagged: Form) -> bytes:
+    """The worker's answer to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`."""
+    cut = [form[:_MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
+    return json.dumps(cut).encode("ascii")
+
+
+def decode_reply(payload: bytes) -> tuple[Form, Form]:
+    """Read a worker's answer: (raw, tagged).
+
+    Raises:
+        ProtocolError: for anything that `encode_reply` could not have written.
+    """
+    try:
+        reply = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a reply that is no JSON: {error}") from None
+    if not isinstance(reply, list) or len(reply) != 2:
+        raise ProtocolError("a reply without its two forms")
+    raw, tagged = (_checked(form) for form in reply)
+    return raw, tagged
+
+
+def encode_measures(measures: Iterable[Measure]) -> bytes:
+    """The fork server's first frame: it is ready, and these are the measures that its workers will be under."""
+    return json.dumps([asdict(measure) for measure in measures]).encode("ascii")
+
+
+def decode_measures(payload: bytes) -> list[Measure]:
+    """Read the fork server's first frame. It has run no model's text: what it says is not checked."""
+    return [Measure(**measure) for measure in json.loads(payload)]
+
+
+def one_line(text: str) -> str:
+    """The text as one line of at most 200 characters that can be written as UTF-8."""
+    return " ".join(text.split())[:_MAX_LINE].encode("utf-8", "replace").decode()
+
+
+def _checked(form: object) -> Form:
+    if isinstance(form, str):
+        return one_line(form) or "no reason given"
+    if isinstance(form, float) and math.isfinite(form) and 0 <= form <= 1:
+        return form
+    raise ProtocolError("a form that is neither a score in [0, 1] nor a reason")
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - monotonic())
+
+
+def _recv_some(sock: socket.socket, deadline: float | None) -> bytearray:
+    sock.settimeout(_left(deadline))
+    try:
+        chunk = sock.recv(1 << 16)
+    except BlockingIOError:  # what a timeout of 0 raises
+        raise TimeoutError from None
+    if not chunk:
+        raise EOFError
+    return bytearray(chunk)

@@ -1,0 +1,203 @@
+"""The scorer processes: `python -m rg_env.scoring.workers.worker FD` is a fork server, its forks are the workers.
+
+Invariants:
+- The fork server imports reasoning-gym once and never sees a text that a model wrote. A worker that timed out, died or
+  ran code is replaced by a new fork of it, clean and ready, within milliseconds.
+- No process outlives the trainer: the fork server ends when its control socket or its parent is gone and kills its
+  workers; the kernel kills them too when it dies (Linux). A worker that waits ends with its own socket.
+- A pid that the trainer holds stays a process of its own: dead workers are reaped only when the trainer gives them up.
+
+Each worker is under the measures of `rg_env.scoring.sandbox`, as far as the system offers them; the fork server has a
+fork try them first and tells the trainer. stdin, stdout and stderr lead nowhere. Not covered: what a worker answers.
+Code that runs in it can give *its own* answer any score, which is why `rg_env.scoring.guard` keeps code out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import numbers
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
+
+from rg_env.scoring.guard import EVALUATING_TASKS
+from rg_env.scoring.sandbox.sandbox import Sandbox
+from rg_env.scoring.workers.protocol import (
+    COMMAND,
+    FORK,
+    FORKED,
+    Form,
+    encode_measures,
+    encode_reply,
+    recv_frame,
+    send_frame,
+)
+from rg_env.tasks.audited import refuse_unguarded
+
+_MAX_REQUEST_BYTES = 1 << 28
+_PARENT_CHECK_SECONDS = 2.0
+_PR_SET_PDEATHSIG = 1
+_PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
+"""The limits under which the measures are tried; any would do."""
+
+
+def serve_forks(control: socket.socket) -> None:
+    """Fork and kill workers as the trainer commands, until it is gone. Returns in the fork server only."""
+    trainer, fork_server = os.getppid(), os.getpid()
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    _warm_up()
+    sandbox = Sandbox()
+    gc.collect()
+    gc.freeze()  # so that collections in the workers leave the shared pages shared
+    children: set[int] = set()
+    dying: set[int] = set()
+    try:
+        send_frame(control, encode_measures(sandbox.probe(_PROBED_MEMORY, _PROBED_SECONDS)))
+        while os.getppid() == trainer:
+            dying = {pid for pid in dying if os.waitpid(pid, os.WNOHANG) == (0, 0)}
+            if not select.select([control], [], [], _PARENT_CHECK_SECONDS)[0]:
+                continue
+            message, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
+            if not message:
+                break
+            command, pid, memory, seconds = COMMAND.unpack(message)
+            if command == FORK:
+                with socket.socket(fileno=fds[0]) as connection:
+                    try:
+                        pid = os.fork()
+                    except OSError as error:
+                        pid = -(error.errno or 1)
+                    if pid == 0:
+                        control.close()
+                        _be_worker(connection, fork_server, prctl, partial(sandbox.enter, memory, seconds))
+                if pid > 0:
+                    children.add(pid)
+                    with suppress(OSError):  # done on both sides, so that it holds whoever comes first
+                        os.setpgid(pid, pid)
+                control.sendall(FORKED.pack(pid))
+            elif pid in children:
+                children.remove(pid)
+                dying.add(pid)
+                _kill_group(pid)
+    except OSError:
+        pass  # the trainer is gone
+    finally:
+        for pid in children:
+            _kill_group(pid)
+
+
+def _warm_up() -> None:
+    """Import what scorers need. Those that run code get a new fork for each answer: one trusted item now spares every
+    fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
+    import reasoning_gym  # noqa: F401  (a fault in it shows here, not with the first answer)
+
+    for task in sorted(EVALUATING_TASKS):
+        with suppress(Exception):  # a scorer that fails says so when it is asked
+            dataset = make_scorer(task, {})
+            item = dataset[0]
+            dataset.score_answer(item["answer"], item)
+
+
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def _be_worker(connection: socket.socket, fork_server: int, prctl: Any, enter_sandbox: Callable[[], None]) -> NoReturn:
+    """The life of a fork."""
+    try:
+        os.setpgid(0, 0)
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == fork_server:  # else it died before the line above could take effect
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(nowhere, fd)
+            os.close(nowhere)
+            enter_sandbox()
+            serve_answers(connection)
+    except (EOFError, OSError):
+        pass  # the trainer gave this worker up
+    finally:
+        os._exit(0)
+
+
+def serve_answers(connection: socket.socket) -> None:
+    """Answer requests, one after the other, until the other end closes.
+
+    `(key, (task, options))` makes ready the scorer that later requests call `key`; `(key, entry, answer)` scores, the
+    entry being a pickle of its own so that each form gets a copy. Both are answered by `encode_reply`; for the former
+    the forms are 0.0, or the reason why there is no such scorer.
+    """
+    scorers: dict[bytes, Any] = {}
+    while True:
+        match pickle.loads(recv_frame(connection, _MAX_REQUEST_BYTES)):
+            case (key, (task, options)):
+                made = make_scorer(task, options)
+                if not isinstance(made, str):
+                    scorers[key] = made
+                reply = encode_reply(made, made) if isinstance(made, str) else encode_reply(0.0, 0.0)
+            case (key, entry, answer):
+                # Tagged first: no scorer can read `<answer>` as code, so this form can do nothing to the other.
+                tagged = score_form(scorers[key], entry, f"<answer>{answer}</answer>")
+                reply = encode_reply(score_form(scorers[key], entry, answer), tagged)
+            case other:
+                raise ValueError(f"no request: {other!r:.60}")
+        send_frame(connection, reply)
+
+
+def make_scorer(task: str, options: dict[str, Any]) -> Any:
+    """The dataset object whose `score_answer` judges this task, or in one line why there is none.
+
+    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them. A scorer
+    that evaluates answers and is not guarded (another version's, or somebody's own) is refused.
+    """
+    import reasoning_gym
+
+    try:
+        made = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+        refuse_unguarded(task, type(made), EVALUATING_TASKS)
+        return made
+    except BaseException as error:
+        return _describe(error)
+
+
+def score_form(scorer: Any, entry: bytes, text: str) -> Form:
+    """Score one form of an answer with a copy of the entry. Returns for every exception, SystemExit included."""
+    try:
+        return as_score(scorer.score_answer(text, pickle.loads(entry)))
+    except BaseException as error:
+        return _describe(error)
+
+
+def as_score(value: Any) -> Form:
+    """A scorer's result as a float in [0, 1]; whole numbers, booleans and NumPy's are taken, strays are clamped.
+
+    >>> as_score(1.0000000000000002), as_score(True), as_score(float("nan"))
+    (1.0, 1.0, 'the scorer returned nan, which is no score')
+    """
+    number = value.item() if type(value).__module__ == "numpy" else value
+    if isinstance(number, numbers.Real) and math.isfinite(number):
+        return min(1.0, max(0.0, float(number)))
+    return f"the scorer returned {value!r:.60}, which is no score"
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # an exception of the answer's own making
+        return type(error).__name__
+
+
+if __name__ == "__main__":
+    serve_forks(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,175 @@
+"""RGDumpEnv: one question, one response, one verdict. Scoring is elsewhere; nothing here raises on model output.
+
+Under `RGDumpGenerator` each trajectory brings a `RolloutSlot`, into which the env writes what it saw and decided: the
+text and its verdict leave together and cannot be paired with another's. Under any other generator the env scores all
+the same, records nothing, and says so once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from loguru import logger
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.errors import ConfigError
+from rg_env.rewards import compose_reward
+from rg_env.scoring import shared_scorer
+from rg_env.scoring.types import Status, Verdict
+from rg_env.tasks import Item
+
+SLOT = "rg_dump_slot"
+"""Key of the slot in a trajectory's `env_extras`."""
+
+
+@dataclass(slots=True)
+class RolloutSlot:
+    """What the env leaves for the generator: the response as it was scored, and what it earned."""
+
+    item: Item | None = None
+    text: str = ""
+    verdict: Verdict | None = None
+    metrics: dict[str, Any] | None = None
+
+
+class RGDumpEnv(BaseTextEnv):
+    """A Reasoning Gym item as a single-turn SkyRL environment (`environment.env_class=rg_dump`).
+
+    Args:
+        env_config: `environment.skyrl_gym.rg_dump`: an `RGDumpConfig`, or a mapping of its fields, or nothing.
+        extras: the row's columns besides the prompt; `extra_info` carries the item.
+
+    Raises:
+        ConfigError: the row was not made by `ReasoningGymDataset`.
+    """
+
+    _said_unrecorded = False
+
+    def __init__(self, env_config: object = None, extras: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        extras = extras or {}
+        self.config = as_config(env_config)
+        self.item = Item.from_extra_info(extras.get("extra_info"))
+        self.slot: RolloutSlot | None = extras.get(SLOT)
+        self.verdict: Verdict | None = None
+        if self.slot is None and not RGDumpEnv._said_unrecorded:
+            RGDumpEnv._said_unrecorded = True
+            logger.warning("rg_dump scores but records nothing: the generator is not RGDumpGenerator")
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Score one response; the episode ends.
+
+        Returns:
+            no observations, `done`, and as `reward` the composition of the base score: what a lone rollout earns.
+            `metadata` holds the verdict's numbers.
+
+        Raises:
+            ScorerPoolError: the scorer processes cannot be started any more. Never because of `action`.
+        """
+        verdict = shared_scorer(self.config.scorer).judge(
+            self.item.entry, action, config=self.item.config, prefilled_think=self.config.prefilled_think
+        )
+        self.verdict = verdict
+        if self.slot is not None:
+            self.slot.item, self.slot.text, self.slot.verdict = self.item, action, verdict
+            self.slot.metrics = self.get_metrics()
+        if self.config.debug_logging:
+            _explain(self.item, action, verdict)
+        reward = compose_reward(verdict.base_score, verdict.parsed.violation is None, self.config)
+        return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=self.get_metrics())
+
+    def get_metrics(self) -> dict[str, Any]:
+        """The verdict as one flat dict; empty before `step`."""
+        if self.verdict is None:
+            return {}
+        verdict = self.verdict
+        return {
+            "task": self.item.task,
+            "raw_score": verdict.raw_score,
+            "tagged_score": verdict.tagged_score,
+            "base_score": verdict.base_score,
+            "solved": verdict.base_score >= self.config.solved_at,
+            "violation": verdict.parsed.violation.value if verdict.parsed.violation else None,
+            "status": verdict.status.value,
+            "normalised": verdict.normalised,
+        }
+
+    @staticmethod
+    def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, Any]:
+        """Shares and means over many episodes, overall and per task.
+
+        Every name says `mean`: SkyRL joins batches by name, and sums what it does not know.
+        """
+        seen = [episode for episode in metrics if episode]
+        if not seen:
+            return {}
+        result = _shares(seen, "rg_dump")
+        by_task: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for episode in seen:
+            by_task[episode["task"]].append(episode)
+        for task, episodes in by_task.items():
+            result |= _shares(episodes, f"rg_dump/{task}")
+        return result
+
+
+def _shares(episodes: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, float]:
+    count = len(episodes)
+    violations = Counter(episode["violation"] for episode in episodes)
+    statuses = Counter(episode["status"] for episode in episodes)
+    result = {
+        f"{prefix}/mean_base_score": sum(episode["base_score"] for episode in episodes) / count,
+        f"{prefix}/mean_solved": sum(episode["solved"] for episode in episodes) / count,
+        f"{prefix}/mean_well_formed": violations[None] / count,
+    }
+    if helped := sum(episode["normalised"] for episode in episodes):
+        result[f"{prefix}/mean_normalised"] = helped / count
+    result |= {f"{prefix}/mean_violation_{name}": n / count for name, n in violations.items() if name}
+    result |= {f"{prefix}/mean_status_{name}": n / count for name, n in statuses.items() if name != Status.OK}
+    return result
+
+
+def as_config(env_config: object) -> RGDumpConfig:
+    """The settings in whatever form SkyRL passes them.
+
+    Stock SkyRL, whose config does not know `rg_dump`, passes an empty mapping: the defaults.
+
+    Raises:
+        ConfigError: for a field that is none.
+    """
+    if isinstance(env_config, RGDumpConfig):
+        return env_config
+    values = dict(env_config) if isinstance(env_config, Mapping) else {}
+    known = {field.name for field in fields(RGDumpConfig)}
+    if unknown := sorted(set(values) - known):
+        raise ConfigError(f"rg_dump has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    if isinstance(values.get("scorer"), Mapping):
+        values["scorer"] = ScorerConfig(**values["scorer"])
+    if isinstance(values.get("length_penalty"), Mapping):
+        values["length_penalty"] = LengthPenaltyConfig(**values["length_penalty"])
+    return RGDumpConfig(**values)
+
+
+def _explain(item: Item, text: str, verdict: Verdict) -> None:
+    """One debug line with everything that led to the base score."""
+    if verdict.parsed.violation is not None:
+        why = f"violation {verdict.parsed.violation}"
+    elif verdict.status is not Status.OK:
+        why = f"{verdict.status}: {verdict.detail}"
+    else:
+        better = "tagged" if verdict.tagged_score > verdict.raw_score else "raw"  # type: ignore[operator]
+        why = f"raw {verdict.raw_score:.3f}, tagged {verdict.tagged_score:.3f}, {better} counts"
+        if verdict.normalised:
+            why += f"; {verdict.detail}"
+    logger.info(
+        "rg_dump {} | answer {!r} | expected {!r} | base score {:.3f} ({}) | response {!r}",
+        item.item_id,
+        verdict.parsed.answer,
+        item.entry.get("answer"),
+        verdict.base_score,
+        why,
+        text,
+    )

@@ -1,0 +1,222 @@
+"""The hooks that put rg_env's dataset, generator and record into SkyRL's own experiments.
+
+Runs inside the Ray task. Invariant: whatever ends the run (its last step, an exception, Ctrl-C, SIGTERM), the record is
+closed. The scorer processes go with the task's process by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import skyrl_gym
+from loguru import logger
+from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+from skyrl.backends.skyrl_train.utils.io import io
+from skyrl.train.dataset import PromptDataset
+from skyrl.train.entrypoints.main_base import BasePPOExp
+from skyrl.train.entrypoints.main_generate import EvalOnlyEntrypoint
+from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
+from skyrl.train.utils.trainer_utils import ResumeMode
+
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import DumpPolicy, DumpWriter, claim_run, close_all, new_run_id, write_manifest
+from rg_env.skyrl.config import RGTrainConfig
+from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.logs import set_up_worker_logging
+from rg_env.skyrl.progress import ProgressSink
+from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+
+ENV_ID = "rg_dump"
+
+
+class RGHooks:
+    """Dataset, generator and trainer hooks, over any of SkyRL's experiments."""
+
+    cfg: RGTrainConfig
+    tokenizer: Any
+    progress: ProgressSink | None = None
+
+    def get_eval_dataset(self) -> ReasoningGymDataset | PromptDataset | None:
+        """The fixed evaluation set, or the files of `data.val_data`."""
+        if self.cfg.trainer.eval_interval <= 0:
+            return None
+        if self.cfg.data.val_data:
+            return self._prompt_dataset(self.cfg.data.val_data)
+        rg = self.cfg.rg_dump
+        return ReasoningGymDataset.fixed_eval(
+            rg.tasks, seed=rg.eval_seed, samples_per_task=rg.num_eval_samples_per_task, **self._prompt_options()
+        )
+
+    def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
+        return RGDumpGenerator(
+            generator_cfg=cfg.generator,
+            skyrl_gym_cfg=cfg.environment.skyrl_gym,
+            inference_engine_client=inference_engine_client,
+            tokenizer=tokenizer,
+            policy_model_name=resolve_policy_model_name(cfg),
+            writer=open_writer(cfg, *self._run_identity()),
+        )
+
+    def _run_identity(self) -> tuple[str, int]:
+        """Run id and attempt of the record."""
+        return new_run_id(), 1
+
+    def _prompt_dataset(self, files: list[str]) -> PromptDataset:
+        workers = max(1, self.cfg.data.dataloader.num_workers or 0)
+        return PromptDataset(files, self.tokenizer, self.cfg.trainer.max_prompt_length, num_workers=workers)
+
+    def _prompt_options(self) -> dict[str, Any]:
+        rg = self.cfg.rg_dump
+        return {
+            "system_prompt": rg.system_prompt,
+            "worked_examples": rg.worked_examples,
+            "tokenizer": self.tokenizer,
+            "max_prompt_length": self.cfg.trainer.max_prompt_length,
+            "chat_template_kwargs": dict(self.cfg.generator.chat_template_kwargs),
+        }
+
+
+class RGExperiment(RGHooks, BasePPOExp):
+    """SkyRL's training on Reasoning Gym items."""
+
+    def get_train_dataset(self) -> ReasoningGymDataset | PromptDataset:
+        """Items on demand, or the files of `data.train_data`."""
+        if self.cfg.data.train_data:
+            return self._prompt_dataset(self.cfg.data.train_data)
+        rg = self.cfg.rg_dump
+        dataset = ReasoningGymDataset(rg.tasks, size=rg.size, seed=rg.seed, split="train", **self._prompt_options())
+        logger.info("task mix: {}", dataset.mix)
+        return dataset
+
+    def _run_identity(self) -> tuple[str, int]:
+        """Those of the checkpoint where SkyRL resumes from one, so that the record goes on."""
+        return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
+
+    def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
+        """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` asks for."""
+        trainer: RGTrainer | RGFullyAsyncTrainer
+        if self.cfg.trainer.fully_async.enabled:
+            trainer = RGFullyAsyncTrainer(progress=self.progress, **kwargs)
+        else:
+            trainer = RGTrainer(**kwargs)
+            trainer.add_callback(RunReporter(self.progress))
+        if self.cfg.rg_dump.suppress_base_env_logs:
+            set_up_worker_logging(self.cfg.rg_dump)
+        return trainer
+
+
+class RGEvalExperiment(RGHooks, EvalOnlyEntrypoint):
+    """SkyRL's evaluation without training; the stock one builds the stock generator."""
+
+
+class RunReporter(TrainingCallback):
+    """Tells the driver how far the run is, and closes the record's files at its end."""
+
+    def __init__(self, progress: ProgressSink | None) -> None:
+        self.progress = progress
+
+    def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
+        if self.progress is not None:
+            self.progress.report(callback_input.global_step, callback_input.total_steps, callback_input.logs or {})
+
+    def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
+        close_all()
+
+
+def _resumes(cfg: RGTrainConfig) -> bool:
+    """Whether SkyRL will load one of this run's own checkpoints.
+
+    With `latest` it starts anew where there is none; with `from_path` it may start from another run's.
+    """
+    mode, own = ResumeMode(cfg.trainer.resume_mode), cfg.trainer.ckpt_path
+    if mode is ResumeMode.LATEST:
+        return bool(io.exists(f"{own}/latest_ckpt_global_step.txt"))
+    if mode is ResumeMode.FROM_PATH:
+        return _normal(str(cfg.trainer.resume_path).rstrip("/").rpartition("/")[0]) == _normal(own)
+    return False
+
+
+def _normal(folder: str) -> str:
+    return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
+
+
+def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
+    """The record of this run: its manifest and its files."""
+    rg = cfg.rg_dump
+    writer = DumpWriter(
+        Path(rg.dump_dir),
+        run_id,
+        attempt,
+        policy=DumpPolicy.from_config(rg),
+        groups_per_file=rg.groups_per_file,
+        failed_groups_per_file=rg.failed_groups_per_file,
+        fsync=rg.dump_fsync,
+        compression=rg.dump_compression,
+    )
+    write_manifest(
+        Path(rg.dump_dir),
+        run_id,
+        {
+            "attempt": attempt,
+            "model": cfg.trainer.policy.model.path,
+            "settings": asdict(cfg),
+            "task_mix": rg.tasks,
+        },
+    )
+    logger.info("record of run {} (attempt {}) goes to {}", run_id, attempt, rg.dump_dir)
+    return writer
+
+
+@contextmanager
+def run_environment(cfg: RGTrainConfig) -> Iterator[None]:
+    """Everything around a run inside its Ray task: logging, the registered env, an orderly end."""
+    set_up_worker_logging(cfg.rg_dump)
+    if ENV_ID not in skyrl_gym.envs.registration.registry:
+        skyrl_gym.envs.register(id=ENV_ID, entry_point="rg_env.skyrl.env:RGDumpEnv")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _close_and_exit)
+    try:
+        yield
+    finally:
+        close_all()
+
+
+def _close_and_exit(signum: int, frame: FrameType | None) -> None:
+    close_all()
+    sys.exit(128 + signum)
+
+
+def run_training(cfg: RGTrainConfig, progress: ProgressSink | None) -> None:
+    """Body of the training task."""
+    with run_environment(cfg):
+        experiment = _experiment_class(cfg, RGExperiment)(cfg)
+        experiment.progress = progress
+        experiment.run()
+
+
+def run_evaluation(cfg: RGTrainConfig) -> dict[str, float]:
+    """Body of the evaluation task: SkyRL's evaluation metrics."""
+    with run_environment(cfg):
+        experiment = _experiment_class(cfg, RGEvalExperiment)(cfg)
+        # The client is built outside an event loop: SkyRL may run one of its own meanwhile.
+        client = experiment.get_inference_client()
+        metrics: dict[str, float] = asyncio.run(experiment.run(client))
+        return metrics
+
+
+def _experiment_class(cfg: RGTrainConfig, base: type[Any]) -> type[Any]:
+    if cfg.rg_dump.device != "cpu":
+        return base
+    from rg_env.cpu import CPUMixin
+
+    return type(f"CPU{base.__name__}", (CPUMixin, base), {})

@@ -1,0 +1,83 @@
+"""The datasets of reasoning-gym, made functions of their seed.
+
+Invariant: an item made here depends on (task, options, seed) alone, and making it changes no state outside, in any
+thread. Some generators read more than their seed; `determinism` lists them and what is done about it.
+"""
+
+from __future__ import annotations
+
+import copy
+import decimal
+import functools
+import importlib
+import random
+import threading
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from rg_env.tasks.upstream.determinism import CURES
+
+_COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
+"""Tasks whose `__init__` draws the items, so that a warm instance cannot be re-seeded, and the size to give them: acre
+draws one category of question only at size 1, all three from 5 on."""
+
+
+@functools.cache
+def reasoning_gym() -> types.ModuleType:
+    """The package, imported on first use; a package that it imports draws from Python's global random state."""
+    state = random.getstate()
+    try:
+        return importlib.import_module("reasoning_gym")
+    finally:
+        random.setstate(state)
+
+
+class UpstreamDataset:
+    """One task under one set of options; makes any number of items, each from its own seed.
+
+    Thread-safe. The underlying dataset is built on first use (up to 0.3 s) and then copied per item.
+    """
+
+    def __init__(self, task: str, options: Mapping[str, Any]) -> None:
+        self.task = task
+        self.options = dict(options)
+        self._lock = threading.Lock()
+        self._warm: Any = None
+
+    def make(self, seed: int) -> dict[str, Any]:
+        """The entry of `seed`.
+
+        Args:
+            seed: in [0, 2³²).
+
+        Raises:
+            Exception: whatever upstream raises where it cannot make this item.
+        """
+        # A fresh context: decimal_arithmetic leaves its precision in the thread's.
+        with decimal.localcontext(decimal.Context()):
+            warm = self._template()
+            config = copy.copy(warm.config)
+            config.seed = seed
+            if self.task in _COMPUTED_AT_CREATION:
+                dataset = type(warm)(config)
+                if hasattr(warm, "_generators"):
+                    dataset._generators = warm.generators
+                entry = dataset[seed % config.size]
+            else:
+                dataset = copy.copy(warm)
+                dataset.config, dataset.seed = config, seed
+                entry = dataset[0]
+        if not isinstance(entry.get("question"), str) or not isinstance(entry.get("metadata"), dict):
+            raise ValueError("its entry has no question or no metadata")
+        entry["metadata"].setdefault("source_dataset", self.task)
+        return dict(entry)
+
+    def _template(self) -> Any:
+        with self._lock:
+            if self._warm is None:
+                size = _COMPUTED_AT_CREATION.get(self.task, 1)
+                warm = reasoning_gym().create_dataset(self.task, **self.options, seed=0, size=size)
+                CURES.get(self.task, lambda _: None)(warm)
+                self._warm = warm
+            return self._warm

@@ -1,0 +1,321 @@
+"""What `rg-env dumps show` makes of texts: hostile ones shown, faults marked, queries that mean one thing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from rg_env.analysis import ConditionError, parse_conditions, sample_of
+from rg_env.analysis.anatomy import anatomy, without_think
+from rg_env.browser import Query, print_groups
+from rg_env.browser.pane import LONGEST, styled_response
+from rg_env.cli import app
+from rg_env.dump import DumpPolicy, DumpWriter, from_line, open_run, to_line
+from rg_env.errors import RGEnvError
+from rg_env.sanitize import visible
+from rg_env.scoring import parse_response
+from rg_env.scoring.types import Violation
+from tests.dump.records import RUN_ID, group, rollout, violating
+
+SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
+settings.load_profile("unhurried")
+TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
+RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
+HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b \ud800 [/red][b]"
+
+
+def test_every_character_that_drives_a_terminal_or_hides_is_shown():
+    for number in range(sys.maxunicode + 1):
+        character = chr(number)
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character != "\n":
+            shown = visible(character)
+            assert shown and not {unicodedata.category(c) for c in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}, hex(number)
+
+
+@given(st.text())
+def test_what_comes_out_can_be_printed_and_ordinary_text_stays(text):
+    shown = visible(text, one_line=True)
+    shown.encode()
+    assert "\n" not in shown and "\x1b" not in shown
+    if text.isprintable():
+        assert shown == text
+
+
+@given(RESPONSES, st.booleans())
+def test_parts_are_those_that_the_scorer_read(text, prefilled):
+    parsed = parse_response(text, prefilled, max_answer_chars=3)
+    parts = anatomy(text, parsed.violation)
+    if parsed.think is not None:
+        assert text[parts.think.start : parts.think.end].strip() == parsed.think or prefilled
+    if parsed.answer is not None:
+        assert text[parts.answer.start : parts.answer.end].strip() == parsed.answer
+    assert bool(parts.faults) == (parsed.violation is not None)
+    assert all(0 <= fault.span.start <= fault.span.end <= len(text) for fault in parts.faults)
+    spans = [fault.span for fault in parts.faults]
+    assert spans == sorted(spans)
+
+
+@given(RESPONSES)
+def test_dropping_the_working_keeps_the_answer(text):
+    parsed = parse_response(text)
+    rest = without_think(text, parsed.violation)
+    if parsed.violation is None:
+        assert "<think>" not in rest and "</think>" not in rest
+        assert parse_response(f"<think></think>{rest}").answer == parsed.answer
+    elif parsed.violation in (Violation.UNCLOSED_THINK, Violation.MULTIPLE_THINK):
+        assert rest is None
+
+
+def test_working_that_the_prompt_began_is_dropped_up_to_its_end():
+    assert without_think("2 + 2 = 4</think>\n<answer>4</answer>", None) == "<answer>4</answer>"
+
+
+@pytest.mark.parametrize(
+    ("text", "violation", "marked"),
+    [
+        ("<think>a</think><answer>1</answer><answer>2</answer>", "multiple_answers", ["<answer>", "</answer>"]),
+        ("<think>a</think>b</think><answer>1</answer>", "multiple_think", ["</think>"]),
+        ("<think><answer>1</answer></think>", "answer_inside_think", ["<answer>", "</answer>"]),
+        ("<answer>1</answer>", "no_think", ["<answer>"]),
+        ("<think>a", "unclosed_think", ["<think>", ""]),
+        ("<think>a</think>", "no_answer", [""]),
+        ("<think>a</think><answer> </answer>", "empty_answer", [" "]),
+    ],
+)
+def test_a_violation_is_marked_where_it_is(text, violation, marked):
+    assert parse_response(text).violation == violation
+    faults = anatomy(text, Violation(violation)).faults
+    assert [text[fault.span.start : fault.span.end] for fault in faults] == marked
+
+
+@given(RESPONSES)
+def test_a_coloured_response_has_the_whole_text_and_a_note_at_each_fault(text):
+    violation = parse_response(text).violation
+    faults = anatomy(text, violation).faults
+    shown = styled_response(rollout(conversation=[{"role": "assistant", "content": text}], violation=violation)).plain
+    for _, what in sorted({(fault.span.end, fault.what) for fault in faults}, reverse=True):
+        note = f"◀ {what} "
+        place = shown.rindex(note)
+        shown = shown[:place] + shown[place + len(note) :]
+    assert shown == text
+
+
+def test_a_run_away_response_is_cut_with_a_word_about_it():
+    text = "<think>" * 40_000
+    shown = styled_response(
+        rollout(conversation=[{"role": "assistant", "content": text}], violation=Violation.UNCLOSED_THINK)
+    )
+    assert shown.plain.endswith(f"{len(text) - LONGEST:,} characters more")
+
+
+# -- queries
+
+ROWS = [
+    group(0, [1.0, 0.0], task="gcd", step=1),
+    group(1, [1.0, 1.0], task="chain_sum", step=5),
+    group(2, [0.0, 0.0], task="spell_backward", step=9),
+    group(3, [0.5, violating(1)], task="gcd", step=None, phase="eval"),
+]
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dump")
+    with DumpWriter(folder, RUN_ID, 1, policy=DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)) as writer:
+        assert writer.submit(ROWS).result(5)
+    return open_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", "0123"),
+        ("task=gcd", "03"),
+        ("task=gcd,chain*", "013"),
+        ("outcome=all_failed", "2"),
+        ("outcome=all_failed,all_correct", "12"),
+        ("violation!=none", "3"),
+        ("violation=no_answer,no_think", "3"),
+        ("violation=no_think", ""),
+        ("phase=eval", "3"),
+        ("step=5", "1"),
+        ("step=2..9", "12"),
+        ("step=none", "3"),
+        ("base_score=0 violation=none", "02"),
+        ("base_score=0.5 violation!=none", ""),
+        ("best>=0.5 worst=0", "03"),
+        ('difficulty={"terms":\\ 2} mean>=1', "1"),
+        ("step=..5", "01"),
+        ("step=5..", "12"),
+        ("mean=0.5", "0"),
+        ("mean=0.1..0.5", "03"),
+        ("task=gcd step>=1", "0"),
+        ("task=gcd </THINK><answer>0", "03"),
+        ("nowhere", ""),
+        ("</think", "0123"),
+        ("/step=5", ""),
+        ("task=gcd /step=5", ""),
+        ("//answer", "0123"),
+    ],
+)
+def test_a_query_finds(dump, line, expected):
+    query = Query.parse(line)
+    assert Query.parse(str(query)) == query
+    lines = []
+    count = print_groups(dump, query, write=lines.append)
+    found = "".join(sorted(line.rpartition(":")[2] for line in lines if line.startswith("== ")))
+    assert (found, count) == (expected, len(expected))
+
+
+CONDITIONS = st.sampled_from(
+    [
+        "task=gcd",
+        " task == gcd, lcm ",
+        "step!=10..20",
+        'level={"a": 1}',
+        "mean>=.5",
+        "item_id=\\",
+        "uid=a\\ b\n/c",
+        "uid=\x1c\u3000x",
+    ]
+)
+
+
+@given(st.lists(CONDITIONS).map(tuple), st.text() | st.text(st.sampled_from('ab/= \\\n"')))
+def test_a_query_is_written_as_it_is_read(conditions, text):
+    query = Query(conditions, text)
+    assert Query.parse(str(query)) == query
+
+
+def test_what_looks_like_a_condition_is_one_unless_a_slash_is_in_front():
+    assert Query.parse("x == 5 is a text").text == "x == 5 is a text"
+    assert Query.parse("task=gcd /x=5 step=2").text == "x=5 step=2"
+    with pytest.raises(ConditionError, match=r"^x=5: there is no column 'x'; there are .*, best, mean, worst$"):
+        Query.parse("task=gcd x=5")
+
+
+HONEST = Path(__file__).parents[1] / "data" / "honest_runs" / "seed_1"
+
+
+@pytest.mark.parametrize("folder", [SAMPLE, HONEST], ids=["sample", "honest"])
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [],
+        ["task=spell_*"],
+        ["task!=spell_backward", "phase=train"],
+        ["step=2..40", "outcome=mixed,all_failed"],
+        ["violation!=none"],
+        ["violation=no_think,unclosed_think,none", "base_score=0"],
+        ["base_score=0.1..0.9"],
+        ["score>0", "response_tokens=..20"],
+        ["truncated=yes"],
+        ["stop_reason=s*", "status=ok", "repetition=3.."],
+        ["level!=none"],
+        ["no_signal=true", "attempt=1", "text=rollouts"],
+        ["uid=?1*", "reward!=1"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_shown_is_what_statistics_count(folder, conditions):
+    record = open_run(folder)
+    with_text = {group.group_id for group in record.groups()}
+    tests = [condition.test for condition in parse_conditions(conditions)]
+    counted = record.ledger_frame().filter(*tests)
+    try:
+        assert sample_of(record, conditions).rollouts.height == counted.height
+    except ConditionError:
+        assert counted.is_empty()
+    printed = show(folder, "--plain", *(part for text in conditions for part in ("--where", text))).stdout
+    shown = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
+    assert len(set(shown)) == len(shown)
+    assert set(shown) == with_text & set(counted["group_id"])
+
+
+@given(
+    st.text(st.sampled_from('aKks "\\İ\u212aß\n×\ud800'), max_size=6),
+    st.text(st.sampled_from('aksKI\u212a "\\ß×'), max_size=3),
+)
+def test_no_line_is_passed_over_whose_text_fits(text, wanted):
+    query = Query(text=wanted)
+    made = group(0, [rollout(conversation=[{"role": "user", "content": text}])])
+    ours = to_line(made)
+    for line in (ours, json.dumps(json.loads(ours)).encode()):
+        assert query.may_fit_line(line) or not query.fits_text(from_line(line))
+
+
+def test_most_lines_are_passed_over():
+    assert not Query(text="Nowhere").may_fit_line(to_line(group(0)))
+
+
+@pytest.mark.parametrize(
+    "line", ["outcome=good", "violation=rude", "phase=test", "step=x", "task=gcd step=9..3", "mean=nan", "step="]
+)
+def test_a_query_that_can_fit_nothing_is_refused(line):
+    with pytest.raises(ConditionError, match=line.split()[-1]):
+        Query.parse(line)
+
+
+def test_a_limit_and_all_rollouts(dump):
+    lines = []
+    assert print_groups(dump, Query(("task=gcd",)), limit=1, every_rollout=True, write=lines.append) == 1
+    assert sum(line.startswith(("-- best", "-- worst")) for line in lines) == 2
+
+
+def test_a_hostile_text_is_printed_and_not_obeyed(tmp_path):
+    text = f"{HOSTILE}\n== not a heading"
+    bad = rollout(
+        1.0, conversation=[{"role": f"user{HOSTILE}", "content": text}, {"role": "assistant", "content": text}]
+    )
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([group(HOSTILE, [bad], task=HOSTILE, entry='{"answer": "\\u001b[2J"}')]).result(5)
+    lines = []
+    print_groups(open_run(tmp_path), Query(), write=lines.append)
+    printed = "\n".join(lines)
+    printed.encode()
+    assert all(character.isprintable() for character in printed.replace("\n", ""))
+    assert "␛]52;c;aGk=␇" in printed and "<U+202E>" in printed and "[/red][b]" in printed
+    assert sum(line.startswith("== ") for line in lines) == 1
+
+
+# -- the command, where there is no terminal
+
+
+def show(*args):
+    return CliRunner().invoke(app, ["dumps", "show", *map(str, args)])
+
+
+def test_the_command_prints_where_there_is_no_terminal():
+    done = show(SAMPLE, "--where", "task=leg_*", "--where", "outcome=all_failed", "--where", "phase=train")
+    assert done.exit_code == 0
+    assert done.stdout.count("\n== ") + 1 == 2
+
+
+def test_no_group_that_fits_is_exit_code_1():
+    done = show(SAMPLE, "--search", "no such words")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no group fits /no such words" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [(SAMPLE, "--where", "step=x"), ("no/such/folder",), (SAMPLE, "--where", "outcome=good")]
+)
+def test_misuse_is_one_line(args):
+    error = show(*args).exception
+    assert isinstance(error, RGEnvError) and "\n" not in str(error)
+
+
+def test_a_foreign_file_is_said_to_be_one(tmp_path):
+    (tmp_path / "foreign.jsonl").write_text('{"a": 1}\n{torn')
+    done = show(tmp_path / "foreign.jsonl")
+    assert done.exit_code == 1
+    assert "foreign.jsonl, line 1: has no 'rollouts'; skipped" in done.stderr
+    assert "line 2: torn" in done.stderr

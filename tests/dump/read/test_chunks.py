@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rg_env.dump.files import DumpFile
+from rg_env.dump.read.chunks import bundles, last_line, parts_of
+from rg_env.dump.schema import FileKind
+
+
+def file_of(path, content, kind=FileKind.ROLLOUTS):
+    path.write_bytes(content)
+    return DumpFile(path, kind, "run", 0, part=False)
+
+
+contents = st.lists(st.binary(max_size=9)).map(b"\n".join)
+
+
+@given(content=contents, size=st.integers(1, 12))
+def test_parts_are_the_file_cut_between_lines(tmp_path_factory, content, size):
+    file = file_of(tmp_path_factory.mktemp("chunks") / "x.jsonl", content)
+    parts = list(parts_of(file, size=size))
+    assert b"".join(part.data for part in parts) == content
+    assert all(part.data.endswith(b"\n") for part in parts[:-1])
+    numbered = [line for part in parts for line in part.numbered()]
+    assert numbered == [(k, line) for k, line in enumerate(content.split(b"\n"), 1) if line.strip()]
+
+
+@given(sizes=st.lists(st.integers(0, 30), max_size=6), size=st.integers(1, 40))
+def test_small_files_are_bundled_and_kinds_kept_apart(tmp_path_factory, sizes, size):
+    folder = tmp_path_factory.mktemp("bundles")
+    kinds = [FileKind.ROLLOUTS, FileKind.FAILED]
+    files = [file_of(folder / f"{k}", b"x\n" * n, kinds[k % 3 // 2]) for k, n in enumerate(sizes)]
+    told = []
+    found = list(bundles(files, told.append, size))
+    assert [part.data for bundle in found for part in bundle] == [p.data for f in files for p in parts_of(f, size=size)]
+    assert sum(told) == sum(2 * n for n in sizes)
+    for bundle in found:
+        assert len({part.file.kind for part in bundle}) == 1
+        assert len(bundle) == 1 or sum(len(part.data) for part in bundle) <= size
+
+
+@pytest.mark.parametrize(
+    ("content", "last"), [(b"a\nb\n", b"b\n"), (b"a\nb", b"b"), (b"a\n\n \n", b"a\n"), (b"", b""), (b"\n", b"")]
+)
+def test_the_last_line_is_found(tmp_path, content, last):
+    assert last_line(file_of(tmp_path / "x", content)) == last
+    assert last_line(file_of(tmp_path / "y", b"0\n" * 600_000 + content)) == (last or b"0\n")

@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rg_env.dump import (
+    DumpPolicy,
+    DumpWriter,
+    FileKind,
+    LedgerRecord,
+    NewerSchemaError,
+    Phase,
+    TrainedRecord,
+    open_run,
+    to_line,
+    write_manifest,
+)
+from rg_env.dump.read.frames import (
+    GROUP_SCHEMA,
+    GROUP_TEXT_SCHEMA,
+    ROLLOUT_SCHEMA,
+    ROLLOUT_TEXT_SCHEMA,
+    SCHEMA,
+    TEXT_SCHEMA,
+)
+from rg_env.dump.strings import escape, map_strings
+from rg_env.errors import DumpError
+from tests.dump.records import RUN_ID, group, rollout, violating
+
+POLICY = DumpPolicy(dump_eval_rollouts=True)
+
+
+def _write(folder, groups, attempt=1, **options):
+    with DumpWriter(folder, RUN_ID, attempt, policy=POLICY, **options) as writer:
+        assert writer.submit(groups).result(5)
+
+
+def test_what_was_written_is_read(tmp_path):
+    groups = [group(k, [1.0, violating(1)] if k % 2 else [0.0, 0.0], level=None, step=None) for k in range(7)]
+    evaluation = [group(k, phase="eval") for k in range(3)]
+    _write(tmp_path, [*groups, *evaluation], groups_per_file=2)
+    write_manifest(tmp_path, RUN_ID, {"model": "nano"})
+    dump = open_run(tmp_path)
+    (run,) = dump.runs
+    assert (run.run_id, run.has_ledger, run.manifest["model"]) == (RUN_ID, True, "nano")
+    assert list(dump.groups()) == [*groups[1::2], *groups[::2], *evaluation]
+    assert list(dump.groups([FileKind.FAILED])) == groups[::2]
+    assert list(dump.groups(phase=Phase.EVAL)) == evaluation
+    assert [record.group_id for record in dump.ledger()] == [g.group_id for g in [*groups, *evaluation]]
+    assert (dump.problems, dump.caveat) == ([], None)
+
+
+def test_a_batch_under_way_is_read_up_to_its_last_whole_line(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0)]).result(5)
+        (part,) = tmp_path.glob("*_rollouts_*.part")
+        with part.open("ab") as file:
+            file.write(to_line(group(1))[:50])
+        dump = open_run(tmp_path)
+        assert [g.uid for g in dump.groups()] == ["0"]
+        assert [(p.path, p.line) for p in dump.problems] == [(part, 2)]
+
+
+def test_a_batch_finished_between_finding_and_reading_is_read(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0)]).result(5)
+        dump = open_run(tmp_path)
+    assert [g.uid for g in dump.groups()] == ["0"]
+    assert dump.ledger_frame().height == 2
+
+
+DAMAGE = {
+    "torn": lambda line: line[: len(line) // 2] + b"\n",
+    "NUL": lambda line: b"\0" * (len(line) - 1) + b"\n",
+    "glued": lambda line: line[:-1] + line,
+    "torn and glued": lambda line: line[:30] + line,
+    "other JSON": lambda line: b'{"some": "thing"}\n',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
+    _write(tmp_path, [group(k) for k in range(5)])
+    for path in tmp_path.glob("*.jsonl"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        lines[2] = DAMAGE[damage](lines[2])
+        path.write_bytes(b"".join(lines))
+    readers = {
+        "groups": lambda dump: [record.uid for record in dump.ledger(all_attempts=True)],
+        "rollouts": lambda dump: [group.uid for group in dump.groups(all_attempts=True)],
+    }
+    for kind, read in readers.items():
+        dump = open_run(tmp_path)
+        for _ in range(2):  # named once, however often it is met
+            assert read(dump) == ["0", "1", "3", "4"]
+            assert [(p.line, p.path.name.split("_")[3]) for p in dump.problems] == [(3, kind)]
+    dump = open_run(tmp_path)
+    assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]
+    (problem,) = dump.problems
+    assert "_groups_" in str(problem)
+    assert "line 3: " in str(problem)
+
+
+def test_the_frame_says_what_the_ledger_says(tmp_path):
+    groups = [
+        group(0, [1.0, 0.5]),
+        group(1, [violating(0), rollout(0.0, 1, stop_reason=None, policy_version=None)], level=None, step=None),
+        group(2, []),
+        group(3, phase="eval"),
+    ]
+    _write(tmp_path, groups)
+    dump = open_run(tmp_path)
+    expected = [
+        (
+            *(record.group_id, record.level, record.text, record.text_reason, record.step),
+            *(getattr(record, name)[k] for name in ROLLOUT_SCHEMA),
+        )
+        for record in dump.ledger()
+        for k in range(len(record.score))
+    ]
+    frame = dump.ledger_frame()
+    names = ["group_id", "level", "text", "text_reason", "step", *ROLLOUT_SCHEMA]
+    assert frame.select(names).rows() == expected
+
+
+def test_what_an_attempt_took_back_does_not_count(tmp_path):
+    def step(number, attempt, phase="train"):
+        return group(f"{phase}{number}", attempt=attempt, step=number, phase=phase)
+
+    _write(
+        tmp_path, [step(1, 1), step(1, 1, "eval"), step(2, 1), step(3, 1), step(4, 1), step(2, 1, "eval")], attempt=1
+    )
+    _write(tmp_path, [step(2, 2), step(3, 2), step(None, 2)], attempt=2)
+    _write(tmp_path, [step(3, 3), step(None, 3)], attempt=3)
+    dump = open_run(tmp_path)
+    # Steps 2 to 4 of the first attempt, with their evaluation, led nowhere: the second went back to step 2.
+    kept = {("train", 1, 1), ("eval", 1, 1), ("train", 2, 2), ("train", 3, 3), ("train", None, 2), ("train", None, 3)}
+    assert {(g.phase, g.step, g.attempt) for g in dump.groups()} == kept
+    assert {(g.phase, g.step, g.attempt) for g in dump.ledger()} == kept
+    assert set(dump.ledger_frame().select("phase", "step", "attempt").rows()) == kept
+    assert sum(1 for _ in dump.ledger(all_attempts=True)) == sum(1 for _ in dump.groups(all_attempts=True)) == 11
+    assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 11
+    assert [dump.is_last_attempt(RUN_ID, "train", 3, attempt) for attempt in (1, 2, 3)] == [False, False, True]
+    assert dump.is_last_attempt(RUN_ID, "train", None, 1)
+
+
+def _atropos(path, count=3):
+    conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    with path.open("w") as file:
+        for k in range(count):
+            rollouts = [{"conversation": conversation, "score": score} for score in (1.0, k / 10)]
+            file.write(json.dumps({"item_id": "chain_sum", "rollouts": rollouts}) + "\n")
+
+
+def test_plain_atropos_files_are_read_and_the_bias_is_named(tmp_path):
+    uuid = "6a1f0f3e-8a65-4d57-9f2c-000000000001"
+    _atropos(tmp_path / f"reasoning_gym_environment_rollouts_{uuid}_0000.jsonl")
+    dump = open_run(tmp_path)
+    groups = list(dump.groups())
+    assert [g.run_id for g in groups] == [uuid] * 3
+    assert len({g.group_id for g in groups}) == 3
+    assert {g.task for g in groups} == {"chain_sum"}
+    assert "biased" in dump.caveat
+    frame = dump.ledger_frame()
+    assert frame["base_score"].to_list() == [1.0, 0.0, 1.0, 0.1, 1.0, 0.2]
+    assert list(dump.ledger()) == []
+
+
+def test_a_single_file_may_have_any_name(tmp_path):
+    _atropos(tmp_path / "mine.jsonl")
+    assert [g.run_id for g in open_run(tmp_path / "mine.jsonl").groups()] == ["mine"] * 3
+
+
+def test_several_paths_and_runs_are_kept_apart(tmp_path):
+    _write(tmp_path / "ours", [group(0)])
+    _atropos(tmp_path / "theirs.jsonl")
+    dump = open_run(tmp_path / "ours", tmp_path / "theirs.jsonl", tmp_path / "ours")
+    assert [run.run_id for run in dump.runs] == [RUN_ID, "theirs"]
+    assert sum(1 for _ in dump.groups()) == 4
+    assert dump.ledger_frame()["run_id"].value_counts(sort=True)["count"].to_list() == [6, 2]
+
+
+def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):
+    _write(tmp_path, [group(0)])
+    for path in tmp_path.glob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b'"schema_version":', b'"schema_version":9'))
+    dump = open_run(tmp_path)
+    for read in (dump.ledger_frame, lambda: list(dump.groups()), lambda: list(dump.ledger())):
+        with pytest.raises(NewerSchemaError, match=r"0000\.jsonl, line 1: written with schema version 9"):
+            read()
+
+
+def _expected_rows(dump, texts):
+    """What the frames should hold, made from the objects."""
+    if texts or not dump.runs[0].has_ledger:
+        for g, r in dump.rollouts(all_attempts=True):
+            of_group = {name: getattr(g, name, None) for name in (*GROUP_SCHEMA, *GROUP_TEXT_SCHEMA)}
+            of_group["text"] = next(f.kind for f in dump.runs[0].files)
+            yield of_group | {name: getattr(r, name) for name in (*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA)}
+        return
+    for record in dump.ledger(all_attempts=True):
+        for k in range(len(record.score)):
+            of_rollout = {name: getattr(record, name)[k] for name in ROLLOUT_SCHEMA}
+            yield {name: getattr(record, name) for name in GROUP_SCHEMA} | of_rollout
+
+
+def _plain(row):
+    """None for NaN; texts as UTF-8 can carry them."""
+    return map_strings({k: None if v != v else v for k, v in row.items()}, lambda text: escape(str(text)))
+
+
+lines_of_any_kind = st.lists(
+    st.sampled_from(["ours", "ours", "ours", "atropos", "atropos", "ascii", "torn", "glued", "foreign", "blank", "nan"])
+    | st.sampled_from(["no conversation", "no score", "empty group", "wrong violation", "null", "surrogate"]),
+    max_size=8,
+)
+
+
+def _line(kind, number):
+    ours = to_line(group(number, [1.0, violating(1), rollout(0.5, 2)]))
+    theirs = {
+        "item_id": "gcd",
+        "rollouts": [{"conversation": [{"role": "user", "content": "é😀"}], "score": s} for s in (1, 0.5)],
+    }
+    plain = json.dumps(theirs, ensure_ascii=False).encode() + b"\n"
+    return {
+        "ours": ours,
+        "atropos": plain,
+        "ascii": json.dumps(theirs).encode() + b"\n",
+        "torn": ours[:50] + b"\n",
+        "glued": plain[:-1] + plain,
+        "foreign": b'{"some": "thing"}\n',
+        "blank": b" \n",
+        "nan": plain.replace(b": 1}", b": NaN}"),
+        "no conversation": plain.replace(b"conversation", b"text"),
+        "no score": plain.replace(b"score", b"points"),
+        "empty group": b'{"item_id":"gcd","rollouts":[]}\n',
+        "wrong violation": ours.replace(b"no_answer", b"no_thing"),
+        "null": b'{"item_id":"gcd","rollouts":null}\n',
+        "surrogate": plain.replace("é😀".encode(), b"\\ud800 \\ud83d\\ude00"),
+    }[kind]
+
+
+@settings(max_examples=60)
+@given(kinds=lines_of_any_kind, ends=st.booleans(), texts=st.booleans(), size=st.sampled_from([1, 900, 1 << 24]))
+def test_frames_are_the_rows_of_the_objects_whatever_is_in_the_file(tmp_path_factory, kinds, ends, texts, size):
+    path = tmp_path_factory.mktemp("any") / "any.jsonl"
+    content = b"".join(_line(kind, number) for number, kind in enumerate(kinds))
+    path.write_bytes(content if ends else content[:-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rg_env.dump.read.chunks.bundles.__defaults__", (None, size))
+        dump = open_run(path)
+        frames = list(dump.frames(texts=texts, all_attempts=True))
+    rows = [row for frame in frames for row in frame.drop("group_index").iter_rows(named=True)]
+    again = open_run(path)
+    expected = [_plain(row) for row in _expected_rows(again, texts)]
+    columns = TEXT_SCHEMA if texts else SCHEMA
+    assert rows == [{name: row[name] for name in columns} for row in expected]
+    assert dump.problems == again.problems
+    numbers = [n for frame in frames for n in frame["group_index"].unique(maintain_order=True)]
+    assert len(numbers) == len(set(numbers)) == len({row["group_id"] + str(row["item_id"]) for row in expected})
+
+
+@settings(max_examples=30)
+@given(broken=st.lists(st.sampled_from(["", "", "torn", "uneven", "wrong status", "not a number"]), max_size=6))
+def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_path_factory, broken):
+    path = tmp_path_factory.mktemp("ledger") / "reasoning_gym_environment_groups_r_0000.jsonl"
+    sound = to_line(LedgerRecord.of(group(0, [1.0, violating(1)]), FileKind.ROLLOUTS, None))
+    change = {
+        "": lambda line: line,
+        "torn": lambda line: line[:90] + b"\n",
+        "uneven": lambda line: line.replace(b'"repetition":[0,1]', b'"repetition":[0]'),
+        "wrong status": lambda line: line.replace(b'"ok"', b'"okay"'),
+        "not a number": lambda line: line.replace(b'"score":[1.0', b'"score":["1"'),
+    }
+    path.write_bytes(b"".join(change[how](sound) for how in broken))
+    dump, again = open_run(path), open_run(path)
+    rows = dump.ledger_frame().rows(named=True)
+    assert rows == [_plain(row) for row in _expected_rows(again, texts=False)]
+    assert dump.problems == again.problems
+    assert len(dump.problems) == sum(map(bool, broken))
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_lines_of_version_1_are_read_as_frames(texts):
+    dump = open_run(Path(__file__).parents[2] / "dumps" / "sample")
+    assert {record.schema_version for record in dump.ledger()} == {1}
+    frame = dump.scan(texts=texts).collect()
+    assert frame["normalised"].to_list() == [False] * 224
+    assert frame["base_score"].sum() == pytest.approx(sum(r.base_score for _, r in dump.rollouts()))
+
+
+def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
+    _write(tmp_path, [group(k, [1.0, 0.5], step=k) for k in range(30)], groups_per_file=4)
+    dump = open_run(tmp_path)
+    lazy = dump.scan()
+    assert lazy.collect_schema().names() == list(SCHEMA)
+    assert lazy.collect().equals(dump.ledger_frame())
+    assert lazy.filter(pl.col("step") > 27).select("score").collect()["score"].to_list() == [1.0, 0.5] * 2
+    assert lazy.head(3).collect()["uid"].to_list() == ["0", "0", "1"]
+    assert lazy.select(pl.col("score").sum()).collect(engine="streaming").item() == 45.0
+    texts = dump.scan(texts=True).filter(pl.col("uid") == "3").select("conversation", "answer").collect()
+    assert texts["answer"].to_list() == ["1.0", "0.5"]
+    assert texts["conversation"][0].to_list() == group(3).rollouts[0].conversation
+
+
+def test_pandas_is_one_call_away(tmp_path):
+    _write(tmp_path, [group(k, [1.0, violating(1)]) for k in range(3)])
+    frame = open_run(tmp_path).to_pandas()
+    assert frame.groupby("task")["base_score"].mean().to_dict() == {"chain_sum": 0.5}
+    assert frame["violation"].isna().tolist() == [True, False] * 3
+
+
+def test_every_rollout_comes_with_its_group(tmp_path):
+    _write(tmp_path, [group(k, [1.0, 0.0]) for k in range(2)])
+    assert [(g.uid, r.repetition) for g, r in open_run(tmp_path).rollouts()] == [("0", 0), ("0", 1), ("1", 0), ("1", 1)]
+
+
+def test_what_was_trained_on_is_read(tmp_path):
+    records = [TrainedRecord(RUN_ID, attempt, step, f"g{k}", 8) for k, (attempt, step) in enumerate([(1, 1), (1, 2)])]
+    path = tmp_path / f"reasoning_gym_environment_trained_{RUN_ID}_0000.jsonl"
+    path.write_bytes(b"".join(map(to_line, records)) + b"torn")
+    dump = open_run(tmp_path)
+    assert list(dump.trained()) == records
+    assert dump.trained_frame().select("step", "group_id", "rollouts").rows() == [(1, "g0", 8), (2, "g1", 8)]
+    assert [problem.line for problem in dump.problems] == [3]
+    assert dump.ledger_frame().is_empty()
+
+
+def test_a_ledger_alone_may_have_any_name(tmp_path):
+    _write(tmp_path, [group(0)])
+    (path,) = tmp_path.glob("*_groups_*")
+    dump = open_run(path.rename(tmp_path / "mine.jsonl"))
+    assert [record.uid for record in dump.ledger()] == ["0"]
+    assert dump.caveat is None
+
+
+def test_wrong_paths_are_said_in_one_line(tmp_path):
+    with pytest.raises(DumpError, match="no dump in"):
+        open_run(tmp_path)
+    with pytest.raises(DumpError, match="No such file"):
+        open_run(tmp_path / "nowhere")
+    with pytest.raises(DumpError, match="no dump folder"):
+        open_run()
+
+
+def test_groups_are_read_in_constant_memory(tmp_path):
+    long = [rollout(conversation=[{"role": "assistant", "content": "x" * 100_000}])]
+    path = tmp_path / "big.jsonl"
+    path.write_bytes(to_line(group(0, long)) * 300)  # 30 MB
+    dump = open_run(path)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in dump.groups()) == 300
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_reading_needs_nothing_heavy(tmp_path):
+    _write(tmp_path, [group(0)])
+    code = (
+        "import sys; from rg_env.dump import open_run; from rg_env.analysis import statistics; "
+        "statistics(open_run(sys.argv[1])); "
+        "heavy = ('torch', 'ray', 'skyrl', 'skyrl_gym', 'transformers', 'reasoning_gym'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.strip() == "[]"

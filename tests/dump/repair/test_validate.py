@@ -1,0 +1,318 @@
+"""What a run leaves passes; each thing that can be wrong is found, at its place, with what to do about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tracemalloc
+
+import orjson
+import pytest
+
+from rg_env.dump import DumpWriter, FileKind, TrainedRecord, to_line, write_manifest
+from rg_env.dump.files import list_files, manifest_name
+from rg_env.dump.lock import RunLock
+from rg_env.dump.repair.findings import MAX_KEPT, Findings, Trouble
+from rg_env.dump.repair.validate import bytes_in, validate
+from rg_env.dump.write.compress import compress
+from rg_env.scoring.types import Status, Violation
+from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.repair.damage import manifest, write_record
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound")
+    write_record(folder, attempts=2)
+    return folder
+
+
+@pytest.fixture
+def record(sound, tmp_path):
+    return shutil.copytree(sound, tmp_path / "record")
+
+
+def _file(folder, kind=FileKind.ROLLOUTS, number=0):
+    return [file.path for file in list_files(folder) if file.kind is kind][number]
+
+
+def _found(*paths):
+    return [(f.trouble, f.file, f.line) for f in validate(*paths).findings.kept]
+
+
+def _change(path, line, change):
+    """Change a line as an object."""
+    lines = path.read_bytes().splitlines()
+    wire = orjson.loads(lines[line - 1])
+    change(wire)
+    lines[line - 1] = orjson.dumps(wire)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def test_what_runs_leave_passes(record):
+    result = validate(record)
+    assert result.good, result.findings.kept
+    assert not result.findings.remarks
+    assert (result.runs, result.ledger_lines, result.texts, result.trained) == (1, 14, 12, 8)
+
+
+def test_compressed_batches_pass_too(record):
+    compress(_file(record))
+    compress(_file(record, FileKind.LEDGER))
+    seen = []
+    assert validate(record, advance=seen.append).good
+    assert sum(seen) == bytes_in(record)
+
+
+def test_a_record_whose_writer_was_killed_passes_once_it_was_resumed(record):
+    last = _file(record, number=-1)
+    last.rename(last.with_name(last.name + ".part"))
+    assert (Trouble.UNFINISHED, last.name + ".part", 0) in _found(record)
+    DumpWriter(record, RUN_ID, 3).close()
+    assert validate(record).good
+
+
+def test_the_sample_in_the_repository_passes():
+    assert validate("dumps/sample").good
+
+
+def _rollout(k, **changes):
+    return lambda wire: wire["rollouts"][k].update(changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _rollout(0, base_score=0.5),
+        _rollout(0, score=0.5),
+        _rollout(0, score=None),
+        _rollout(0, raw_score=1.5),
+        _rollout(0, raw_score=None),
+        _rollout(0, violation=Violation.NO_THINK.value),
+        _rollout(0, status=Status.CRASHED.value),
+        _rollout(0, answer=""),
+        _rollout(0, conversation=[]),
+        _rollout(0, repetition="0"),
+        _rollout(0, truncated=1),
+        _rollout(0, novelty=1),
+        lambda wire: wire.update(no_signal=True),
+        lambda wire: wire.update(call=17),
+        lambda wire: wire.update(entry="{"),
+        lambda wire: wire.update(attempt=True),
+        lambda wire: wire.update(level=None),
+        lambda wire: wire.update(rollouts={}),
+        lambda wire: wire.pop("step"),
+    ],
+)
+def test_a_line_that_contradicts_itself_is_found(record, change):
+    path = _file(record)
+    _change(path, 1, change)
+    assert (Trouble.CONTRADICTION, path.name, 1) in _found(record)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda wire: wire.update(text=""),
+        lambda wire: wire["score"].pop(),
+        lambda wire: wire.update(phase="test", group_id=wire["group_id"].replace("train", "test")),
+    ],
+)
+def test_a_ledger_line_that_contradicts_itself_is_found(record, change):
+    path = _file(record, FileKind.LEDGER)
+    _change(path, 1, change)
+    assert (Trouble.CONTRADICTION, path.name, 1) in _found(record)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line[:-9] + b"\n",
+        lambda line: line[:-1] + line,
+        lambda line: b"\0" * len(line) + b"\n" + line,
+        lambda line: b"\n" + line,
+    ],
+)
+def test_damaged_lines_are_found(record, damage):
+    path = _file(record)
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(damage(first) + b"".join(others))
+    assert _found(record)[0] == (Trouble.DAMAGED, path.name, 1)
+
+
+def test_a_file_without_its_last_line_feed_is_found(record):
+    path = _file(record, FileKind.TRAINED)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    assert _found(record) == [(Trouble.DAMAGED, path.name, content.count(b"\n"))]
+
+
+def test_numbers_that_differ_from_the_text_are_named(record):
+    path = _file(record, FileKind.LEDGER)
+    _change(path, 1, lambda wire: wire.update(response_tokens=[8, 8], stop_reason=["length", "stop"]))
+    (finding,) = validate(record).findings.kept
+    assert (finding.trouble, finding.line) == (Trouble.DISAGREEMENT, 1)
+    assert "in `response_tokens`, `stop_reason`" in str(finding)
+    assert "recover" in str(finding)
+
+
+def test_texts_without_ledger_lines_and_the_other_way_round(record):
+    text, ledger = _file(record), _file(record, FileKind.LEDGER)
+    content = text.read_bytes().splitlines(keepends=True)
+    text.write_bytes(b"".join(content[1:]))
+    assert _found(record) == [(Trouble.NO_TEXT, ledger.name, 1)]
+    text.write_bytes(b"".join(content))
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[1:]))
+    found = _found(record)
+    assert (Trouble.NO_LEDGER_LINE, text.name, 1) in found
+    assert (Trouble.UNKNOWN_GROUP, _file(record, FileKind.TRAINED).name, 1) in found
+
+
+def test_a_text_that_the_ledger_says_is_not_kept(record):
+    ledger = _file(record, FileKind.LEDGER)
+    _change(ledger, 1, lambda wire: wire.update(text="", text_reason="lost"))
+    assert _found(record) == [(Trouble.DISAGREEMENT, ledger.name, 1)]
+
+
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
+def test_a_line_that_is_there_twice_is_found(record, kind):
+    path = _file(record, kind)
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first * 2 + b"".join(others))
+    assert (Trouble.DUPLICATE, path.name, 2) in _found(record)
+
+
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
+def test_lines_out_of_order_are_found(record, kind):
+    path = _file(record, kind)
+    path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
+    assert Trouble.ORDER in {trouble for trouble, _, _ in _found(record)}
+
+
+def test_calls_that_overlap_come_in_any_order(tmp_path):
+    groups = [group(k, call=call, step=1) for k, call in enumerate([0, 2, 1, 3])]
+    for fully_async in (True, False):
+        with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+            writer.submit(groups if fully_async else [])
+        write_manifest(tmp_path, RUN_ID, manifest(fully_async=fully_async))
+        assert validate(tmp_path).good is fully_async
+
+
+def test_missing_empty_doubled_and_misnamed_files_are_found(record):
+    second = _file(record, FileKind.LEDGER, 1)
+    second.rename(second.with_name(second.name.replace("_0001", "_0007")))
+    assert (Trouble.GAP, second.name.replace("_0001", "_0007"), 0) in _found(record)
+    _file(record).write_bytes(b"")
+    assert (Trouble.EMPTY, _file(record).name, 0) in _found(record)
+    other = _file(record, FileKind.FAILED)
+    shutil.copy(other, other.with_name(other.name + ".part"))
+    assert (Trouble.DUPLICATE, other.name + ".part", 0) in _found(record)
+
+
+@pytest.mark.parametrize(
+    ("settings", "trouble"),
+    [
+        ({"solved_at": 0.2}, Trouble.SETTINGS),
+        ({"samples": 4}, Trouble.SETTINGS),
+        ({"dump_other_rollouts": True}, Trouble.SETTINGS),
+        ({"groups_per_file": 3}, Trouble.OVERFULL),
+        ({"rollout_save_score_threshold": 0.95}, Trouble.WRONG_FILE),
+        ({"dump_failed_rollouts": False}, Trouble.WRONG_FILE),
+        ({"attempt": 9}, Trouble.SETTINGS),
+    ],
+)
+def test_the_manifest_is_held_against_the_record(tmp_path, settings, trouble):
+    write_record(tmp_path)
+    assert validate(tmp_path).good
+    (tmp_path / manifest_name(RUN_ID)).unlink()
+    write_manifest(tmp_path, RUN_ID, manifest(**{"dump_eval_rollouts": True, "groups_per_file": 4} | settings))
+    assert trouble in validate(tmp_path).findings.counts
+
+
+def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
+    path = record / manifest_name(RUN_ID)
+    path.write_text("{")
+    assert _found(record) == [(Trouble.MANIFEST, path.name, 0)]
+    path.unlink()
+    result = validate(record)
+    assert result.good
+    assert "no manifest" in str(result.findings.remarks[0])
+
+
+def test_a_group_of_another_run_or_phase_is_found(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0)])
+    path = _file(tmp_path)
+    other = group(1, run_id="other")
+    path.write_bytes(path.read_bytes() + to_line(other) + to_line(group(2, phase="eval")))
+    found = _found(tmp_path)
+    assert (Trouble.WRONG_FILE, path.name, 2) in found
+    assert (Trouble.WRONG_FILE, path.name, 3) in found
+
+
+def test_a_run_that_is_being_written_is_not_held_against_itself(record):
+    _file(record, FileKind.LEDGER, -1).unlink()
+    assert not validate(record).good
+    lock = RunLock(record, RUN_ID)
+    try:
+        result = validate(record)
+        assert result.good
+        assert "being written" in str(result.findings.remarks[0])
+    finally:
+        lock.release()
+
+
+def test_a_single_file_is_checked_for_itself(record):
+    assert validate(_file(record), _file(record, FileKind.LEDGER, 1)).good
+
+
+def test_atropos_files_are_checked_for_what_they_have(tmp_path):
+    line = {"item_id": "gcd", "rollouts": [{"conversation": [{"role": "user", "content": "q"}], "score": 1}]}
+    path = tmp_path / "reasoning_gym_environment_rollouts_0b5e_0000.jsonl"
+    path.write_text(json.dumps(line) + "\n" + json.dumps(line | {"rollouts": [{"score": 1}]}) + "\n")
+    result = validate(tmp_path)
+    assert [(f.trouble, f.line) for f in result.findings.kept] == [(Trouble.DAMAGED, 2)]
+    assert result.atropos == 1
+    assert any("Atropos" in str(remark) for remark in result.findings.remarks)
+
+
+def test_findings_are_bounded():
+    findings = Findings()
+    for k in range(MAX_KEPT + 5):
+        findings.add(Trouble.EMPTY, str(k), 0, "")
+    assert (findings.total, len(findings.kept)) == (MAX_KEPT + 5, MAX_KEPT)
+
+
+def test_a_step_trained_on_nothing_is_found(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0, [rollout()])])
+        writer.submit_trained([TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 0)])
+    path = _file(tmp_path, FileKind.TRAINED)
+    assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 1)]
+
+
+def test_memory_does_not_grow_with_the_texts(tmp_path):
+    long = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
+    peaks = []
+    for count in (20, 220):
+        folder = tmp_path / str(count)
+        with DumpWriter(folder, RUN_ID, 1) as writer:
+            assert writer.submit([group(k, long) for k in range(count)]).result(10)
+        tracemalloc.start()
+        assert validate(folder).good
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 200 * 1000  # bytes; the texts are 10 MB more
+
+
+def test_lines_of_the_first_version_need_not_have_what_was_added_since(record):
+    for file in list_files(record):
+        content = file.path.read_bytes()
+        old = re.sub(rb',"normalised":(\[[^]]*\]|false)', b"", content)
+        assert b"normalised" not in old
+        file.path.write_bytes(old)
+    assert Trouble.CONTRADICTION in validate(record).findings.counts  # the second version has it in every line
+    for file in list_files(record):
+        file.path.write_bytes(file.path.read_bytes().replace(b'"schema_version":2', b'"schema_version":1'))
+    assert validate(record).good

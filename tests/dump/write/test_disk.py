@@ -1,0 +1,325 @@
+"""The disk fails: training goes on, the failure is said once, nothing half-written stays, writing resumes.
+
+Every failure is the kernel's own: a limit on file sizes, a small file system, `/dev/full`, permissions, a busy disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
+from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
+
+
+def _padded(uid: object) -> object:
+    return group(uid, [rollout(conversation=[{"role": "assistant", "content": "x" * 5000}])])
+
+
+_FILE_SIZE_LIMIT = """
+import resource, sys
+from rg_env.dump import DumpWriter
+from tests.dump.write.test_disk import _padded
+from tests.dump.records import RUN_ID
+
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+with DumpWriter(sys.argv[1], RUN_ID, 1) as writer:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    accepted = [writer.submit([_padded(k)]).result(5) for k in range(8)]
+    assert accepted == [True] * 3 + [False] * 5, accepted
+    assert writer.missing == 5
+    for path in writer.folder.glob("*.part"):  # as another process sees them now
+        assert path.read_bytes().endswith(b"\\n"), path
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert writer.submit([_padded(8)]).result(5)
+    assert writer.missing == 0
+"""
+
+
+def test_a_file_size_limit_stops_nothing_and_leaves_nothing_half_written(tmp_path):
+    child = subprocess.run(
+        [sys.executable, "-c", _FILE_SIZE_LIMIT, tmp_path], capture_output=True, text=True, timeout=60
+    )
+    assert child.returncode == 0, child.stderr
+    assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == [str(k) for k in range(9)]
+    errors = [line for line in child.stderr.splitlines() if "| ERROR" in line]
+    assert [line.split(" - ")[-1].split(" (")[0] for line in errors] == [
+        f"dump: {count} records not on disk"
+        for count in (1, 2, 4)  # said again each time it has doubled
+    ]
+    assert child.stderr.count("writing again") == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 kB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("tmpfs cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk(small_disk, log):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 220_000)
+    with DumpWriter(small_disk, RUN_ID, 1, groups_per_file=2) as writer:
+        results = [writer.submit([_padded(k)]).result(5) for k in range(9)]
+        assert results[0] and not results[-1]
+        on_disk = results.count(True)
+        assert writer.missing == 9 - on_disk
+        assert uids(small_disk) == [str(k) for k in range(on_disk)]  # strict: any torn line would raise
+        ballast.unlink()
+        assert writer.flush() == 0
+    assert uids(small_disk) == uids(small_disk, FileKind.ROLLOUTS) == [str(k) for k in range(9)]
+    assert any("No space left on device" in line and line.startswith("ERROR") for line in log)
+
+
+@pytest.fixture
+def full_after(monkeypatch):
+    """Call it with a number of bytes and kinds of files: each write to those takes so many, then the device is full."""
+    real = os.write
+    full = os.open("/dev/full", os.O_WRONLY)
+    state = {}
+
+    def write(fd: int, data: memoryview) -> int:
+        name = Path(f"/proc/self/fd/{fd}").readlink().name
+        if any(f"_{kind}_" in name for kind in state.get("kinds", ())):
+            real(fd, data[: state["taken"]])
+            return real(full, data)
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    yield lambda taken, *kinds: state.update(taken=taken, kinds=kinds)
+    os.close(full)
+
+
+@pytest.mark.parametrize("broken", [FileKind.ROLLOUTS, FileKind.LEDGER])
+def test_text_and_ledger_are_both_there_or_neither(tmp_path, full_after, broken):
+    """A write that fails after some bytes, in either of a group's two files."""
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([group(0)]).result(5)
+        full_after(10, broken)
+        assert not writer.submit([group(1)]).result(5)
+        assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0"]
+        full_after(0)
+        assert writer.submit([group(2)]).result(5)
+    assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0", "1", "2"]
+
+
+def test_what_was_trained_on_waits_behind_its_groups(tmp_path, full_after, log):
+    trained = [TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 2)]
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        full_after(10, FileKind.LEDGER)
+        assert not writer.submit([group(0)]).result(5)
+        assert not writer.submit_trained(trained).result(5)
+        assert writer.missing == 2
+        assert not list(tmp_path.glob("*_trained_*"))
+        full_after(0)
+        assert writer.flush() == 0
+    assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [group(0).group_id]
+
+
+def test_a_failure_at_the_very_first_write_leaves_no_empty_file(tmp_path, full_after):
+    full_after(0, *FileKind)
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert not writer.submit([group(0), group(1, [0.0])]).result(5)
+        assert names(tmp_path) == {"lock"}
+        assert writer.close() == 2
+
+
+def test_what_waits_is_tried_a_last_time_at_the_end(tmp_path, full_after):
+    full_after(5, FileKind.ROLLOUTS)
+    writer = DumpWriter(tmp_path, RUN_ID, 1)
+    assert not writer.submit([group(0)]).result(5)
+    full_after(0)
+    assert writer.close() == 0
+    assert uids(tmp_path) == ["0"]
+
+
+def test_what_waits_is_tried_again_while_nothing_new_comes(tmp_path, full_after, monkeypatch):
+    monkeypatch.setattr("rg_env.dump.write.writer.RETRY_SECONDS", 0.02)
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        full_after(5, FileKind.ROLLOUTS)
+        assert not writer.submit([group(0)]).result(5)
+        full_after(0)
+        deadline = time.monotonic() + 30
+        while writer.missing and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert uids(tmp_path) == ["0"]
+
+
+def test_a_full_disk_leaves_batches_uncompressed(tmp_path, monkeypatch, log):
+    """No space for the compressed copy, and what there is of it is taken away again."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    real = os.write
+
+    def write(fd: int, data: memoryview) -> int:
+        return real(full if ".zst." in Path(f"/proc/self/fd/{fd}").readlink().name else fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    with DumpWriter(tmp_path, RUN_ID, 1, compression="zstd") as writer:
+        assert writer.submit([group(0)]).result(5)
+    os.close(full)
+    assert names(tmp_path) == {"groups_0000.jsonl", "rollouts_0000.jsonl"}
+    assert sum("stays uncompressed ([Errno 28] No space left on device" in line for line in log) == 2
+
+
+_MEMORY = """
+import re, resource, sys
+from pathlib import Path
+from rg_env.dump import DumpWriter
+from tests.dump.records import RUN_ID, group, rollout
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+with DumpWriter(sys.argv[1], RUN_ID, 1, max_pending_bytes=32 << 20) as writer:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    before = peak()
+    for k in range(300):
+        text = chr(0x1F600 + k % 50) * 250_000  # a megabyte in memory
+        writer.submit([group(k, [rollout(conversation=[{"role": "assistant", "content": text}])])]).result(5)
+    grown = (peak() - before) >> 20
+    assert 30 < grown < 64, grown
+    assert writer.missing == 300
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    print(300 - writer.flush())
+"""
+
+
+def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
+    child = subprocess.run([sys.executable, "-c", _MEMORY, tmp_path], capture_output=True, text=True, timeout=120)
+    assert child.returncode == 0, child.stderr
+    kept = int(child.stdout)
+    assert kept == 33  # of 32 MiB
+    assert uids(tmp_path) == [str(k) for k in range(kept)]
+    assert "closed with 267 records missing" in child.stderr
+
+
+_READ_ONLY = """
+import os, sys
+from rg_env.dump import DumpWriter
+from rg_env.errors import DumpError
+from tests.dump.records import RUN_ID, group
+
+folder = sys.argv[1]
+if os.geteuid() == 0:  # permissions do not bind root
+    os.chown(folder, 65534, 65534)
+    os.seteuid(65534)
+os.chmod(folder, 0o555)
+try:
+    DumpWriter(folder, RUN_ID, 1)
+except DumpError as error:
+    print(error)
+os.chmod(folder, 0o755)
+with DumpWriter(folder, RUN_ID, 1, groups_per_file=2) as writer:
+    assert writer.submit([group(0)]).result(5)
+    os.chmod(folder, 0o555)
+    assert writer.submit([group(1)]).result(5)  # the open files take it, and cannot get their final names
+    assert not writer.submit([group(2)]).result(5)
+    assert writer.missing == 1
+    os.chmod(folder, 0o755)
+    assert writer.submit([group(3)]).result(5)
+"""
+
+
+def test_a_folder_that_becomes_read_only():
+    with tempfile.TemporaryDirectory() as name:  # not below pytest's own folder, which other users may not enter
+        child = subprocess.run([sys.executable, "-c", _READ_ONLY, name], capture_output=True, text=True, timeout=60)
+        assert child.returncode == 0, child.stderr
+        assert uids(Path(name)) == uids(Path(name), FileKind.ROLLOUTS) == ["0", "1", "2", "3"]
+        assert not [path for path in Path(name).iterdir() if path.suffix != ".jsonl"]
+    assert child.stdout.startswith(f"dump folder {name} cannot be written (Permission denied)")
+    assert "could not be finished" in child.stderr
+    assert "1 records not on disk" in child.stderr
+    assert "writing again" in child.stderr
+
+
+@pytest.fixture
+def busy_disk(tmp_path):
+    """The file system of `tmp_path` while other processes force megabytes to it."""
+    loop = "while :; do dd if=/dev/zero of=$0 bs=1M count=16 conv=fsync 2>/dev/null; done"
+    load = [subprocess.Popen(["sh", "-c", loop, tmp_path / f"load-{k}"], start_new_session=True) for k in range(2)]
+    yield
+    for process in load:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for path in tmp_path.glob("load-*"):
+        path.unlink()
+
+
+def test_a_slow_disk_under_load_holds_nothing_up_and_loses_nothing(tmp_path, busy_disk, log):
+    """Each group is forced to a disk that others keep busy, and waited for less time than a quiet one takes."""
+    folder = tmp_path / "dumps"
+    late = []
+
+    async def train(writer: DumpWriter) -> int:
+        for call in range(400):
+            if not await writer.write([_padded(call)], timeout=0.0001):
+                late.append(call)
+            if len(late) >= 20:
+                break
+        return call + 1
+
+    with DumpWriter(folder, RUN_ID, 1, groups_per_file=7, fsync="group", compression="zstd") as writer:
+        calls = asyncio.run(train(writer))
+    if not late:
+        pytest.skip("this disk is never slow")
+    assert writer.missing == 0
+    dump = open_run(folder)
+    assert [record.uid for record in dump.ledger()] == [str(call) for call in range(calls)]
+    assert [record.uid for record in dump.groups()] == [str(call) for call in range(calls)]
+    errors = [line for line in log if line.startswith("ERROR")]
+    assert "not on disk after 0.0001 s: a crash now would lose them; training goes on" in errors[0]
+    assert len(errors) <= 1 + sum("the disk keeps up again" in line for line in log)  # once for each time of trouble
+
+
+@pytest.mark.parametrize("how", ["removed", "moved"])
+def test_a_folder_that_goes_away_is_said_and_made_anew(tmp_path, log, how):
+    folder = tmp_path / "dumps"
+    with DumpWriter(folder, RUN_ID, 1) as writer:
+        assert writer.submit([group(0), group(1)]).result(5)
+        if how == "removed":
+            shutil.rmtree(folder)
+        else:
+            folder.rename(tmp_path / "elsewhere")
+        assert writer.submit([group(2)]).result(5)
+        assert writer.missing == 0
+        with pytest.raises(Exception, match="is being written"):
+            DumpWriter(folder, RUN_ID, 2)
+    assert uids(folder) == ["2"]
+    (said,) = [line for line in log if line.startswith("ERROR")]
+    assert "removed or moved" in said
+    assert "_groups_" in said and ": 2" in said
+    if how == "moved":
+        assert sum(1 for _ in open_run(tmp_path / "elsewhere").groups()) == 2
+
+
+def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
+    folder = tmp_path / "dumps"
+    with DumpWriter(folder, RUN_ID, 1) as writer:
+        assert writer.submit([group(0)]).result(5)
+        shutil.rmtree(folder)
+        folder.write_text("in the way")
+        assert not writer.submit([group(1)]).result(5)
+        assert writer.missing == 1
+        folder.unlink()
+        assert writer.submit([group(2)]).result(5)
+    assert [line["uid"] for line in lines_of(folder, FileKind.LEDGER)] == ["1", "2"]
+    assert any("1 records not on disk" in line for line in log)
+    assert any("writing again" in line for line in log)

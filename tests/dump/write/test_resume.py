@@ -1,0 +1,115 @@
+"""Every state that a killed attempt can leave behind is finished by the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rg_env.dump import DumpWriter, FileKind, LedgerRecord, to_line
+from rg_env.dump.files import batch_name
+from rg_env.dump.write.resume import finish_leftovers
+from tests.dump.records import RUN_ID, group, lines_of, names, uids
+
+
+def _part(folder: Path, kind: FileKind, *lines: bytes, number: int = 0) -> Path:
+    path = folder / f"{batch_name(kind, RUN_ID, number)}.part"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def _text(uid: int) -> bytes:
+    return to_line(group(uid))
+
+
+def _ledger(uid: int) -> bytes:
+    return to_line(LedgerRecord.of(group(uid), FileKind.ROLLOUTS, None))
+
+
+def _next_attempt(folder: Path) -> None:
+    DumpWriter(folder, RUN_ID, 2).close()
+
+
+def test_whole_parts_are_finished(tmp_path):
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), number=4)
+    _part(tmp_path, FileKind.LEDGER, _ledger(0), number=2)
+    _next_attempt(tmp_path)
+    assert names(tmp_path) == {"rollouts_0004.jsonl", "groups_0002.jsonl"}
+    assert uids(tmp_path) == ["0"]
+
+
+@pytest.mark.parametrize("keep", [1, 50, -1])
+def test_torn_tails_are_cut_off(tmp_path, keep):
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), _text(1)[:keep])
+    _part(tmp_path, FileKind.LEDGER, _ledger(0))
+    _next_attempt(tmp_path)
+    assert uids(tmp_path, FileKind.ROLLOUTS) == uids(tmp_path) == ["0"]
+
+
+def test_a_torn_ledger_line_is_written_again_from_the_text(tmp_path):
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), _text(1))
+    _part(tmp_path, FileKind.LEDGER, _ledger(0), _ledger(1)[:99])
+    _next_attempt(tmp_path)
+    assert uids(tmp_path, FileKind.ROLLOUTS) == uids(tmp_path) == ["0", "1"]
+    assert lines_of(tmp_path, FileKind.LEDGER)[1]["text"] == "rollouts"
+
+
+def test_ledger_lines_in_finished_batches_count(tmp_path):
+    for uid in (0, 1):
+        _part(tmp_path, FileKind.LEDGER, _ledger(uid), number=uid).rename(
+            tmp_path / batch_name(FileKind.LEDGER, RUN_ID, uid)
+        )
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), _text(1))
+    _next_attempt(tmp_path)
+    assert uids(tmp_path) == ["0", "1"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"item_id": "to'])
+def test_parts_without_a_whole_line_are_removed(tmp_path, content):
+    for kind in (FileKind.ROLLOUTS, FileKind.LEDGER):
+        _part(tmp_path, kind, content)
+    _next_attempt(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_repair_that_was_itself_killed_is_done_again(tmp_path):
+    """The ledger is mended and renamed before the texts get their names: the worst moment lies between."""
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), _text(1))
+    _part(tmp_path, FileKind.LEDGER, _ledger(1)[:20], number=1)
+    (tmp_path / batch_name(FileKind.LEDGER, RUN_ID, 0)).write_bytes(_ledger(0))
+    _next_attempt(tmp_path)
+    assert uids(tmp_path) == ["0", "1"]
+
+
+def test_other_runs_and_files_are_left_alone(tmp_path):
+    other = tmp_path / f"{batch_name(FileKind.ROLLOUTS, 'other', 0)}.part"
+    other.write_bytes(b'{"torn')
+    foreign = tmp_path / "notes.part"
+    foreign.write_text("mine")
+    _next_attempt(tmp_path)
+    assert (other.read_bytes(), foreign.read_text()) == (b'{"torn', "mine")
+
+
+def test_a_tail_longer_than_a_read_is_found(tmp_path):
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), b"x" * (3 << 20))
+    _next_attempt(tmp_path)
+    assert uids(tmp_path, FileKind.ROLLOUTS) == ["0"]
+
+
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER])
+def test_a_file_cut_off_at_every_byte_of_its_last_two_lines(ram_folder, kind):
+    """Whichever of a group's two files it is, the other one's whole lines and this one's are all there afterwards."""
+    texts, ledger = [_text(k) for k in range(3)], [_ledger(k) for k in range(3)]
+    torn, whole = (texts, ledger) if kind is FileKind.ROLLOUTS else (ledger, texts)
+    content = b"".join(torn)
+    for end in range(len(torn[0]), len(content) + 1):
+        folder = ram_folder / str(end)
+        folder.mkdir()
+        _part(folder, kind, content[:end])
+        if kind is FileKind.LEDGER:
+            _part(folder, FileKind.ROLLOUTS, *whole)
+        finish_leftovers(folder, RUN_ID)
+        left = content[:end].count(b"\n")
+        assert uids(folder) == [str(k) for k in range(3 if kind is FileKind.LEDGER else left)]
+        assert uids(folder, FileKind.ROLLOUTS) == uids(folder)
+        assert not list(folder.glob("*.part"))

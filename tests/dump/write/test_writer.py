@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, close_all, open_run, trained_from_line
+from rg_env.dump.files import list_files, parse_name
+from rg_env.errors import DumpError
+from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
+
+EVERYTHING = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
+
+
+@pytest.fixture
+def stuck_disk(monkeypatch):
+    """Every write waits until the event is set."""
+    go = threading.Event()
+    real = os.write
+
+    def slow(fd, data):
+        go.wait(10)
+        return real(fd, data)
+
+    monkeypatch.setattr("rg_env.dump.write.batch.os.write", slow)
+    yield go
+    go.set()
+
+
+def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_policy_says(tmp_path):
+    groups = [group(k, ONE_OF_EACH[k % 3]) for k in range(9)] + [group(9, phase="eval")]
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit(groups[:4]).result(5)
+        assert writer.submit(groups[4:]).result(5)
+    assert uids(tmp_path) == [str(k) for k in range(10)]
+    assert uids(tmp_path, FileKind.ROLLOUTS) == ["0", "3", "6"]
+    assert uids(tmp_path, FileKind.FAILED) == ["1", "4", "7"]
+    ledger = lines_of(tmp_path, FileKind.LEDGER)
+    assert [line["text"] for line in ledger[:3]] == [FileKind.ROLLOUTS, FileKind.FAILED, ""]
+    assert [line["text_reason"] for line in ledger[:3]] == ["", "", NotKept.OTHER_OFF]
+    assert ledger[-1]["text_reason"] == NotKept.EVAL_OFF
+
+
+def test_every_kind_has_its_own_file_name(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1, policy=EVERYTHING) as writer:
+        writer.submit([*(group(k, scores) for k, scores in enumerate(ONE_OF_EACH)), group(3, phase="eval")])
+    kinds = ("rollouts", "FAILED_rollouts", "other_rollouts", "eval_rollouts", "groups")
+    assert names(tmp_path) == {f"{kind}_0000.jsonl" for kind in kinds}
+
+
+def test_text_and_score_of_a_rollout_stay_together(tmp_path):
+    scores = [0.125 * k for k in range(9)]
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0, [rollout(s, k) for k, s in enumerate(scores) if k % 3])])
+    (line,) = lines_of(tmp_path, FileKind.ROLLOUTS)
+    for seen in line["rollouts"]:
+        assert seen["conversation"][-1]["content"].endswith(f"<answer>{seen['score']}</answer>")
+    assert lines_of(tmp_path, FileKind.LEDGER)[0]["score"] == [r["score"] for r in line["rollouts"]]
+
+
+def test_the_ledger_line_is_written_after_the_text(tmp_path, monkeypatch):
+    order = []
+    real = os.write
+
+    def write(fd, data):
+        order.append(parse_name(Path(f"/proc/self/fd/{fd}").readlink()).kind)
+        return real(fd, data)
+
+    monkeypatch.setattr("rg_env.dump.write.batch.os.write", write)
+    with DumpWriter(tmp_path, RUN_ID, 1, policy=EVERYTHING) as writer:
+        writer.submit([*(group(k, scores) for k, scores in enumerate(ONE_OF_EACH)), group(3, phase="eval")])
+    assert len(order) == 5
+    assert order[-1] is FileKind.LEDGER
+
+
+def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4, failed_groups_per_file=2) as writer:
+        writer.submit([group(k, ONE_OF_EACH[k % 2]) for k in range(10)]).result(5)
+        assert names(tmp_path) == {
+            "rollouts_0000.jsonl",
+            "rollouts_0001.jsonl.part",
+            "FAILED_rollouts_0000.jsonl",
+            "FAILED_rollouts_0001.jsonl",
+            "FAILED_rollouts_0002.jsonl.part",
+            "groups_0000.jsonl",
+            "groups_0001.jsonl",
+            "groups_0002.jsonl.part",
+            "lock",
+        }
+        for path in tmp_path.glob("*_groups_*.jsonl"):
+            assert len(path.read_bytes().splitlines()) == 4
+    assert not {name for name in names(tmp_path) if "part" in name or "lock" in name}
+    assert uids(tmp_path) == [str(k) for k in range(10)]
+    assert uids(tmp_path, FileKind.ROLLOUTS) == ["0", "2", "4", "6", "8"]
+
+
+def test_a_later_attempt_goes_on_in_the_next_batch_and_overwrites_nothing(tmp_path):
+    for attempt in (1, 2):
+        with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
+            writer.submit([group(attempt, attempt=attempt)])
+    assert names(tmp_path) == {f"{kind}_000{batch}.jsonl" for kind in ("rollouts", "groups") for batch in (0, 1)}
+    assert uids(tmp_path) == ["1", "2"]
+
+
+def test_a_name_taken_by_somebody_else_is_not_overwritten(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0)]).result(5)
+        for path in list(tmp_path.glob("*.part")):
+            path.with_suffix("").write_text("theirs")
+    assert {path.read_text() for path in tmp_path.glob("*_0000.jsonl")} == {"theirs"}
+    assert len(list(tmp_path.glob("*_0001.jsonl"))) == 2
+
+
+def test_nothing_written_leaves_no_file(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([]).result(5)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_runs_share_a_folder(tmp_path):
+    with DumpWriter(tmp_path, "run-a", 1) as a, DumpWriter(tmp_path, "run-b", 1) as b:
+        a.submit([group("a", run_id="run-a")])
+        b.submit([group("b", run_id="run-b")])
+    assert sorted(uids(tmp_path)) == ["a", "b"]
+
+
+def test_write_returns_true_once_the_groups_are_in_the_files(tmp_path):
+    async def generate() -> None:
+        assert await writer.write([group(0)], timeout=5)
+        assert uids(tmp_path) == ["0"]
+        assert writer.missing == 0
+
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        asyncio.run(generate())
+
+
+def test_a_slow_disk_holds_up_training_for_the_timeout_only_and_is_said_once(tmp_path, stuck_disk, log):
+    async def generate() -> None:
+        assert not await writer.write([group(0)], timeout=0.01)
+        assert not await writer.write([group(1), group(2)], timeout=0.01)
+        assert writer.missing == 3
+        stuck_disk.set()
+        assert await writer.write([group(3)], timeout=5)
+        assert writer.missing == 0
+
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        asyncio.run(generate())
+    assert uids(tmp_path) == ["0", "1", "2", "3"]
+    said = [line for line in log if not line.startswith("INFO")]
+    assert len(said) == 2
+    assert said[0].startswith("ERROR dump: 1 groups not on disk after 0.01 s")
+    assert said[1].startswith("WARNING dump: the disk keeps up again; 3 groups had been late")
+
+
+def test_memory_is_bounded_and_what_is_dropped_is_counted_and_said(tmp_path, stuck_disk, log):
+    big = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
+    with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=200_000) as writer:
+        results = [writer.submit([group(k, big)]) for k in range(10)]
+        assert writer.missing == 10
+        refused = [k for k, result in enumerate(results) if result.done()]
+        assert refused == [3, 4, 5, 6, 7, 8, 9]
+        assert not any(results[k].result() for k in refused)
+        stuck_disk.set()
+        assert writer.flush() == 7
+        assert writer.submit([group(10, big)]).result(5)
+    assert uids(tmp_path) == ["0", "1", "2", "10"]
+    said = [line for line in log if line.startswith("ERROR")]
+    assert [line.split(",")[0] for line in said[:-1]] == [
+        f"ERROR dump: {count} records dropped so far" for count in (1, 2, 4)
+    ]
+    assert "closed with 7 records missing" in said[-1]
+
+
+def test_a_record_that_cannot_be_json_costs_itself_only(tmp_path, log):
+    broken = group(1, step=1 << 70)  # beyond what JSON readers take for a number
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert not writer.submit([group(0), broken, group(2)]).result(5)
+        assert writer.missing == 1
+    assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0", "2"]
+    assert any("1 record dropped, it cannot be written as JSON" in line for line in log)
+
+
+def test_progress_is_said_every_ten_groups_of_a_kind(tmp_path, log):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=100) as writer:
+        for k in range(45):
+            writer.submit([group(k, ONE_OF_EACH[k % 2])])
+    said = [line.split()[2:] for line in log if "towards" in line]
+    assert [words[0] for words in said if "FAILED" not in words[-1]] == ["10/100", "20/100"]
+    assert [words[0] for words in said if "FAILED" in words[-1]] == ["10/50", "20/50"]
+
+
+def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
+    writer = DumpWriter(tmp_path, RUN_ID, 1)
+    writer.submit([group(0)])
+    assert writer.close() == 0
+    assert not writer.submit([group(1)]).result(0)
+    assert writer.close() == 1
+    assert uids(tmp_path) == ["0"]
+    assert [line for line in log if line.startswith("ERROR")] == [
+        "ERROR dump: 1 records dropped so far, the record is closed; training goes on"
+    ]
+
+
+def test_close_all_closes_what_is_open(tmp_path):
+    writers = [DumpWriter(tmp_path / name, name, 1) for name in ("a", "b")]
+    for writer in writers:
+        writer.submit([group(0, run_id=writer.run_id)])
+    close_all()
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 4
+
+
+_EXIT = """
+import os, signal, sys
+from rg_env.dump import DumpWriter, close_all
+from tests.dump.records import group
+
+def stop(*_):
+    close_all()
+    os._exit(3)
+
+signal.signal(signal.SIGTERM, stop)
+writer = DumpWriter(sys.argv[1], "run", 1)
+for k in range(20):
+    writer.submit([group(k, run_id="run")])
+    if sys.argv[2] == "sigterm" and k == 10:
+        os.kill(os.getpid(), signal.SIGTERM)
+if sys.argv[2] == "exception":
+    raise RuntimeError
+"""
+
+
+@pytest.mark.parametrize(("how", "code", "count"), [("end", 0, 20), ("exception", 1, 20), ("sigterm", 3, 11)])
+def test_all_is_written_at_the_end_of_the_process_however_it_ends(tmp_path, how, code, count):
+    child = subprocess.run([sys.executable, "-c", _EXIT, tmp_path, how], capture_output=True, timeout=60, check=False)
+    assert child.returncode == code, child.stderr.decode()
+    assert uids(tmp_path) == [str(k) for k in range(count)]
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_forked_child_has_nothing_to_do_with_its_parents_record(tmp_path, stuck_disk):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        waiting = writer.submit([group(0)])
+        pid = os.fork()
+        if not pid:
+            os._exit(writer.close())  # the number of groups it thinks are missing
+        assert os.waitpid(pid, 0)[1] == 0
+        stuck_disk.set()
+        assert waiting.result(5)
+        assert writer.submit([group(1)]).result(5)
+    assert uids(tmp_path) == ["0", "1"]
+
+
+def test_an_unusable_folder_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DumpError, match="cannot be written") as error:
+        DumpWriter(tmp_path / "file" / "dumps", RUN_ID, 1)
+    assert "\n" not in str(error.value)
+
+
+def _trained(step: int, *rollouts: int) -> list[TrainedRecord]:
+    return [TrainedRecord(RUN_ID, 1, step, group(k).group_id, count) for k, count in enumerate(rollouts)]
+
+
+def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2) as writer:
+        writer.submit([group(0), group(1)])
+        assert writer.submit_trained(_trained(1, 2, 4)).result(5)
+        writer.submit([group(2)])
+        assert writer.submit_trained(_trained(2, 2)).result(5)
+        assert writer.missing == 0
+    lines = [line for file in list_files(tmp_path) if file.kind is FileKind.TRAINED for line in file.path.open("rb")]
+    assert [trained_from_line(line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
+    assert {"trained_0000.jsonl", "trained_0001.jsonl"} <= names(tmp_path)
+    dump = open_run(tmp_path)
+    assert [record.uid for record in dump.ledger()] == [record.uid for record in dump.groups()] == ["0", "1", "2"]
+    assert not dump.problems
+
+
+def test_what_was_trained_on_is_not_taken_for_groups_where_the_ledger_is_lost(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0)])
+        writer.submit_trained(_trained(1, 2))
+    for path in tmp_path.glob("*_groups_*"):
+        path.unlink()
+    assert set(open_run(tmp_path).ledger_frame()["uid"]) == {"0"}

@@ -1,0 +1,282 @@
+"""What the guard refuses and what it lets through."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import re
+import string
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reasoning_gym
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reasoning_gym.factory import DATASETS
+
+from rg_env.scoring import Scorer, Status, guard
+from tests.scoring.guard import closed_variants
+from tests.scoring.guard.variants import VARIANTS
+
+Item = Callable[..., dict[str, Any]]
+Items = Callable[[str, int], list[dict[str, Any]]]
+
+_EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\(")
+EVALUATING = sorted(guard.EVALUATING_TASKS)
+GUARDED = sorted(guard.GUARDED_TASKS)
+
+
+def entry_of(task: str, **fields: Any) -> dict[str, Any]:
+    metadata = {"source_dataset": task, **fields.pop("metadata", {})}
+    return {"question": "", "answer": "", **fields, "metadata": metadata}
+
+
+CHAIN_SUM = entry_of("chain_sum", answer="4")
+
+
+def test_the_tasks_that_run_answers_are_those_whose_scorers_evaluate() -> None:
+    found = {
+        task for task, (dataset, _) in DATASETS.items() if _EVALUATES.search(inspect.getsource(dataset.score_answer))
+    }
+    # number_sorting evaluates the entry's own answer; propositional_logic has a parser of its own by this name
+    assert found - {"number_sorting"} == guard.EVALUATING_TASKS
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [("4\0", "NUL"), ("\ud83d", "surrogate"), ("ü\udfff", "surrogate"), ("\ud83d\ude00", "surrogate")],
+)
+def test_what_is_no_text_is_refused(answer: str, word: str) -> None:
+    assert word in (guard.check(CHAIN_SUM, answer) or "")
+
+
+@pytest.mark.parametrize("answer", ["", "4", "ä ≤ 漢字 😀", "\x01\n\t", "\U0010ffff", "\ud7ff\ue000"])
+def test_every_other_text_passes_where_no_task_asks_for_more(answer: str) -> None:
+    assert guard.check(CHAIN_SUM, answer) is None
+
+
+# -- attacks
+
+CANARY = "rg_env_guard_canary"
+ATTACKS = [
+    f"__import__('os').system('touch {{path}}/{CANARY}')",
+    f"open('{{path}}/{CANARY}', 'w')",
+    f"[open('{{path}}/{CANARY}', 'w')]",
+    f"print(open('{{path}}/{CANARY}','w'))",
+    f"exec(\"open('{{path}}/{CANARY}','w')\")",
+    f"S(\"open('{{path}}/{CANARY}','w')\")",
+    f"sympify(\"open('{{path}}/{CANARY}','w')\")",
+    f"(lambda: open('{{path}}/{CANARY}','w'))()",
+    f"lambda x: open('{{path}}/{CANARY}','w')",
+    f"[x for x in [open('{{path}}/{CANARY}','w')]]",
+    f"f\"{{{{open('{{path}}/{CANARY}','w')}}}}\"",
+    f"1 if open('{{path}}/{CANARY}','w') else 2",
+    f"[1, 2][open('{{path}}/{CANARY}','w').fileno()]",
+    f"'%s' % open('{{path}}/{CANARY}','w')",
+    f"(y := open('{{path}}/{CANARY}','w'))",
+    f"1\nopen('{{path}}/{CANARY}','w')",
+    f"1;open('{{path}}/{CANARY}','w')",
+    f"1 + \\\n open('{{path}}/{CANARY}','w').fileno()",
+    f"ｏｐｅｎ('{{path}}/{CANARY}','w')",  # Python reads full-width letters as ASCII
+    f"𝓸𝓹𝓮𝓷('{{path}}/{CANARY}','w')",
+    f"(open)('{{path}}/{CANARY}','w')",
+    f"x.__class__.__base__.__subclasses__() or open('{{path}}/{CANARY}','w')",
+    f"getattr(__builtins__,'open')('{{path}}/{CANARY}','w')",
+    "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
+    "self.__class__",
+    "entry['metadata']['valid_answers'][0]",
+    "[list(row.split()) for row in valid_solutions[0].split('\\n')]",
+    "oracle_answer",
+    "list(oracle_answer)",
+    "9**9**9**9",
+    "9**(9**(x-x+9))",
+    "factorial(10**9)",
+    "1000000000!",
+    "1e999999999",
+    "10**10**10",
+    "'a'*10**10",
+    "[0]*10**10",
+    "(" * 4000 + "1" + ")" * 4000,
+    "[" * 4000 + "]" * 4000,
+    "-" * 8000 + "1",
+    "1+" * 4000 + "1",
+    "9" * 8000,
+    "１＋１",
+    "integrate(x,x)",
+    "expand((x+1)**2)",
+    "Integral(x, x).doit()",
+    "len('xx')+(4-4)",
+    "0x10",
+    "1_0_0",
+    "1j",
+    "True",
+    "x(2)",
+    "exp",
+    "{'A': 1}",
+    "'\\x41'",
+    "b'A'",
+    "...",
+    "import os",
+    "2*x # comment",
+    "_",
+    "__",
+]
+
+
+@pytest.mark.parametrize("task", EVALUATING)
+def test_answers_that_are_more_than_data_or_arithmetic_are_refused(
+    scorer: Scorer, item: Item, task: str, tmp_path: Path
+) -> None:
+    entry = item(task)
+    for attack in ATTACKS:
+        answer = attack.format(path=tmp_path) if CANARY in attack else attack
+        if task == "n_queens" and not answer.strip("_"):
+            continue  # a board without queens
+        scored = scorer.score(entry, answer)
+        assert scored.status is Status.REJECTED, answer[:80]
+        assert 10 < len(scored.detail) < 200
+        assert scored.detail.isprintable()
+    assert not (tmp_path / CANARY).exists()
+    assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+# -- false rejections
+
+
+@pytest.mark.parametrize("task", GUARDED)
+def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, cured_items: Items, task: str) -> None:
+    dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
+    tried = 0
+    for entry in cured_items(task, 20):
+        metadata = entry["metadata"]
+        answer = entry["answer"] or metadata.get("example_answer") or metadata.get("example_correct_answer")
+        if answer is None:
+            continue
+        scored = scorer.score(entry, answer)
+        assert scored.status is Status.OK, (answer, scored.detail)
+        assert scored.raw == min(1.0, dataset.score_answer(answer, copy.deepcopy(entry)))
+        tried += 1
+    assert tried == 20 or task == "rush_hour"  # which knows no answer to its own items
+
+
+@pytest.mark.parametrize("task", EVALUATING)
+def test_every_written_variant_that_the_raw_scorer_pays_passes(task: str) -> None:
+    dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
+    assert sum(len(answers) for _, answers in VARIANTS[task]) >= 30
+    for fields, answers in VARIANTS[task]:
+        entry = entry_of(task, **fields)
+        for answer in answers:
+            assert guard.check(entry, answer) is None, answer
+            assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
+
+
+@pytest.mark.parametrize("task", closed_variants.FORMS)
+def test_right_answers_to_closed_tasks_pass_however_they_are_written(cured_items: Items, task: str) -> None:
+    dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
+    tried = 0
+    for entry in cured_items(task, 8):
+        for answer in closed_variants.variants(entry):
+            if dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1:  # it takes no line feed in some tasks
+                assert guard.check(entry, answer) is None, answer
+                tried += 1
+    assert tried >= 30
+
+
+def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_items: Items) -> None:
+    hard = {
+        "max_terms": 16,
+        "min_degree": 9,
+        "max_degree": 10,
+        "min_polynomials": 9,
+        "max_polynomials": 10,
+        "max_value": 10**8,
+    }
+    for seed in range(5):
+        entry = reasoning_gym.create_dataset("polynomial_multiplication", seed=seed, size=1, **hard)[0]
+        assert guard.check(entry, entry["answer"]) is None
+    entry = reasoning_gym.create_dataset("simple_integration", seed=1, size=1, min_degree=400, max_degree=500)[0]
+    assert guard.check(entry, entry["answer"]) is None
+
+
+def test_an_item_whose_own_answer_is_long_allows_long_answers(scorer: Scorer) -> None:
+    entry = reasoning_gym.create_dataset("spiral_matrix", seed=1, size=1, min_n=100, max_n=100)[0]
+    assert len(entry["answer"]) > 8192
+    verdict = scorer.judge(entry, f"<think></think><answer>{entry['answer']}</answer>")
+    assert (verdict.status, verdict.base_score) == (Status.OK, 1.0)
+    assert scorer.score(entry, "1 " * 20_000).status is Status.REJECTED
+
+
+# -- whatever the text
+
+_ALPHABET = st.sampled_from(
+    [
+        *string.printable,
+        "Q",
+        "_",
+        "×",
+        "∧",
+        "\u00a0",
+        "１",
+        "**",
+        "exp(",
+        "x",
+        "[[",
+        "]]",
+        "', '",
+        "1 2",
+        "9" * 50,
+        "e9",
+    ]
+)
+_JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(answer=_JUNK)
+def test_no_text_makes_the_guard_raise_and_what_passes_is_inert(item: Item, answer: str) -> None:
+    for task in GUARDED:
+        entry = _entry(task)
+        reason = guard.check(entry, answer)
+        assert reason is None or (reason and "\n" not in reason)
+        if reason is None and task in guard.EVALUATING_TASKS:
+            assert _is_inert(answer), (task, answer)
+
+
+_entries: dict[str, dict[str, Any]] = {}
+
+
+def _entry(task: str) -> dict[str, Any]:
+    if task not in _entries:
+        _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
+    return _entries[task]
+
+
+_INERT = (
+    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Name),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.UAdd),
+)
+_CALLABLE = {"exp", "log", "ln", "sqrt", "abs", "Abs"}
+
+
+def _is_inert(text: str) -> bool:
+    """By Python's own parser: no Python, or nothing but data, arithmetic and elementary functions."""
+    try:
+        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
+    except SyntaxError:
+        return True
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return all(isinstance(node, (*_INERT, ast.Call)) for node in nodes) and all(
+        isinstance(call.func, ast.Name)
+        and (call.func.id in _CALLABLE or call.func.id.strip("ah")[:3] in ("sin", "cos", "tan", "cot", "sec", "csc"))
+        for call in calls
+    )
+
+
+@pytest.mark.parametrize("task", GUARDED)
+def test_an_entry_that_is_no_item_of_its_task_has_answers_refused(task: str) -> None:
+    for answer in ("1", "Yes", "[[1]]", "1/2"):
+        reason = guard.check(entry_of(task, answer=None), answer)
+        assert reason is None or len(reason) > 10

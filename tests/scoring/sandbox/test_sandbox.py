@@ -1,0 +1,358 @@
+"""Workers under attack from within: answers that are code, handed to the pool below the guard.
+
+`spiral_matrix` evaluates its answer, so what stands in the text is run in a worker. Each attack says by ending its
+process (`CRASHED`) that it succeeded, or is looked for outside.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rg_env.scoring import Status, sandbox_report
+from rg_env.scoring.sandbox.sandbox import Measure, MeasureName, Sandbox, landlock, seccomp
+from rg_env.scoring.workers import pool as pool_module
+from rg_env.scoring.workers.pool import Failure, Job, Reply, ScorerPool
+
+Item = Callable[..., dict[str, Any]]
+Attack = Callable[[str], Reply | Failure]
+
+
+@pytest.fixture(scope="module")
+def measures() -> dict[str, Measure]:
+    return {measure.name: measure for measure in sandbox_report()}
+
+
+@pytest.fixture
+def needs(measures: dict[str, Measure]) -> Callable[[MeasureName], None]:
+    def skip_without(name: MeasureName) -> None:
+        if not measures[name].active:
+            pytest.skip(f"this system does not offer: {name} ({measures[name].why_not})")
+
+    return skip_without
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ScorerPool]:
+    made = ScorerPool(workers=1, timeout=30.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def attack(pool: ScorerPool, item: Item) -> Iterator[Attack]:
+    """Run an expression in a worker; the oracle answer is still right afterwards."""
+    entry = item("spiral_matrix")
+
+    def run(answer: str) -> Reply | Failure:
+        return pool.run(Job.of("spiral_matrix", {}, entry, answer, runs_code=True))
+
+    yield run
+    right = run(entry["answer"])
+    assert isinstance(right, Reply)
+    assert right.raw == 1.0
+
+
+def succeeds(attack: Attack, statement: str) -> bool:
+    """Whether the Python statement ran to its end in a worker."""
+    program = f"{statement}\n__import__('os')._exit(1)"
+    outcome = attack(f"exec({program!r}, {{}})")
+    return isinstance(outcome, Failure) and outcome.status is Status.CRASHED
+
+
+def test_code_does_run_below_the_guard(attack: Attack) -> None:
+    assert succeeds(attack, "import os, json; os.getpid()")
+
+
+def test_the_report_names_every_measure_and_says_why_one_is_missing(measures: dict[str, Measure]) -> None:
+    assert set(measures) == set(MeasureName)
+    assert all(measure.active or measure.why_not for measure in measures.values())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "open({path!r}, 'w')",
+        "open({path!r}, 'a')",
+        "open({path!r}, 'r+')",
+        "open({path!r} + '.new', 'x')",
+        "import os; os.open({path!r}, os.O_RDONLY | os.O_TRUNC)",
+        "import os; os.truncate({path!r}, 0)",
+        "import os; os.unlink({path!r})",
+        "import os; os.rename({path!r}, {path!r} + '.moved')",
+        "import os; os.link({path!r}, {path!r} + '.link')",
+        "import os; os.symlink({path!r}, {path!r} + '.symlink')",
+        "import os; os.mkdir({path!r} + '.folder')",
+        "import os; os.mkfifo({path!r} + '.fifo')",
+        "import os; os.chmod({path!r}, 0)",
+        "import os; os.utime({path!r}, (0, 0))",
+        "import os; os.chown({path!r}, 1, 1)",
+        "import os; os.setxattr({path!r}, 'user.rg', b'1')",
+        "import shutil; shutil.rmtree({path!r}.rpartition('/')[0])",
+        "import tempfile; tempfile.mkdtemp()",
+    ],
+)
+def test_no_file_is_changed(attack: Attack, needs: Callable[..., None], tmp_path: Path, statement: str) -> None:
+    needs(MeasureName.NO_WRITING)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    before = victim.stat()
+    assert not succeeds(attack, statement.format(path=str(victim)))
+    assert [path.name for path in tmp_path.iterdir()] == ["victim"]
+    assert victim.read_text() == "precious"
+    after = victim.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "open({path!r}).read()",
+        "import os; os.listdir({folder!r})",
+        "import os; assert os.listdir('/proc')",
+        "open('/proc/%d/environ' % __import__('os').getppid(), 'rb').read()",
+        "open('/etc/passwd').read()",
+        "import os; os.listdir('/')",
+    ],
+)
+def test_no_file_outside_pythons_own_is_read(
+    attack: Attack, needs: Callable[..., None], tmp_path: Path, statement: str
+) -> None:
+    needs(MeasureName.NO_READING)
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    assert not succeeds(attack, statement.format(path=str(secret), folder=str(tmp_path)))
+
+
+def test_late_imports_and_data_files_of_packages_can_be_read(attack: Attack) -> None:
+    assert succeeds(attack, "import turtledemo, xml.dom.minidom, reasoning_gym as r; open(r.__file__).read()")
+
+
+def test_nobody_is_called(attack: Attack, needs: Callable[..., None], tmp_path: Path) -> None:
+    needs(MeasureName.NO_NETWORK)
+    with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        udp.bind(("127.0.0.1", 0))
+        with socket.socket(socket.AF_UNIX) as local:
+            local.bind(str(tmp_path / "socket"))
+            local.listen()
+            for statement in (
+                f"import socket; socket.create_connection(('127.0.0.1', {tcp.getsockname()[1]}), 2)",
+                f"import socket as s; s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b'x', {udp.getsockname()!r})",
+                f"import socket as s; s.socket(s.AF_UNIX).connect({str(tmp_path / 'socket')!r})",
+                "import socket as s; s.socket(s.AF_UNIX).bind('\\0rg-env')",
+                "import socket as s; s.socket(s.AF_INET, s.SOCK_RAW, 1)",
+                "import socket as s; s.socket().bind(('127.0.0.1', 0))",
+            ):
+                assert not succeeds(attack, statement), statement
+            for listener in (tcp, udp, local):
+                listener.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    listener.recv(1) if listener is udp else listener.accept()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import os; os.fork() or os._exit(0)",
+        "import os; os.system('exit 0') == 0 or 1 / 0",
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)",
+        "import os; os.posix_spawn('/bin/true', ['true'], {})",
+        "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'import os; os._exit(1)'])",
+        # a fork bomb, of four generations if nothing holds it
+        "import os\nfor _ in range(4): os.fork()",
+    ],
+)
+def test_no_process_is_started(attack: Attack, needs: Callable[..., None], statement: str) -> None:
+    needs(MeasureName.NO_PROCESSES)
+    assert not succeeds(attack, statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import os; os.kill({pid}, 0)",
+        "import os; os.kill(os.getppid(), 9)",
+        "import os; os.killpg(os.getpgid(os.getppid()), 9)",
+        "import os; os.kill(-1, 0)",
+        "import os; os.setpriority(os.PRIO_PROCESS, {pid}, 19)",
+        "import os; os.sched_setaffinity({pid}, [0])",
+        "import resource; resource.prlimit({pid}, resource.RLIMIT_NOFILE, (0, 0))",
+        "import ctypes; assert ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) == 0",
+        # a signal by way of input on a socket
+        "import fcntl, sys\nfor fd in range(3, 20):\n"
+        " try: fcntl.fcntl(fd, 8, {pid})\n"
+        " except PermissionError: sys.exit()\n"
+        " except OSError: pass",
+    ],
+)
+def test_other_processes_are_left_alone(attack: Attack, needs: Callable[..., None], statement: str) -> None:
+    needs(MeasureName.NO_SIGNALS)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bystander:
+        assert not succeeds(attack, statement.format(pid=bystander.pid))
+        assert bystander.poll() is None
+        bystander.communicate(b"\n")
+    assert bystander.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (r.RLIM_INFINITY,) * 2)",
+        "import resource as r; r.setrlimit(r.RLIMIT_CPU, (r.RLIM_INFINITY,) * 2)",
+        "import os; [os.open('/dev/null', os.O_RDONLY) for _ in range(100)]",
+        "bytearray(3 << 30)",
+    ],
+)
+def test_limits_hold_and_cannot_be_lifted(attack: Attack, needs: Callable[..., None], statement: str) -> None:
+    needs(MeasureName.LIMITS)
+    assert not succeeds(attack, statement)
+
+
+@pytest.mark.parametrize(
+    "statement", ["import os; os.chroot('/')", "import os; os.setuid(1)", "import os; os.nice(-5)"]
+)
+def test_root_is_nobody_special(attack: Attack, needs: Callable[..., None], statement: str) -> None:
+    needs(MeasureName.NO_PRIVILEGES)
+    assert not succeeds(attack, statement)
+
+
+def test_newer_system_calls_are_unknown(attack: Attack, needs: Callable[..., None]) -> None:
+    needs(MeasureName.NO_NETWORK)
+    for number in (425, 434, 435, 437):  # io_uring_setup, pidfd_open, clone3, openat2
+        statement = f"import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall({number}, 0, 0, 0, 0)"
+        assert succeeds(attack, statement + "; assert ctypes.get_errno() == 38"), number
+
+
+def test_threads_may_be(attack: Attack) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("RLIMIT_NPROC counts threads too, and binds everybody but root")
+    assert succeeds(attack, "import threading as t; x = t.Thread(target=print); x.start(); x.join()")
+
+
+# -- where the system offers less
+
+
+def test_a_system_without_landlock_and_seccomp_still_scores_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, item: Item
+) -> None:
+    def missing(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(landlock, "abi", missing)
+    monkeypatch.setattr(seccomp, "build", missing)
+    found = {measure.name: measure for measure in Sandbox().probe(1 << 30, 5)}
+    assert set(found) == set(MeasureName)
+    assert "Function not implemented" in found[MeasureName.NO_NETWORK].why_not
+    assert not any(found[name].active for name in (MeasureName.NO_NETWORK, MeasureName.NO_READING))
+
+
+def test_what_the_kernel_took_but_does_not_hold_is_not_called_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seccomp, "install", lambda program: None)
+    found = {measure.name: measure for measure in Sandbox().probe(1 << 30, 5)}
+    assert not found[MeasureName.NO_NETWORK].active
+    assert "does not hold" in found[MeasureName.NO_NETWORK].why_not
+
+
+def test_missing_measures_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Server:
+        def measures(self) -> list[Measure]:
+            return [Measure("one", True), Measure("two", False, "no such thing")]
+
+    said: list[str] = []
+    monkeypatch.setattr(pool_module.logger, "warning", lambda text, *args: said.append(text.format(*args)))
+    pool_module._warn_once.cache_clear()
+    for _ in range(3):
+        pool_module._report_once(Server())  # type: ignore[arg-type]
+    assert len(said) == 1
+    assert "two (no such thing)" in said[0]
+    assert "one" not in said[0].split("without")[1].split(";")[0]
+
+
+# -- the filter itself
+
+
+def headers() -> dict[str, dict[str, int]]:
+    found = {}
+    for machine, name, pattern in (
+        ("x86_64", "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", r"#define __NR_(\w+) (\d+)"),
+        ("aarch64", "/usr/include/asm-generic/unistd.h", r"#define __NR(?:3264)?_(\w+) (\d+)"),
+    ):
+        if Path(name).exists():
+            found[machine] = {call: int(number) for call, number in re.findall(pattern, Path(name).read_text())}
+    return found
+
+
+@pytest.mark.skipif(not headers(), reason="no kernel headers on this system")
+def test_the_numbers_of_the_calls_are_the_kernels() -> None:
+    for machine, known in headers().items():
+        column = 0 if machine == "x86_64" else 1
+        table = {name: numbers[column] for name, numbers in seccomp.REFUSED.items()}
+        table |= {name: rule.numbers[column] for name, rule in seccomp.RULES.items()}
+        assert {name: number for name, number in table.items() if number is not None} == {
+            name: known[name] for name in table if name in known
+        }
+
+
+def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> int:
+    """What a filter returns: a classic BPF machine, as far as the filter needs one."""
+    import struct
+
+    data = struct.pack("=IIQ6Q", number, architecture, 0, *(arguments + (0,) * 6)[:6])
+    code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
+    at = accumulator = 0
+    while True:
+        kind, if_true, if_false, operand = code[at]
+        at += 1
+        if kind == 0x20:
+            accumulator = struct.unpack_from("=I", data, operand)[0]
+        elif kind == 0x06:
+            return operand & 0xFFFF if operand >> 16 == 5 else 0
+        else:
+            true = {0x15: accumulator == operand, 0x35: accumulator >= operand, 0x45: accumulator & operand}[kind]
+            at += if_true if true else if_false
+
+
+@pytest.mark.parametrize(("machine", "architecture"), [("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)])
+def test_the_filter_refuses_what_it_lists_and_nothing_else(machine: str, architecture: int) -> None:
+    column = 0 if machine == "x86_64" else 1
+    program = seccomp.build(machine)
+    refused = {numbers[column] for numbers in seccomp.REFUSED.values()} - {None}
+    ruled = {rule.numbers[column] for rule in seccomp.RULES.values()} - {None}
+    for number in range(424):
+        if number not in ruled:
+            assert verdict(program, architecture, number) == (1 if number in refused else 0), number
+    (openat, clone, prlimit, fcntl) = (
+        seccomp.RULES[name].numbers[column] for name in ("openat", "clone", "prlimit64", "fcntl")
+    )
+    assert openat and clone and prlimit and fcntl
+    assert verdict(program, architecture, openat, 0, 0, os.O_RDONLY | os.O_CLOEXEC) == 0
+    assert verdict(program, architecture, openat, 0, 0, os.O_WRONLY) == 1
+    assert verdict(program, architecture, clone, 0x10000) == 0
+    assert verdict(program, architecture, clone, 17) == 1
+    assert verdict(program, architecture, prlimit, 0) == 0
+    assert verdict(program, architecture, prlimit, 1) == 1
+    assert [verdict(program, architecture, fcntl, 3, command) for command in (1, 8, 10, 15)] == [0, 1, 1, 1]
+    assert [verdict(program, architecture, number) for number in (425, 435, 436, 437, 999)] == [38, 38, 0, 38, 38]
+    assert verdict(program, 0x40000003, 1) == 1  # another architecture's numbers
+    assert verdict(program, architecture, 0x40000001) == 1
+
+
+def test_an_architecture_without_a_table_is_named() -> None:
+    with pytest.raises(seccomp.SeccompError, match="riscv64"):
+        seccomp.build("riscv64")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no table for this architecture")
+def test_the_filter_is_small() -> None:
+    assert len(seccomp.build()) // 8 < 4096  # the kernel's limit

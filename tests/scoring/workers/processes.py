@@ -1,0 +1,49 @@
+"""Looking at processes through /proc. Imports nothing heavy: scripts that tests start use it too."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def living_children(pid: int) -> set[int]:
+    """Children of a process that are not zombies."""
+    return {child for child, (parent, state) in _processes().items() if parent == pid and state != "Z"}
+
+
+def is_alive(pid: int) -> bool:
+    return _processes().get(pid, (0, "Z"))[1] != "Z"
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
+    """Whether the condition came true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def fork_server_pid() -> int:
+    """The pid of the newest fork server of this process."""
+    mine = [
+        pid
+        for pid in living_children(os.getpid())
+        if b"rg_env.scoring.workers.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    return max(mine, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+
+
+def _processes() -> dict[int, tuple[int, str]]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            found[int(entry.name)] = (int(parent), state)
+    return found

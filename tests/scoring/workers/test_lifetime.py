@@ -1,0 +1,208 @@
+"""Processes: who starts, who dies, and what that costs. Linux only, as it looks into /proc."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rg_env.errors import ScorerPoolError
+from rg_env.scoring import AnswerScore, Scorer, Status
+from rg_env.scoring.workers import forkserver
+from tests.scoring.workers.processes import fork_server_pid, is_alive, living_children, wait_until
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+Item = Callable[..., dict[str, Any]]
+
+
+def script(body: str, entry: dict[str, Any]) -> list[str]:
+    """A command that runs the body with the names below and an entry at hand, and lets every answer into the pool."""
+    head = f"""
+        import os, sys, threading, time
+        from rg_env.config import ScorerConfig
+        from rg_env.errors import ScorerPoolError
+        from rg_env.scoring import Scorer, guard, shared_scorer
+        sys.path.insert(0, os.getcwd())
+        from tests.scoring.workers.processes import fork_server_pid, living_children
+        entry = {entry!r}
+        guard.check = lambda entry, answer: None
+    """
+    return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
+    scorer = Scorer(workers=2, timeout=60.0)
+    entry = item("coin_flip")
+    assert scorer.score(entry, entry["answer"]).score == 1.0
+    server = fork_server_pid()
+    errors: list[BaseException] = []
+
+    def hang() -> None:
+        try:
+            scorer.score(entry, "1e999999999")
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert wait_until(lambda: living_children(server))
+    workers = living_children(server)
+    scorer.close()
+    thread.join(20)
+    assert [type(error) for error in errors] == [ScorerPoolError]
+    assert wait_until(lambda: not any(map(is_alive, {server, *workers})))
+
+
+@pytest.mark.parametrize("hanging", [True, False])
+def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
+    body = f"""
+        scorer = Scorer(workers=1, timeout=600)
+        scorer.score(entry, "1/2")
+        if {hanging}:
+            threading.Thread(target=scorer.score, args=(entry, "1e999999999"), daemon=True).start()
+            time.sleep(0.3)
+        server = fork_server_pid()
+        print(server, *living_children(server), flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as trainer:
+        assert trainer.stdout is not None
+        pids = [int(pid) for pid in trainer.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(is_alive, pids))
+        trainer.kill()
+    assert wait_until(lambda: not any(map(is_alive, pids)))
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_no_worker_outlives_the_fork_server(item: Item) -> None:
+    with Scorer(workers=1, timeout=2.0) as scorer, ThreadPoolExecutor(1) as threads:
+        entry = item("coin_flip")
+        scorer.score(entry, entry["answer"])
+        server = fork_server_pid()
+        (worker,) = living_children(server)
+        hanging = threads.submit(scorer.score, entry, "1e999999999")
+        os.kill(server, signal.SIGKILL)
+        assert wait_until(lambda: not is_alive(worker))
+        assert hanging.result().status in (Status.TIMEOUT, Status.CRASHED)
+        assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: Item) -> None:
+    body = """
+        settings = ScorerConfig(workers=1)
+        scorer = shared_scorer(settings)
+        assert scorer.score(entry, entry["answer"]).score == 1.0
+        if (pid := os.fork()) == 0:
+            try:
+                scorer.score(entry, entry["answer"])
+            except ScorerPoolError as error:
+                assert "process" in str(error)
+                scorer.close()
+                own = shared_scorer(settings)
+                assert own is not scorer and own.score(entry, entry["answer"]).score == 1.0
+                own.close()
+                os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert scorer.score(entry, entry["answer"]).score == 1.0
+    """
+    done = subprocess.run(
+        script(body, item("coin_flip")), capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class RandomKiller(threading.Thread):
+    """Kills a worker of the pool now and then: after every 1 to 60 answers, on a fast machine or a slow one."""
+
+    def __init__(self, server: int) -> None:
+        super().__init__(daemon=True)
+        self.kills = 0
+        self.answers = 0
+        self.stop = threading.Event()
+        self._server = server
+
+    def run(self) -> None:
+        chance = random.Random(0)
+        due = 0
+        while not self.stop.wait(0.001):
+            workers = sorted(living_children(self._server))
+            if self.answers < due or not workers:
+                continue
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice(workers), signal.SIGKILL)
+                self.kills += 1
+            due = self.answers + chance.randint(1, 60)
+
+
+@pytest.mark.parametrize("answers", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) -> None:
+    right, wrong = item("chain_sum", seed=1), item("chain_sum", seed=2)
+    with Scorer(workers=2, timeout=30.0) as scorer, ThreadPoolExecutor(8) as threads:
+        answer = right["answer"]
+        scorer.score(right, answer)
+        killer = RandomKiller(fork_server_pid())
+
+        def score(entry: dict[str, Any]) -> AnswerScore:
+            outcome = scorer.score(entry, answer)
+            killer.answers += 1
+            return outcome
+
+        killer.start()
+        outcomes = list(threads.map(score, [right, wrong] * (answers // 2)))
+        killer.stop.set()
+        killer.join()
+    assert killer.kills > answers // 100
+    assert {outcome.status for outcome in outcomes} == {Status.OK}
+    assert [outcome.raw == 1.0 for outcome in outcomes] == [True, False] * (answers // 2)
+
+
+def test_a_pool_that_cannot_start_says_why_once_and_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: Item
+) -> None:
+    starts = tmp_path / "starts"
+    fake = f"open({str(starts)!r}, 'a').write('x'); raise ImportError('no such wheel')"
+    (tmp_path / "reasoning_gym.py").write_text(fake)
+    environment = forkserver._environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
+    monkeypatch.setattr(forkserver, "_environment", lambda: environment)
+    with Scorer(workers=2) as scorer, ThreadPoolExecutor(4) as threads:
+        failures = [threads.submit(scorer.score, item("chain_sum"), "4") for _ in range(8)]
+        for failure in failures:
+            with pytest.raises(ScorerPoolError, match=r"3 times in a row.*no such wheel") as caught:
+                failure.result()
+            assert "\n" not in str(caught.value)
+    assert starts.read_text() == "xxx"
+
+
+def test_the_fork_server_has_one_thread_so_that_forking_is_safe(scorer: Scorer, item: Item) -> None:
+    scorer.score(item("chain_sum"), "4")
+    assert len(list(Path(f"/proc/{fork_server_pid()}/task").iterdir())) == 1
+
+
+def test_a_scorer_left_open_does_not_keep_its_program_from_ending(item: Item) -> None:
+    body = """
+        scorer = Scorer(workers=1)
+        scorer.score(entry, "1/2")
+        print(fork_server_pid())
+    """
+    done = subprocess.run(
+        script(body, item("coin_flip")), capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert wait_until(lambda: not is_alive(int(done.stdout)))

@@ -1,0 +1,64 @@
+"""A GPU recipe on a machine that has too few GPUs, or none."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rg_env.errors import RGEnvError
+from rg_env.skyrl.config import load_config
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def refused(recipe):
+    with pytest.raises(RGEnvError) as error:
+        load_config([str(CONFIGS / f"{recipe}.yaml")])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Pretends how many GPUs there are: the one thing that a test cannot have."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def have(count):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return have
+
+
+@pytest.mark.parametrize(
+    ("recipe", "twin"),
+    [
+        ("grpo_4gpu", "cpu/grpo"),
+        ("dr_grpo_4gpu", "cpu/grpo"),
+        ("rloo_4gpu", "cpu/rloo"),
+        ("reinforce_pp_4gpu", "cpu/reinforce_pp"),
+        ("ppo_4gpu", "cpu/ppo"),
+        ("dapo_8gpu", "cpu/dapo"),
+        ("fully_async_8gpu", "cpu_vllm_async"),
+    ],
+)
+def test_without_a_gpu_the_cpu_recipe_is_named(gpus, recipe, twin):
+    gpus(0)
+    assert f"configs/{twin}.yaml" in refused(recipe)
+    assert (CONFIGS / f"{twin}.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "needed"), [("grpo_1gpu_lora", 1), ("ppo_4gpu", 4), ("dapo_2x8gpu", 16), ("fully_async_8gpu", 8)]
+)
+def test_one_gpu_less_than_needed(gpus, recipe, needed):
+    gpus(needed)
+    load_config([str(CONFIGS / f"{recipe}.yaml")])
+    gpus(needed - 1)
+    assert needed == 1 or f"needs {needed} GPUs and this machine has {needed - 1}" in refused(recipe)
+
+
+def test_a_cluster_is_asked_by_ray(gpus, monkeypatch):
+    gpus(0)
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
+    load_config([str(CONFIGS / "dapo_2x8gpu.yaml")])

@@ -1,0 +1,85 @@
+"""What one of SkyRL's loops cannot run or resume from is refused before anything starts; the rest passes."""
+
+import json
+
+import pytest
+
+from rg_env.errors import ConfigError
+from rg_env.skyrl.config import load_config
+from rg_env.skyrl.experiment import RGExperiment
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, settings
+
+
+def load(folder, **more):
+    return load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
+
+
+@pytest.mark.parametrize(
+    ("change", "setting", "right"),
+    [
+        ({"trainer__policy_mini_batch_size": BATCH // 2}, "trainer.policy_mini_batch_size=2", "train_batch_size=4"),
+        ({"trainer__fully_async__num_parallel_generation_workers": 768}, "workers=768", "at most 8"),
+        ({"trainer__fully_async__num_parallel_generation_workers": 3}, "workers=3", "at least"),
+        ({"trainer__algorithm__policy_loss_type": "regular"}, "policy_loss_type=regular", "rollout_is or dppo"),
+        ({"trainer__algorithm__dynamic_sampling__type": "filter"}, "type=filter", "sample_full_batch"),
+        ({"trainer__fully_async__sample_full_batch": True}, "sample_full_batch=true", "zero_variance_filter=true"),
+        ({"generator__batched": True}, "generator.batched=true", "set it to false"),
+        ({"trainer__fully_async__simulate_training": True}, "simulate_training=true", "trains nothing"),
+    ],
+)
+def test_what_the_fully_async_loop_cannot_do_is_one_line(tmp_path, change, setting, right):
+    load(tmp_path, **FULLY_ASYNC)
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, **{**FULLY_ASYNC, **change})
+    message = str(error.value)
+    assert setting in message
+    assert right in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("kind", ["filter", "replace"])
+def test_dynamic_sampling_and_step_wise_trajectories_are_refused(tmp_path, kind):
+    sampling = {"trainer__algorithm__dynamic_sampling__type": kind}
+    load(tmp_path, **sampling)
+    with pytest.raises(ConfigError, match="step_wise_trajectories=true"):
+        load(tmp_path, **sampling, generator__step_wise_trajectories=True)
+
+
+@pytest.mark.parametrize("path", ["null", "somewhere/checkpoint", "nowhere/global_step_4"])
+def test_resuming_from_a_path_that_is_no_checkpoint_is_refused(tmp_path, path):
+    with pytest.raises(ConfigError, match=r"trainer\.resume_path="):
+        load(tmp_path, trainer__resume_mode="from_path", trainer__resume_path=path)
+
+
+def test_resuming_without_further_checkpoints(tmp_path):
+    latest = {"trainer__resume_mode": "latest"}
+    load(tmp_path, **latest)
+    checkpoint(tmp_path / "checkpoints", 4)
+    with pytest.raises(ConfigError, match="set it to 0"):
+        load(tmp_path, **latest)
+    load(tmp_path, **latest, trainer__ckpt_interval=0)
+
+
+def checkpoint(folder, step):
+    (folder / f"global_step_{step}").mkdir(parents=True)
+    (folder / "latest_ckpt_global_step.txt").write_text(str(step))
+    (folder / "rg_env_run.json").write_text(json.dumps({"run_id": f"of-{folder.name}", "attempt": 1}))
+    return folder / f"global_step_{step}"
+
+
+@pytest.mark.parametrize("from_", ["latest", "own", "own, by another name", "other", "none"])
+def test_the_run_goes_on_from_its_own_checkpoints_only(tmp_path, from_):
+    own, other = checkpoint(tmp_path / "checkpoints", 4), checkpoint(tmp_path / "other", 8)
+    (tmp_path / "link").symlink_to(own.parent)
+    paths = {"own": own, "own, by another name": tmp_path / "link" / own.name, "other": other}
+    resume = {"trainer__resume_mode": "from_path" if from_ in paths else from_, "trainer__ckpt_interval": 1}
+    if from_ in paths:
+        resume["trainer__resume_path"] = f"{paths[from_]}/"
+    experiment = object.__new__(RGExperiment)
+    experiment.cfg = load(tmp_path, **resume)
+    run_id, attempt = experiment._run_identity()
+    if from_ in ("other", "none"):
+        assert attempt == 1
+        assert not run_id.startswith("of-")
+    else:
+        assert (run_id, attempt) == ("of-checkpoints", 2)

@@ -1,0 +1,100 @@
+"""A model folder that is not whole, or whose tokenizer ends answers elsewhere, is one line that says what is wrong."""
+
+import json
+
+import pytest
+
+from rg_env.skyrl.config import load_config
+
+SETTING = "trainer.policy.model.path"
+
+
+def change(path, **values):
+    content = json.loads(path.read_text())
+    for name, value in values.items():
+        if value is None:
+            content.pop(name)
+        else:
+            content[name] = value
+    path.write_text(json.dumps(content))
+
+
+def test_a_copy_of_a_good_folder_is_accepted(args, folder):
+    assert load_config([*args, f"{SETTING}={folder}"]).trainer.policy.model.path == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("config.json", "config.json"),
+        ("model.safetensors", "no weights"),
+        ("tokenizer.json", "tokenizer"),
+        ("chat_template.jinja", "chat template"),
+    ],
+)
+def test_a_missing_file(refusal, folder, file, expected):
+    (folder / file).unlink()
+    message = refusal(f"{SETTING}={folder}")
+    assert expected in message
+    assert str(folder) in message
+
+
+def test_the_critic_needs_no_tokenizer_but_weights(args, refusal, folder):
+    critic = [f"trainer.critic.model.path={folder}", "trainer.algorithm.advantage_estimator=gae"]
+    critic.append("trainer.critic_mini_batch_size=4")
+    (folder / "tokenizer.json").unlink()
+    load_config([*args, *critic])
+    (folder / "model.safetensors").unlink()
+    assert "trainer.critic.model.path" in refusal(*critic)
+
+
+def test_a_missing_shard(refusal, folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    message = refusal(f"{SETTING}={folder}")
+    assert "1 of 2" in message
+    assert "model-00002-of-00002.safetensors" in message
+
+
+def test_a_gguf_file_alone(refusal, folder):
+    (folder / "model.safetensors").rename(folder / "model.gguf")
+    assert "GGUF" in refusal(f"{SETTING}={folder}")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_a_config_that_is_none(refusal, folder, text):
+    (folder / "config.json").write_text(text)
+    assert "config.json" in refusal(f"{SETTING}={folder}")
+
+
+def test_a_wrong_eos_is_named_with_the_right_one(refusal, folder):
+    """As SmolLM2's tokenizer comes out of its GGUF file: answers end with <|im_end|>, eos is <|endoftext|>."""
+    change(folder / "tokenizer_config.json", eos_token="<|endoftext|>")
+    change(folder / "generation_config.json", eos_token_id=324)
+    message = refusal(f"{SETTING}={folder}")
+    assert "'<|im_end|>'" in message
+    assert "'<|endoftext|>'" in message
+
+
+def test_an_end_that_only_generation_config_knows_is_an_end(args, folder):
+    change(folder / "tokenizer_config.json", eos_token="<|endoftext|>")
+    load_config([*args, f"{SETTING}={folder}"])
+
+
+def test_no_eos_at_all(refusal, folder):
+    change(folder / "tokenizer_config.json", eos_token=None)
+    assert "no eos" in refusal(f"{SETTING}={folder}")
+
+
+def test_a_template_named_in_the_settings_stands_in(args, folder, tmp_path):
+    (folder / "chat_template.jinja").rename(tmp_path / "other.jinja")
+    template = "generator.chat_template"
+    load_config(
+        [*args, f"{SETTING}={folder}", f"{template}.source=file", f"{template}.name_or_path={tmp_path}/other.jinja"]
+    )
+
+
+def test_a_template_that_fails_on_a_plain_chat(refusal, folder):
+    (folder / "chat_template.jinja").write_text("{{ raise }")
+    assert "chat template fails" in refusal(f"{SETTING}={folder}")

@@ -1,0 +1,123 @@
+"""What is said about servers. The servers here only answer the two questions asked; tests/vllm has a real one."""
+
+import functools
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from rg_env.cpu import nano_path
+from rg_env.skyrl.checks import check_servers
+from rg_env.skyrl.config import load_config
+from rg_env.train import run_command, train
+from tests.skyrl.checks.test_model import change
+
+ENGINE = "generator.inference_engine"
+
+
+@pytest.fixture
+def serve():
+    """Starts servers that answer GET requests from a dict of path → JSON; a text is sent as it is."""
+    servers = []
+
+    def start(answers):
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                answer = answers.get(self.path)
+                body = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
+                self.send_response(404 if answer is None else 200)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def vllm(name="nano", root=None, room=256, routes=("/collective_rpc",)):
+    model = {"id": name, "root": root or str(nano_path()), "max_model_len": room}
+    return {"/v1/models": {"data": [model]}, "/openapi.json": {"paths": dict.fromkeys(routes)}}
+
+
+def on(*urls):
+    return [
+        f"{ENGINE}.run_engines_locally=false",
+        f"{ENGINE}.external_proxy_url={urls[0]}",
+        f"{ENGINE}.external_server_urls=[{','.join(urls)}]",
+        f"{ENGINE}.served_model_name=nano",
+        "trainer.max_prompt_length=128",
+        "generator.sampling_params.max_generate_length=64",
+    ]
+
+
+def test_a_server_that_will_do(args, serve):
+    check_servers(load_config([*args, *on(serve(vllm()))]))
+    check_servers(load_config(args))  # none named: nothing to ask
+
+
+def test_no_server(refusal, serve):
+    refused = functools.partial(refusal, check=check_servers)
+    assert "no server answers" in refused(*on("http://127.0.0.1:1"))
+    assert "external_server_urls=http://127.0.0.1:1:" in refused(*on(serve(vllm()), "http://127.0.0.1:1"))
+    assert "http://127.0.0.1:8000" in refused(*on("somewhere"))
+
+
+def test_no_vllm_server(refusal, serve):
+    for answers in ({}, {"/v1/models": "hello"}, {"/v1/models": {"models": []}}, {"/v1/models": []}):
+        assert "no vLLM server" in refusal(*on(serve(answers)), check=check_servers)
+
+
+def test_another_model(refusal, serve, folder):
+    message = refusal(*on(serve(vllm(name="other"))), check=check_servers)
+    assert "'other'" in message
+    assert "served_model_name" in message
+    change(folder / "config.json", hidden_size=256)
+    assert str(folder) in refusal(*on(serve(vllm(root=str(folder)))), check=check_servers)
+
+
+def test_a_copy_of_the_model_is_the_model(args, serve, folder):
+    check_servers(load_config([*args, *on(serve(vllm(root=str(folder))))]))
+
+
+def test_too_little_room(refusal, serve):
+    assert "--max-model-len 192" in refusal(*on(serve(vllm(room=191))), check=check_servers)
+
+
+def test_a_server_that_takes_no_weights_can_evaluate_but_not_train(args, refusal, serve):
+    plain = on(serve(vllm(routes=())))
+    assert "VLLM_SERVER_DEV_MODE=1" in refusal(*plain, check=check_servers)
+    check_servers(load_config([*args, *plain]), training=False)
+
+
+def test_tied_weights_can_be_evaluated_but_not_trained(args, refusal, serve, folder):
+    change(folder / "config.json", tie_word_embeddings=True)
+    tied = [*on(serve(vllm(root=str(folder)))), f"trainer.policy.model.path={folder}"]
+    message = refusal(*tied, check=check_servers)
+    assert "tied" in message
+    check_servers(load_config([*args, *tied]), training=False)
+
+
+def test_a_temperature_whose_logprobs_vllm_does_not_give(refusal, serve):
+    hot = [*on(serve(vllm())), "generator.sampling_params.temperature=0.8"]
+    assert "temperature=0.8" in refusal(*hot, check=check_servers)
+
+
+def test_the_command_refuses_before_ray_starts(args, capfd):
+    assert run_command(train, [*args, *on("http://127.0.0.1:1")]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("rg-env: ")
+    assert said.count("\n") == 1
+
+
+def test_a_proxy_is_needed_on_the_cpu(refusal):
+    assert "external_proxy_url" in refusal(f"{ENGINE}.external_server_urls=[http://127.0.0.1:8000]")

@@ -1,0 +1,207 @@
+"""SkyRL's real training loops without models: our trainers, generator and record, over a scripted engine.
+
+What is replaced is what needs a policy: its forward pass, its optimizer step and the sync of its weights. The loop
+itself, dataloader, dynamic sampling, staleness control, conversion to tensors, advantages and checkpoints are SkyRL's.
+What the optimizer step would have been given is kept, as texts, for comparing with the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import zlib
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import skyrl_gym
+from transformers import AutoTokenizer
+
+from rg_env.cpu import nano_path
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.skyrl.config import load_config
+from rg_env.skyrl.experiment import open_writer
+from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+from tests.skyrl.scripted_engine import ScriptedEngine
+
+TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 2, "max_digits": 2}}}
+BATCH, SAMPLES = 4, 3
+
+
+def settings(folder: Path, **more) -> dict:
+    """A run of `BATCH` groups of `SAMPLES` a step; dots in names are written as two underscores."""
+    return {
+        "trainer.policy.model.path": "nano",
+        "trainer.train_batch_size": BATCH,
+        "trainer.policy_mini_batch_size": BATCH,
+        "trainer.micro_train_batch_size_per_gpu": SAMPLES,
+        "trainer.algorithm.advantage_estimator": "grpo",
+        "trainer.algorithm.use_kl_loss": False,
+        "trainer.epochs": 1,
+        "trainer.eval_interval": -1,
+        "trainer.eval_before_train": False,
+        "trainer.ckpt_interval": -1,
+        "trainer.resume_mode": "none",
+        "trainer.ckpt_path": str(folder / "checkpoints"),
+        "trainer.export_path": str(folder / "exports"),
+        "trainer.print_example_interval": -1,
+        "generator.n_samples_per_prompt": SAMPLES,
+        "generator.sampling_params.max_generate_length": 100,
+        "environment.skyrl_gym.max_env_workers": 0,
+        "environment.skyrl_gym.rg_dump.device": "cpu",
+        "environment.skyrl_gym.rg_dump.dump_dir": str(folder / "dumps"),
+        "environment.skyrl_gym.rg_dump.size": 2 * BATCH,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+FULLY_ASYNC = {
+    "trainer__fully_async__enabled": True,
+    "trainer__fully_async__num_parallel_generation_workers": BATCH + 2,
+    "trainer__fully_async__max_staleness_steps": 1,
+    "trainer__algorithm__policy_loss_type": "rollout_is",
+}
+
+
+class Script:
+    """No two responses are the same text. Of each prompt, the seed says whether its group is mixed or all wrong."""
+
+    def __init__(self, dataset: ReasoningGymDataset, mixed_share: float = 0.5) -> None:
+        rows = [dataset.row(index) for index in range(len(dataset))]
+        self.answers = {row["prompt"][-1]["content"]: row["reward_spec"]["ground_truth"] for row in rows}
+        self.mixed_share = mixed_share
+        self._numbers = itertools.count()
+
+    def __call__(self, prompt: str, sample: int) -> str:
+        question, answer = next(pair for pair in self.answers.items() if pair[0] in prompt)
+        mixed = zlib.crc32(question.encode()) % 100 < 100 * self.mixed_share
+        said = answer if mixed and sample == 0 else "wrong"
+        return f"<think>{next(self._numbers)}</think><answer>{said}</answer>"
+
+
+class _NoDispatch:
+    def get_lcm_dp_size(self) -> int:
+        return 1
+
+    def get_node_ids(self) -> list[str]:
+        return []
+
+    def empty_cache(self, *args) -> None: ...
+
+    def init_weight_sync_state(self, *args) -> None: ...
+
+    def save_checkpoint(self, role: str, folder: str, tokenizer) -> None:
+        Path(folder).mkdir(parents=True)
+
+    def load_checkpoint(self, *args, **kwargs) -> None: ...
+
+    async def save_weights_for_sampler(self) -> None:
+        await asyncio.sleep(0)
+
+
+class NoModels:
+    """Mixin in front of a trainer of SkyRL's.
+
+    `given[step]` counts the responses in the step's training batch, `rewards[text]` and `advantages[step][text]` have
+    what each of the rows with this text was given; `generated` counts the groups that `generate()` has returned.
+    """
+
+    fail_at: int | None = None
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.dispatch = _NoDispatch()
+        self.given: dict[int, Counter[str]] = {}
+        self.rewards: dict[str, list[float]] = defaultdict(list)
+        self.advantages: dict[int, dict[str, list[float]]] = {}
+        self.generated = 0
+        generate = self.generator.generate
+
+        async def counted(batch, disable_tqdm=False):
+            output = await generate(batch, disable_tqdm=disable_tqdm)
+            self.generated += len({row.instance_id for row in batch["trajectory_ids"]})
+            return output
+
+        self.generator.generate = counted
+
+    def fwd_logprobs_values_reward(self, training_input):
+        for key in ("base_action_log_probs", "action_log_probs", "values"):
+            training_input[key] = None
+        for text, reward in zip(self._texts(training_input), training_input["rewards"], strict=False):
+            self.rewards[text].append(reward.sum().item())
+        return training_input
+
+    def _execute_training_step(self, model, data):
+        if self.global_step == self.fail_at:
+            raise RuntimeError("the end, in the middle of a step")
+        texts = self._texts(data)
+        self.given[self.global_step] = Counter(texts)
+        advantages = self.advantages[self.global_step] = defaultdict(list)
+        for text, of_tokens in zip(texts, data["advantages"], strict=False):
+            advantages[text].append(of_tokens[0].item())
+        return {}
+
+    def _texts(self, batch) -> list[str]:
+        """The responses in a training batch, without the rows that SkyRL padded."""
+        real = len(batch["sequences"]) - batch.metadata.get("pad_size", 0)
+        width = batch["response_mask"].shape[1]
+        return [
+            self.tokenizer.decode(row[-width:][mask.bool()], skip_special_tokens=True)
+            for row, mask in zip(batch["sequences"][:real], batch["response_mask"][:real], strict=True)
+        ]
+
+    def _cleanup_old_checkpoints(self) -> None:
+        """Goes to every node of a Ray cluster."""
+
+
+class SyncTrainer(NoModels, RGTrainer): ...
+
+
+class FullyAsyncTrainer(NoModels, RGFullyAsyncTrainer): ...
+
+
+class _Tracker:
+    def log(self, *args, **kwargs) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+def build(folder: Path, *, attempt: int = 1, mixed_share: float = 0.5, trainer_class=None, eval_size: int = 0, **more):
+    """A trainer that is ready to `train()`."""
+    cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
+    if "rg_dump" not in skyrl_gym.envs.registration.registry:
+        skyrl_gym.envs.register(id="rg_dump", entry_point="rg_env.skyrl.env:RGDumpEnv")
+    tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
+    dataset = ReasoningGymDataset(TASK, size=cfg.rg_dump.size)
+    script = Script(dataset, mixed_share)
+    evaluation = None
+    if eval_size:
+        evaluation = ReasoningGymDataset.fixed_eval(TASK, samples_per_task=eval_size)
+        script.answers |= Script(evaluation).answers
+    engine = ScriptedEngine(tokenizer, script)
+    writer = open_writer(cfg, "run", attempt)
+    generator = RGDumpGenerator(
+        generator_cfg=cfg.generator,
+        skyrl_gym_cfg=cfg.environment.skyrl_gym,
+        inference_engine_client=engine,
+        tokenizer=tokenizer,
+        writer=writer,
+    )
+    if trainer_class is None:
+        trainer_class = FullyAsyncTrainer if cfg.trainer.fully_async.enabled else SyncTrainer
+    return trainer_class(
+        cfg=cfg,
+        tracker=_Tracker(),
+        tokenizer=tokenizer,
+        train_dataset=dataset,
+        eval_dataset=evaluation,
+        inference_engine_client=engine,
+        generator=generator,
+        colocate_pg=None,
+    )
+
+
+def train(trainer) -> None:
+    """Train to the end; the record is closed then."""
+    with trainer.generator.writer:
+        asyncio.run(trainer.train())

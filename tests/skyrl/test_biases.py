@@ -1,0 +1,111 @@
+"""What the Atropos environment's dumps get wrong, with numbers, through the real generator, scorers and files."""
+
+from collections import Counter
+
+import pytest
+
+from rg_env.analysis.stats import statistics
+from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, Outcome, open_run
+from rg_env.scoring import guard
+from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total
+
+ITEMS = 10
+
+
+@pytest.fixture(scope="module")
+def items():
+    return ReasoningGymDataset(TASK, size=ITEMS)
+
+
+def record(items, folder, right_in_group, **settings):
+    """Train on `items`, of whose group *k* the first `right_in_group[k]` responses are right; read the record back."""
+    answers = oracle(items)
+    wanted = dict(zip(answers, right_in_group, strict=True))
+
+    def script(prompt, sample):
+        question = next(question for question in answers if question in prompt)
+        return right(answers[question] if sample < wanted[question] else "no")
+
+    with DumpWriter(folder, "run", 1, policy=DumpPolicy()) as writer:
+        output, _ = run(items, script, writer=writer, **settings)
+    return output, open_run(folder)
+
+
+def test_groups_in_which_all_is_right_are_kept(items, tmp_path):
+    """Atropos' environment drops them before it saves: 7 of these 10 groups would be missing."""
+    _, dump = record(items, tmp_path, [4] * 7 + [2] * 2 + [0])
+    kept = Counter(group.outcome for group in dump.groups([FileKind.ROLLOUTS]))
+    assert kept == {Outcome.ALL_CORRECT: 7, Outcome.MIXED: 2}
+    assert Counter(line.outcome for line in dump.ledger()) == {**kept, Outcome.ALL_FAILED: 1}
+
+
+def test_a_right_group_at_the_length_limit_has_not_failed(items, tmp_path):
+    """Atropos' penalty takes its scores to 0 before it looks which groups failed: all 10 would lie in FAILED."""
+    answers = oracle(items)
+
+    def script(prompt, sample):
+        answer = next(answer for question, answer in answers.items() if question in prompt)
+        return f"<think>{'1' * 200}</think><answer>{answer}</answer>"
+
+    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+        output, _ = run(items, script, writer=writer)
+    assert {total(reward) for reward in output["rewards"]} == {0.0}
+    dump = open_run(tmp_path)
+    assert not list(dump.groups([FileKind.FAILED]))
+    for group in dump.groups([FileKind.ROLLOUTS]):
+        assert group.outcome is Outcome.ALL_CORRECT
+        assert group.no_signal
+        assert {(r.base_score, r.penalty_factor, r.score, r.reward) for r in group.rollouts} == {(1.0, 0.0, 0.0, 0.0)}
+    assert len(list(dump.ledger())) == ITEMS
+
+
+@pytest.mark.parametrize(
+    ("right_in_group", "atropos"),
+    [([4] * 8 + [2] * 2, 0.5), ([4] * 9 + [0], 0.0)],
+    ids=["some groups mixed", "no group mixed"],
+)
+def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(items, tmp_path, right_in_group, atropos):
+    """36 of 40 responses are right."""
+    output, dump = record(items, tmp_path, right_in_group)
+    [row] = statistics(dump).iter_rows(named=True)
+    assert row["solve_rate"] == pytest.approx(0.9)
+    assert row["mean_base_score"] == pytest.approx(0.9)
+    assert output["rollout_metrics"]["environment/rg_dump/mean_solved"] == pytest.approx(0.9)
+    left = [n for n in right_in_group if n < SAMPLES]
+    assert sum(left) / (SAMPLES * len(left)) == atropos, "what is left where groups that are all right are dropped"
+
+
+def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeypatch):
+    """Atropos' environment skips responses and saves the texts of one list with the scores of the other.
+
+    Of five responses, the second is cut off and the third hangs its scorer: both are kept out of the loss.
+    """
+    monkeypatch.setattr(guard, "check", lambda entry, answer: None)  # the guard would refuse what hangs
+    coins = ReasoningGymDataset(["coin_flip"], size=2)
+    answers = oracle(coins)
+
+    def script(prompt, sample):
+        answer = next(answer for question, answer in answers.items() if question in prompt)
+        return [right("no"), "<think>cut off…", right("1e999999999"), right(answer), "no tags"][sample]
+
+    config = RGDumpConfig(on_scorer_failure="mask", scorer=ScorerConfig(timeout=1.0))
+    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+        output, _ = run(coins, script, config=config, writer=writer, samples=5, apply_overlong_filtering=True)
+    groups = list(open_run(tmp_path).groups())
+    assert len(groups) == 2
+    for group in groups:
+        said = {r.conversation[-1]["content"]: (r.base_score, r.status, r.violation) for r in group.rollouts}
+        assert list(said.values()) == [
+            (pytest.approx(0.0, abs=0.2), "ok", None),
+            (0.0, "ok", "unclosed_think"),
+            (0.0, "timeout", None),
+            (1.0, "ok", None),
+            (0.0, "ok", "no_think"),
+        ]
+        assert [text.endswith("</answer>") for text in said] == [True, False, True, True, False]
+        assert said[right(answers[group.rollouts[0].conversation[-2]["content"]])][0] == 1.0
+    trained = [rollout.reward for group in groups for rollout in group.rollouts]
+    assert [total(reward) for reward in output["rewards"]] == trained
+    assert [any(mask) for mask in output["loss_masks"]] == [True, False, False, True, True] * 2

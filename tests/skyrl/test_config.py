@@ -1,0 +1,147 @@
+"""What a person types becomes SkyRL's config, or one line that says what would be right."""
+
+import pytest
+import torch
+
+from rg_env.errors import RGEnvError
+from rg_env.skyrl.config import known_keys, load_config
+
+RG = "environment.skyrl_gym.rg_dump"
+
+
+@pytest.fixture
+def base(tmp_path):
+    """The smallest valid CPU run, in a folder of its own."""
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        f"""
+trainer:
+  policy.model.path: nano
+  train_batch_size: 4
+  policy_mini_batch_size: 4
+  ckpt_path: {tmp_path}/ckpt
+generator.n_samples_per_prompt: 2
+{RG}:
+  device: cpu
+  dump_dir: {tmp_path}/dumps
+  tasks: [chain_sum]
+"""
+    )
+    return str(path)
+
+
+def refusal(*args):
+    with pytest.raises(RGEnvError) as error:
+        load_config(args)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_yaml_nested_and_dotted_reaches_skyrl(base):
+    cfg = load_config([base])
+    assert cfg.trainer.train_batch_size == 4
+    assert cfg.rg_dump.tasks == ["chain_sum"]
+    assert cfg.environment.env_class == "rg_dump"
+
+
+def test_overrides_win_over_files_wherever_they_stand(base):
+    cfg = load_config([f"{RG}.rollout_save_score_threshold=0.25", base, "trainer.policy.optimizer_config.lr=1e-4"])
+    assert cfg.rg_dump.rollout_save_score_threshold == 0.25
+    assert cfg.trainer.policy.optimizer_config.lr == 1e-4
+
+
+def test_small_numbers_in_yaml_are_numbers(base, tmp_path):
+    more = tmp_path / "more.yaml"
+    more.write_text("trainer.policy.optimizer_config.lr: 3e-4\n")
+    assert load_config([base, str(more)]).trainer.policy.optimizer_config.lr == 3e-4
+
+
+def test_nested_settings_of_ours_are_typed(base):
+    cfg = load_config([base, f"{RG}.scorer.workers=3", f"{RG}.length_penalty.kind=kimi"])
+    assert cfg.rg_dump.scorer.workers == 3
+    assert cfg.rg_dump.length_penalty.kind == "kimi"
+
+
+def test_mask_too_long_completions_is_skyrls_overlong_filtering(base):
+    assert not load_config([base]).generator.apply_overlong_filtering
+    assert load_config([base, f"{RG}.mask_too_long_completions=true"]).generator.apply_overlong_filtering
+
+
+def test_skyrls_switch_to_us_is_no_setting(base):
+    load_config([base, "trainer.override_entrypoint=rg_env.train"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("trainer.polcy.model.path=x", "trainer.policy.model.path"),
+        (f"{RG}.dump_dri=x", f"{RG}.dump_dir"),
+        ("environment.rg_dump.eval_seed=1", f"{RG}.eval_seed"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_known_one(base, typed, meant):
+    assert repr(meant) in refusal(base, typed)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        (f"{RG}.tasks=[chain_summ]", "chain_sum"),
+        (f"{RG}.tasks={{chain_sum: {{weight: 1, config: {{min_term: 2}}}}}}", "min_terms"),
+        (f"{RG}.tasks={{chain_sum: {{weight: 1, config: {{min_terms: 5, max_terms: 2}}}}}}", "chain_sum"),
+        (f"{RG}.tasks={{chain_sum: 0, lcm: 0}}", "weight"),
+        (f"{RG}.rollout_save_score_threshold=1.5", "rollout_save_score_threshold=1.5"),
+        (f"{RG}.size=-1", "size=-1"),
+        (f"{RG}.system_prompt=think_anser", "think_answer"),
+        ("generator.n_samples_per_prompt=1", "at least 2"),
+        ("trainer.policy.model.path=./no/such/folder", "no such folder"),
+        ("trainer.policy.model.path=null", "not set"),
+        ("trainer.policy_mini_batch_size=3", "divisible"),
+        (f"{RG}.size=3", "train_batch_size"),
+        (f"{RG}.length_penalty.buffer=5000", "at most"),
+        ("data.train_data=[missing.parquet]", "rg-env dataset"),
+        ("missing.yaml", "missing.yaml"),
+        ("--fast", "key=value"),
+        ("trainer.policy", "key=value"),
+        ("trainer.policy=3", "group of settings"),
+        ("trainer.placement.colocate_all=true", "colocate_all"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_starts(base, override, expected):
+    assert expected in refusal(base, override)
+
+
+def test_an_unwritable_dump_folder_is_refused(base, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "dump" in refusal(base, f"{RG}.dump_dir={tmp_path}/file/dumps")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_run_without_a_gpu_is_pointed_to_the_cpu(base, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert f"{RG}.device=cpu" in refusal(base, f"{RG}.device=cuda")
+
+
+def test_nothing_at_all_is_refused():
+    assert "quickstart.yaml" in refusal()
+
+
+def test_a_model_folder_without_a_model_is_refused(base, tmp_path):
+    assert "config.json" in refusal(base, f"trainer.policy.model.path={tmp_path}")
+
+
+def test_a_file_without_settings_is_refused(base, tmp_path):
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("# nothing\n")
+    assert "no settings" in refusal(base, str(empty))
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1\n")
+    assert "YAML" in refusal(base, str(broken))
+
+
+def test_every_known_key_is_dotted_and_ours_are_among_them():
+    keys = known_keys()
+    assert len(keys) == len(set(keys))
+    assert f"{RG}.length_penalty.kind" in keys
+    assert "trainer.policy.optimizer_config.lr" in keys

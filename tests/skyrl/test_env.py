@@ -1,0 +1,129 @@
+"""RGDumpEnv by itself, as any SkyRL generator drives it, with the real scorer pool behind it."""
+
+import pytest
+from loguru import logger
+
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.errors import ConfigError
+from rg_env.skyrl.env import SLOT, RGDumpEnv, RolloutSlot, as_config
+from rg_env.tasks import decode_entry
+
+TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2}}}
+
+
+@pytest.fixture(scope="module")
+def row():
+    return ReasoningGymDataset(TASK, size=1).row(0)
+
+
+def answer_of(row):
+    return row["reward_spec"]["ground_truth"]
+
+
+def step(row, text, config=None, slot=None):
+    extras = {"extra_info": row["extra_info"], **({SLOT: slot} if slot else {})}
+    env = RGDumpEnv(env_config=config or RGDumpConfig(), extras=extras)
+    prompt, _ = env.init(row["prompt"])
+    assert prompt == row["prompt"]
+    return env, env.step(text)
+
+
+def test_a_right_answer_in_the_right_format_earns_one(row):
+    env, out = step(row, f"<think>sum</think><answer>{answer_of(row)}</answer>")
+    assert out["reward"] == 1.0
+    assert out["done"]
+    assert out["observations"] == []
+    assert env.get_metrics()["solved"]
+
+
+def test_a_right_answer_without_the_format_earns_nothing(row):
+    env, out = step(row, answer_of(row))
+    assert out["reward"] == 0.0
+    assert env.get_metrics()["violation"] == "no_think"
+    assert env.get_metrics()["raw_score"] is None
+
+
+@pytest.mark.parametrize("text", ["", "\x00", "\ud800", "<answer>" * 10_000, "<think></think><answer>\ud800</answer>"])
+def test_no_text_raises(row, text):
+    _, out = step(row, text)
+    assert out["reward"] == 0.0
+
+
+def test_the_env_alone_composes_the_base_score(row):
+    config = RGDumpConfig(format_bonus=0.5, binarize_at=0.9)
+    assert step(row, f"<think></think><answer>{answer_of(row)}</answer>", config)[1]["reward"] == 1.5
+    assert step(row, "<think></think><answer>nothing</answer>", config)[1]["reward"] == 0.5
+
+
+def test_a_slot_gets_the_text_with_its_verdict(row):
+    slot = RolloutSlot()
+    text = f"<think>sum</think><answer>{answer_of(row)}</answer>"
+    step(row, text, slot=slot)
+    assert slot.text == text
+    assert slot.verdict.base_score == 1.0
+    assert slot.item.entry == decode_entry(row["extra_info"]["entry"])
+
+
+def test_without_a_slot_it_says_once_that_nothing_is_recorded(row, monkeypatch):
+    monkeypatch.setattr(RGDumpEnv, "_said_unrecorded", False)
+    said = []
+    handler = logger.add(said.append, level="WARNING", format="{message}")
+    try:
+        for _ in range(3):
+            step(row, "x")
+    finally:
+        logger.remove(handler)
+    assert [message for message in said if "records nothing" in message] == said[:1]
+
+
+def test_debug_logging_shows_extraction_both_scores_and_why(row):
+    said = []
+    handler = logger.add(said.append, level="INFO", format="{message}")
+    try:
+        config = RGDumpConfig(debug_logging=True)
+        step(row, f"<think>sum</think><answer>{answer_of(row)}</answer>", config)
+        step(row, "no tags", config)
+    finally:
+        logger.remove(handler)
+    good, bad = (message for message in said if "rg_dump chain_sum" in message)
+    assert f"answer '{answer_of(row)}'" in good
+    assert "raw 1.000, tagged" in good
+    assert "violation no_think" in bad
+
+
+def test_a_row_that_is_not_ours_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match="ReasoningGymDataset"):
+        RGDumpEnv(extras={"reward_spec": {"ground_truth": "4"}})
+
+
+def test_settings_arrive_in_every_form_skyrl_passes_them():
+    assert as_config({}) == RGDumpConfig()
+    assert as_config({"scorer": {"workers": 3}}).scorer.workers == 3
+    with pytest.raises(ConfigError, match="sede"):
+        as_config({"sede": 1})
+
+
+def test_metrics_are_shares_overall_and_per_task():
+    def episode(task, base, violation=None, status="ok", normalised=False):
+        solved = base >= 0.99
+        seen = {"task": task, "base_score": base, "solved": solved, "violation": violation, "status": status}
+        return seen | {"normalised": normalised}
+
+    metrics = RGDumpEnv.aggregate_metrics(
+        [
+            episode("a", 1.0, normalised=True),
+            episode("a", 0.5),
+            episode("b", 0.0, "no_think"),
+            episode("b", 0.0, None, "timeout"),
+            {},
+        ]
+    )
+    assert metrics["rg_dump/mean_base_score"] == 0.375
+    assert metrics["rg_dump/mean_well_formed"] == 0.75
+    assert metrics["rg_dump/a/mean_solved"] == 0.5
+    assert metrics["rg_dump/a/mean_normalised"] == 0.5
+    assert "rg_dump/b/mean_normalised" not in metrics
+    assert metrics["rg_dump/b/mean_violation_no_think"] == 0.5
+    assert metrics["rg_dump/b/mean_status_timeout"] == 0.5
+    assert RGDumpEnv.aggregate_metrics([{}]) == {}

@@ -1,0 +1,281 @@
+"""Our trainers in SkyRL's real loops, over a scripted engine (see `tests.skyrl.scripted_training`).
+
+The record has every group that was generated, once, and says of every step exactly what the optimizer was given.
+"""
+
+import asyncio
+import copy
+import pickle
+import time
+from collections import Counter, defaultdict
+
+import pytest
+from skyrl.train.trainer import RayPPOTrainer
+
+from rg_env.dump import FileKind, group_id, open_lines, open_run, trained_from_line
+from rg_env.dump.repair.validate import validate
+from rg_env.dump.write.batch import Batch
+from rg_env.skyrl.group_uid import GroupUid
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, NoModels, build, train
+
+# torchdata's own, in each StatefulDataLoader that SkyRL builds
+pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+
+RG = "environment__skyrl_gym__rg_dump__"
+KEEP_ALL = {f"{RG}dump_other_rollouts": True, f"{RG}dump_eval_rollouts": True}
+FILTER = {"trainer__algorithm__dynamic_sampling__type": "filter"}
+REPLACE = {
+    "trainer__algorithm__dynamic_sampling__type": "replace",
+    "trainer__algorithm__dynamic_sampling__min_replace_ratio": 0.1,
+}
+STEP_WISE = {"generator__step_wise_trajectories": True}
+
+
+def trained_in(folder):
+    """step → group id → rows, as the record has it."""
+    steps = defaultdict(Counter)
+    for run in open_run(folder).runs:
+        for file in run.files_of(FileKind.TRAINED):
+            with open_lines(file.path) as lines:
+                for record in map(trained_from_line, lines):
+                    assert record.group_id not in steps[record.step], "noted twice"
+                    steps[record.step][record.group_id] = record.rollouts
+    return dict(steps)
+
+
+def given_to(trainer, folder):
+    """step → group id → rows, by the texts that the optimizer step was given; no two responses are the same text."""
+    group_of = {
+        rollout.conversation[-1]["content"]: group.group_id
+        for group in open_run(folder).groups(all_attempts=True)
+        for rollout in group.rollouts
+    }
+    steps = {}
+    for step, texts in trainer.given.items():
+        steps[step] = Counter()
+        for text, rows in texts.items():
+            steps[step][group_of[text]] += rows
+    return steps
+
+
+def run(folder, **settings):
+    """Train; what holds in every loop is checked here.
+
+    Returns:
+        the trainer, the ledger's lines, and what the record says was trained on.
+    """
+    trainer = build(folder, **{**KEEP_ALL, **settings})
+    train(trainer)
+    validation = validate(folder / "dumps")
+    assert validation.good, [str(finding) for finding in validation.findings.kept]
+    ledger = list(open_run(folder / "dumps").ledger())
+    assert len({line.group_id for line in ledger}) == len(ledger)
+    assert len(ledger) == trainer.generated, "every group that generate() returned, once"
+    kept = [group.group_id for group in open_run(folder / "dumps").groups()]
+    assert sorted(kept) == sorted(line.group_id for line in ledger)
+    for line in ledger:
+        assert line.group_id == group_id("run", 1, line.phase, line.call, line.uid)
+        assert line.repetition == list(range(SAMPLES if line.phase == "train" else 1))
+    trained = trained_in(folder / "dumps")
+    assert trained == given_to(trainer, folder / "dumps")
+    assert {group for step in trained.values() for group in step} <= {g.group_id for g in ledger if g.phase == "train"}
+    return trainer, ledger, trained
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"generator__batched": True},
+        STEP_WISE,
+        {**STEP_WISE, "generator__merge_stepwise_output": True},
+        {"trainer__policy_mini_batch_size": BATCH // 2, "trainer__update_epochs_per_batch": 2},
+    ],
+    ids=["plain", "batched", "step-wise", "step-wise merged", "mini-batches"],
+)
+def test_several_epochs(tmp_path, settings):
+    _, ledger, trained = run(tmp_path, trainer__epochs=2, **settings)
+    uids = [line.uid for line in ledger]
+    assert len(uids) == 4 * BATCH == 2 * len(set(uids)), "SkyRL's uids repeat, group ids do not"
+    assert [set(trained[step]) for step in (1, 2, 3, 4)] == [
+        {line.group_id for line in ledger if line.step == step} for step in (1, 2, 3, 4)
+    ]
+    assert {rows for groups in trained.values() for rows in groups.values()} == {SAMPLES}
+
+
+def test_dynamic_sampling_filter_drops_and_collects(tmp_path):
+    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=4, **{f"{RG}size": 5 * BATCH})
+    by_id = {line.group_id: line for line in ledger}
+    for step, groups in trained.items():
+        assert len(groups) == BATCH
+        assert {by_id[group].step for group in groups} == {step}
+        assert not any(by_id[group].no_signal for group in groups)
+    calls = {step: len({line.call for line in ledger if line.step == step}) for step in trained}
+    assert max(calls.values()) > 1, "some step was filled by several generate() calls"
+    assert sum(len(groups) for groups in trained.values()) < sum(not line.no_signal for line in ledger)
+
+
+def test_a_prompt_may_come_round_again_while_filter_fills_a_batch(tmp_path):
+    """Stock SkyRL refuses such a batch, for a uid must stand for one group."""
+    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=6, mixed_share=0.3, **{f"{RG}size": 3 * BATCH})
+    by_id = {line.group_id: line for line in ledger}
+    assert any(len({by_id[group].uid for group in groups}) < BATCH for groups in trained.values())
+    assert all(len(groups) == BATCH for groups in trained.values())
+
+
+def test_dynamic_sampling_replace_repeats_groups(tmp_path):
+    _, ledger, trained = run(tmp_path, **REPLACE, trainer__epochs=2, **{f"{RG}size": 4 * BATCH})
+    by_id = {line.group_id: line for line in ledger}
+    for groups in trained.values():
+        assert sum(groups.values()) == BATCH * SAMPLES
+        assert all(rows % SAMPLES == 0 for rows in groups.values())
+        assert not any(by_id[group].no_signal for group in groups)
+    assert max(rows for groups in trained.values() for rows in groups.values()) > SAMPLES
+
+
+class Stock(NoModels, RayPPOTrainer): ...
+
+
+def test_stock_replace_refuses_its_own_batch(tmp_path):
+    """Why our trainers give copies uids of their own. When this fails, SkyRL has mended it."""
+    trainer = build(tmp_path, trainer_class=Stock, **REPLACE, **{f"{RG}size": 4 * BATCH})
+    with pytest.raises(AssertionError):
+        train(trainer)
+    assert trainer.given == {}
+
+
+def test_copies_are_normalised_as_the_group_they_copy(tmp_path):
+    """Advantages of a copy are those of its original, number for number."""
+    trainer, _, trained = run(tmp_path, **REPLACE, **{f"{RG}size": 4 * BATCH})
+    assert any(rows > SAMPLES for groups in trained.values() for rows in groups.values())
+    for advantages in trainer.advantages.values():
+        assert all(len(set(values)) == 1 for values in advantages.values())
+
+
+@pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
+def test_fully_async(tmp_path, settings):
+    _, ledger, trained = run(tmp_path, **FULLY_ASYNC, **settings, trainer__epochs=2, **{f"{RG}size": 4 * BATCH})
+    assert len(ledger) == len({line.call for line in ledger}) == 8 * BATCH, "a generate() call for every group"
+    assert sorted(group for groups in trained.values() for group in groups) == sorted(g.group_id for g in ledger)
+    scheduled = {line.group_id: line.step for line in ledger}
+    late = [step - scheduled[group] for step, groups in trained.items() for group in groups]
+    assert min(late) >= 0
+    assert max(late) > 0, "some groups were trained on after the step they were generated for"
+
+
+def test_fully_async_full_batches_leave_groups_untrained(tmp_path):
+    _, ledger, trained = run(
+        tmp_path,
+        **FULLY_ASYNC,
+        trainer__fully_async__sample_full_batch=True,
+        trainer__algorithm__zero_variance_filter=True,
+        trainer__epochs=2,
+        **{f"{RG}size": 4 * BATCH},
+    )
+    taken = {group for groups in trained.values() for group in groups}
+    assert all(len(groups) == BATCH for groups in trained.values())
+    assert not any(line.no_signal for line in ledger if line.group_id in taken)
+    assert 0 < len(taken) < len(ledger)
+
+
+@pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
+@pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
+def test_evaluation(tmp_path, loop, settings):
+    """In the fully-async loop it runs while training groups are generated."""
+    _, ledger, trained = run(
+        tmp_path,
+        **loop,
+        **settings,
+        eval_size=5,
+        trainer__eval_interval=1,
+        trainer__eval_before_train=True,
+        trainer__eval_batch_size=2,
+    )
+    evaluated = [line for line in ledger if line.phase == "eval"]
+    assert Counter(line.step for line in evaluated) == {0: 5, 1: 5, 2: 5}
+    assert len([line for line in ledger if line.phase == "train"]) == 2 * BATCH
+    assert sum(len(groups) for groups in trained.values()) == 2 * BATCH
+
+
+def test_a_step_that_did_not_end_has_trained_on_nothing(tmp_path):
+    trainer = build(tmp_path, **KEEP_ALL)
+    trainer.fail_at = 2
+    with pytest.raises(RuntimeError, match="middle of a step"):
+        train(trainer)
+    assert set(trained_in(tmp_path / "dumps")) == {1}
+    assert {line.step for line in open_run(tmp_path / "dumps").ledger()} == {1, 2}
+
+
+CHECKPOINTS = {"trainer__ckpt_interval": 1, "trainer__resume_mode": "latest", f"{RG}size": 3 * BATCH}
+
+
+@pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
+def test_resuming_from_a_checkpoint(tmp_path, loop):
+    """An attempt that breaks in step 5, the second epoch, and one that goes on from the checkpoint of step 4."""
+    settings = {**KEEP_ALL, **loop, **CHECKPOINTS, "trainer__epochs": 3}
+    first = build(tmp_path, **settings)
+    first.fail_at = 5
+    with pytest.raises(RuntimeError, match="middle of a step"):
+        train(first)
+    second = build(tmp_path, attempt=2, **settings)
+    train(second)
+
+    assert validate(tmp_path / "dumps").good
+    dump = open_run(tmp_path / "dumps")
+    ledger = list(dump.ledger(all_attempts=True))
+    assert len({line.group_id for line in ledger}) == len(ledger) == first.generated + second.generated
+    assert {line.attempt for line in ledger if line.step is not None and line.step < 5} >= {1}
+    assert min(line.step for line in ledger if line.attempt == 2) == 5
+    assert {line.attempt for line in dump.ledger() if line.step >= 5} == {2}
+
+    trained = trained_in(tmp_path / "dumps")
+    assert sorted(trained) == list(range(1, 10))
+    attempt_of = {step: {group.split(":")[1] for group in groups} for step, groups in trained.items()}
+    assert attempt_of == {step: {"1" if step < 5 else "2"} for step in trained}
+    uids = Counter(line.uid for line in ledger for groups in trained.values() if line.group_id in groups)
+    assert set(uids.values()) == {3}, "every prompt was trained on once an epoch, over the crash too"
+
+
+def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
+    append = Batch.append
+
+    def slow(batch, lines):
+        time.sleep(0.1)
+        append(batch, lines)
+
+    monkeypatch.setattr(Batch, "append", slow)
+    trainer = build(tmp_path, **KEEP_ALL, **CHECKPOINTS)
+    seen = {}
+    trainer.dispatch.save_checkpoint = lambda *_: seen.update({trainer.global_step: trained_in(tmp_path / "dumps")})
+    train(trainer)
+    assert {step: max(trained) for step, trained in seen.items()} == {1: 1, 2: 2, 3: 3}
+
+
+def test_a_group_uid_is_the_uid_wherever_it_is_copied():
+    uid = GroupUid("17", "run:1:train:3:17")
+    assert {uid: 1}["17"] == 1
+    for twin in (copy.deepcopy(uid), pickle.loads(pickle.dumps(uid))):
+        assert twin == "17"
+        assert twin.group_id == uid.group_id
+
+
+def test_the_reward_of_a_text_is_its_own_after_replacement(tmp_path):
+    """Rows of the training batch that came from the same text have the same reward, and it is the recorded one."""
+    trainer, _, _ = run(tmp_path, **REPLACE, **{f"{RG}size": 4 * BATCH})
+    recorded = {
+        r.conversation[-1]["content"]: r.reward for g in open_run(tmp_path / "dumps").groups() for r in g.rollouts
+    }
+    assert trainer.rewards
+    for text, rewards in trainer.rewards.items():
+        assert rewards == [pytest.approx(recorded[text])] * len(rewards)
+
+
+def test_cancelling_leaves_whole_groups_only(tmp_path):
+    """The fully-async loop cancels what is still being generated when it has enough."""
+    trainer = build(tmp_path, **KEEP_ALL, **FULLY_ASYNC, trainer__max_training_steps=1, **{f"{RG}size": 4 * BATCH})
+    with trainer.generator.writer:
+        asyncio.run(trainer.train())
+    ledger = list(open_run(tmp_path / "dumps").ledger())
+    assert len(ledger) >= BATCH
+    assert {len(line.score) for line in ledger} == {SAMPLES}
+    assert len(trained_in(tmp_path / "dumps")[1]) == BATCH
