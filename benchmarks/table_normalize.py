@@ -1,6 +1,6 @@
-"""What `scorer.normalise` wins: right answers in each dress, scored without it and with it, per task.
+"""What `scorer.normalize` wins: right answers in each dress, scored without it and with it, per task.
 
-Run: `python benchmarks/table_normalise.py > docs/normalise.md` (about five minutes).
+Run: `python benchmarks/table_normalize.py > docs/normalize.md` (about five minutes).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ DRESSES: dict[str, Callable[[str], str | None]] = {
 }
 HEAD = """# What the second chance wins
 
-`scorer.normalise=true` scores an answer that earns less than 1 once more in plainer forms: without its wrapping (code
+`scorer.normalize=true` scores an answer that earns less than 1 once more in plainer forms: without its wrapping (code
 fence, `\\boxed{{}}`, `$…$`, bold, a full stop at the end), then with LaTeX fractions and signs in plain spelling, then
 without thousands separators. The best form counts. It can only raise a score, costs up to three more scorings of each
-answer that is not fully right, and every response that it helped is marked `normalised` in the record. Off by default:
+answer that is not fully right, and every response that it helped is marked `normalized` in the record. Off by default:
 form is part of what a policy learns, and many tasks say which form they want.
 
 Mean score of right answers in each dress, without it → with it; one number: no difference; empty: the dress does not
 fit the answer. {items} items a task. Tasks whose items hold no right answer are left out. "wrong": mean score of other
 items' answers in all of these dresses, without → with, which shows what it pays to wrong answers.
 
-Made by `python benchmarks/table_normalise.py` on {date}: reasoning-gym {theirs}.
+Made by `python benchmarks/table_normalize.py` on {date}: reasoning-gym {theirs}.
 """
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     print("| task | " + " | ".join(DRESSES) + " | wrong |")
     print("|---|" + "--:|" * (len(DRESSES) + 1))
     totals: dict[str, list[tuple[float, float]]] = {name: [] for name in (*DRESSES, "wrong")}
-    with Scorer() as plain, Scorer(normalise=True) as second:
+    with Scorer() as plain, Scorer(normalize=True) as second:
 
         def both(entry: dict[str, Any], config: dict[str, Any], answer: str) -> tuple[float, float]:
             return plain.score(entry, answer, config).score, second.score(entry, answer, config).score

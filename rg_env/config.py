@@ -41,9 +41,9 @@ class ScorerConfig:
     """Seconds that one answer may take, raw and tagged together, from the moment a worker has it."""
     max_answer_chars: int = 8192
     """Longer answers are the violation `answer_too_long`."""
-    normalise: bool = False
+    normalize: bool = False
     """A second chance for right answers in a dress: without wrapping (code fence, `\\boxed{}`, `$`, bold, full stop),
-    LaTeX fractions and signs, thousands separators. It can only raise a score, and is recorded as `normalised`."""
+    LaTeX fractions and signs, thousands separators. It can only raise a score, and is recorded as `normalized`."""
 
 
 @dataclass
@@ -173,7 +173,7 @@ class RGDumpConfig:
         integer("scorer.workers", self.scorer.workers, 1)
         number("scorer.timeout", self.scorer.timeout, 0.0, open_low=True)
         integer("scorer.max_answer_chars", self.scorer.max_answer_chars, 1)
-        boolean("scorer.normalise", self.scorer.normalise)
+        boolean("scorer.normalize", self.scorer.normalize)
 
         penalty = self.length_penalty
         one_of("length_penalty.kind", penalty.kind, ("atropos", "dapo", "kimi", "none"))

@@ -61,9 +61,9 @@ class PackedModelWrapper(HFModelWrapper):
         if temperature != 1:
             logits = logits / temperature
         # One logsumexp serves all tokens that follow the same ones.
-        normaliser = logits.logsumexp(-1)
+        normalizer = logits.logsumexp(-1)
         labels = sequences[:, -num_actions:]
-        logprobs = logits[pack.rows, pack.columns, labels] - normaliser[pack.rows, pack.columns]
+        logprobs = logits[pack.rows, pack.columns, labels] - normalizer[pack.rows, pack.columns]
         logprobs = logprobs.where(pack.predicted, 0.0)
         if not return_output:
             return logprobs

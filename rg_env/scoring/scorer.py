@@ -23,7 +23,7 @@ from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.scoring.workers.pool import Failure, Job, Reply, ScorerPool
 
 _SHOWN = 80
-"""Characters of a normalised answer that `detail` shows."""
+"""Characters of a normalized answer that `detail` shows."""
 
 
 class Scorer:
@@ -34,14 +34,14 @@ class Scorer:
         timeout: seconds that one answer may take, above 0.
         max_answer_chars: longer answers are refused, at least 1. Items whose own answer is longer than half of this
             allow twice its length.
-        normalise: whether an answer that earns less than 1 is scored in the forms of `rg_env.scoring.normalize` too.
+        normalize: whether an answer that earns less than 1 is scored in the forms of `rg_env.scoring.normalize` too.
 
     Raises:
         ConfigError: for a number outside its range.
     """
 
     def __init__(
-        self, workers: int = 2, timeout: float = 5.0, max_answer_chars: int = 8192, normalise: bool = False
+        self, workers: int = 2, timeout: float = 5.0, max_answer_chars: int = 8192, normalize: bool = False
     ) -> None:
         for name, value, ok in (
             ("workers", workers, workers >= 1),
@@ -53,7 +53,7 @@ class Scorer:
                     f"Scorer({name}={value!r}): must be {'above 0' if name == 'timeout' else 'at least 1'}"
                 )
         self._max_answer_chars = max_answer_chars
-        self._normalise = normalise
+        self._normalize = normalize
         self._pool = ScorerPool(workers, timeout)
 
     def score(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None) -> AnswerScore:
@@ -72,11 +72,11 @@ class Scorer:
             ScorerPoolError: scorer processes cannot be started any more, or the scorer is closed.
         """
         best = self._score_as_it_stands(entry, answer, config or {})
-        if self._normalise and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
+        if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
             for form in other_forms(answer) if isinstance(answer, str) else ():
                 again = self._score_as_it_stands(entry, form, config or {})
                 if again.score > best.score:
-                    best = replace(again, normalised=True, detail=f"scored as {form[:_SHOWN]!r}")
+                    best = replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
         return best
 
     def _score_as_it_stands(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any]) -> AnswerScore:
@@ -105,7 +105,7 @@ class Scorer:
         if parsed.answer is None:
             return Verdict(parsed, None, None, 0.0, Status.OK)
         scored = self.score(entry, parsed.answer, config)
-        return Verdict(parsed, scored.raw, scored.tagged, scored.score, scored.status, scored.detail, scored.normalised)
+        return Verdict(parsed, scored.raw, scored.tagged, scored.score, scored.status, scored.detail, scored.normalized)
 
     @property
     def closed(self) -> bool:

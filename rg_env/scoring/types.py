@@ -53,8 +53,8 @@ class AnswerScore:
         tagged: score of `<answer>…</answer>`, in [0, 1]; None unless `status` is OK.
         score: the base score: max(raw, tagged), 0.0 unless `status` is OK.
         detail: one line for people: why it was refused or what failed. When OK it is empty, but where the scorer
-            raised on one of the two forms: that form is 0.0, and this says why; and where `normalised`.
-        normalised: the answer as it stands earned less; this is what `rg_env.scoring.normalize` made of it, which
+            raised on one of the two forms: that form is 0.0, and this says why; and where `normalized`.
+        normalized: the answer as it stands earned less; this is what `rg_env.scoring.normalize` made of it, which
             `detail` shows.
     """
 
@@ -63,7 +63,7 @@ class AnswerScore:
     score: float
     status: Status
     detail: str = ""
-    normalised: bool = False
+    normalized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +79,4 @@ class Verdict:
     base_score: float
     status: Status
     detail: str = ""
-    normalised: bool = False
+    normalized: bool = False

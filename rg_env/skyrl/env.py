@@ -95,7 +95,7 @@ class RGDumpEnv(BaseTextEnv):
             "solved": verdict.base_score >= self.config.solved_at,
             "violation": verdict.parsed.violation.value if verdict.parsed.violation else None,
             "status": verdict.status.value,
-            "normalised": verdict.normalised,
+            "normalized": verdict.normalized,
         }
 
     @staticmethod
@@ -125,8 +125,8 @@ def _shares(episodes: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, flo
         f"{prefix}/mean_solved": sum(episode["solved"] for episode in episodes) / count,
         f"{prefix}/mean_well_formed": violations[None] / count,
     }
-    if helped := sum(episode["normalised"] for episode in episodes):
-        result[f"{prefix}/mean_normalised"] = helped / count
+    if helped := sum(episode["normalized"] for episode in episodes):
+        result[f"{prefix}/mean_normalized"] = helped / count
     result |= {f"{prefix}/mean_violation_{name}": n / count for name, n in violations.items() if name}
     result |= {f"{prefix}/mean_status_{name}": n / count for name, n in statuses.items() if name != Status.OK}
     return result
@@ -162,7 +162,7 @@ def _explain(item: Item, text: str, verdict: Verdict) -> None:
     else:
         better = "tagged" if verdict.tagged_score > verdict.raw_score else "raw"  # type: ignore[operator]
         why = f"raw {verdict.raw_score:.3f}, tagged {verdict.tagged_score:.3f}, {better} counts"
-        if verdict.normalised:
+        if verdict.normalized:
             why += f"; {verdict.detail}"
     logger.info(
         "rg_dump {} | answer {!r} | expected {!r} | base score {:.3f} ({}) | response {!r}",

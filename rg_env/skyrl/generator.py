@@ -268,5 +268,5 @@ def _rollout_record(
         penalty_factor=earned.penalty_factor,
         repetition=rollout.trajectory.repetition_id,
         policy_version=None if weight_version is None else str(weight_version),
-        normalised=verdict.normalised,
+        normalised=verdict.normalized,
     )

@@ -18,7 +18,7 @@ DRESSES = ("{}", "{}.", "**{}**", "`{}`", "```\n{}\n```", "```text\n{}\n```", "$
 
 @pytest.fixture(scope="module")
 def patient() -> Iterator[Scorer]:
-    with Scorer(workers=2, normalise=True) as scorer:
+    with Scorer(workers=2, normalize=True) as scorer:
         yield scorer
 
 
@@ -66,7 +66,7 @@ def test_a_right_answer_in_a_dress_scores_and_says_so(patient: Scorer, item: Ite
     scored = patient.score(entry, dress.format(entry["answer"]))
     assert scored.score == 1.0
     assert scored.status is Status.OK
-    assert scored.normalised
+    assert scored.normalized
     assert str(entry["answer"])[:70] in scored.detail
 
 
@@ -74,7 +74,7 @@ def test_without_the_setting_form_is_the_policys_own_business(scorer: Scorer, it
     entry = item("gcd")
     scored = scorer.score(entry, rf"\boxed{{{entry['answer']}}}")
     assert scored.score < 0.5
-    assert not scored.normalised
+    assert not scored.normalized
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -87,10 +87,10 @@ def test_it_never_lowers_a_score(
     entry = item(task)
     plain = scorer.score(entry, dress.format(answer))
     second = patient.score(entry, dress.format(answer))
-    assert second.score > plain.score if second.normalised else second == plain
+    assert second.score > plain.score if second.normalized else second == plain
 
 
 def test_the_guard_reads_every_form(patient: Scorer, item: Item) -> None:
     scored = patient.score(item("spiral_matrix"), "`__import__('os')._exit(1)`")
     assert scored.status is Status.REJECTED
-    assert not scored.normalised
+    assert not scored.normalized

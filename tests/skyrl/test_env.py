@@ -105,14 +105,14 @@ def test_settings_arrive_in_every_form_skyrl_passes_them():
 
 
 def test_metrics_are_shares_overall_and_per_task():
-    def episode(task, base, violation=None, status="ok", normalised=False):
+    def episode(task, base, violation=None, status="ok", normalized=False):
         solved = base >= 0.99
         seen = {"task": task, "base_score": base, "solved": solved, "violation": violation, "status": status}
-        return seen | {"normalised": normalised}
+        return seen | {"normalized": normalized}
 
     metrics = RGDumpEnv.aggregate_metrics(
         [
-            episode("a", 1.0, normalised=True),
+            episode("a", 1.0, normalized=True),
             episode("a", 0.5),
             episode("b", 0.0, "no_think"),
             episode("b", 0.0, None, "timeout"),
@@ -122,8 +122,8 @@ def test_metrics_are_shares_overall_and_per_task():
     assert metrics["rg_dump/mean_base_score"] == 0.375
     assert metrics["rg_dump/mean_well_formed"] == 0.75
     assert metrics["rg_dump/a/mean_solved"] == 0.5
-    assert metrics["rg_dump/a/mean_normalised"] == 0.5
-    assert "rg_dump/b/mean_normalised" not in metrics
+    assert metrics["rg_dump/a/mean_normalized"] == 0.5
+    assert "rg_dump/b/mean_normalized" not in metrics
     assert metrics["rg_dump/b/mean_violation_no_think"] == 0.5
     assert metrics["rg_dump/b/mean_status_timeout"] == 0.5
     assert RGDumpEnv.aggregate_metrics([{}]) == {}

@@ -144,7 +144,7 @@ def test_stock_replace_refuses_its_own_batch(tmp_path):
     assert trainer.given == {}
 
 
-def test_copies_are_normalised_as_the_group_they_copy(tmp_path):
+def test_copies_are_normalized_as_the_group_they_copy(tmp_path):
     """Advantages of a copy are those of its original, number for number."""
     trainer, _, trained = run(tmp_path, **REPLACE, **{f"{RG}size": 4 * BATCH})
     assert any(rows > SAMPLES for groups in trained.values() for rows in groups.values())
