@@ -291,7 +291,7 @@ def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_p
 
 @pytest.mark.parametrize("texts", [False, True])
 def test_lines_of_version_1_are_read_as_frames(texts):
-    dump = open_run(Path(__file__).parents[2] / "dumps" / "sample")
+    dump = open_run(Path(__file__).parents[3] / "dumps" / "sample")
     assert {record.schema_version for record in dump.ledger()} == {1}
     frame = dump.scan(texts=texts).collect()
     assert frame["normalised"].to_list() == [False] * 224

@@ -41,7 +41,7 @@ def script(body: str, entry: dict[str, Any]) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.usefixtures("unguarded")

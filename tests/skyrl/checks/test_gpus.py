@@ -8,7 +8,7 @@ import torch
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import load_config
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 
 
 def refused(recipe):
