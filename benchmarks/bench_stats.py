@@ -3,8 +3,7 @@
 Run: python benchmarks/bench_stats.py            makes its own dumps, in a temporary folder
      python benchmarks/bench_stats.py FOLDER     reads a dump that is there (see make_dump.py), for its peak memory
 
-Each command is a process of its own, started afresh, so that Python's and polars' own start are in its seconds. "Again"
-is with the rows that an earlier command left beside the dump; without that word they are removed before.
+Each command is a process of its own, started afresh, so that Python's and polars' own start are in its seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import tempfile
 from pathlib import Path
 
 from make_dump import make_dump
-
-from rg_env.analysis.kept import ROWS_NAME
 
 LEDGER_GROUPS = 100_000
 TEXT_BYTES = 3e8
@@ -33,12 +30,10 @@ assert sum(frame.height for frame in frames) > 0
 START = "import polars"
 
 
-def cost(program: str, *args: str, again: bool = False) -> tuple[float, float, float]:
+def cost(program: str, *args: str) -> tuple[float, float, float]:
     """Run a Python program: seconds of wall time and of processor time, the smallest of some repeats, and peak MB."""
     runs = []
     for _ in range(REPEATS if len(sys.argv) == 1 else 1):
-        for folder in () if again else args:
-            Path(folder, ROWS_NAME).unlink(missing_ok=True)
         begin = os.times()
         process = subprocess.Popen([sys.executable, "-c", program, *args], stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
@@ -64,7 +59,6 @@ def main() -> None:
     if len(sys.argv) > 1:
         folder = Path(sys.argv[1])
         report("rg-env dumps stats", cost(STATS, str(folder)), size_of(folder))
-        report("rg-env dumps stats, again", cost(STATS, str(folder), again=True), size_of(folder))
         return
     with tempfile.TemporaryDirectory() as name:
         ledger, texts = Path(name, "ledger"), Path(name, "texts")
@@ -72,7 +66,6 @@ def main() -> None:
         make_dump(texts, size=TEXT_BYTES, ledger=False)
         report("import polars", cost(START), 0)
         report(f"rg-env dumps stats, ledger of {LEDGER_GROUPS} groups", cost(STATS, str(ledger)), size_of(ledger))
-        report("the same again", cost(STATS, str(ledger), again=True), size_of(ledger))
         ours, rival = cost(STATS, str(texts)), cost(RIVAL, str(texts))
         report("rg-env dumps stats, texts without a ledger", ours, size_of(texts))
         report("polars.read_ndjson, the same files", rival, size_of(texts))

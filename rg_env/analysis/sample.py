@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from rg_env.analysis.kept import rows_of
 from rg_env.analysis.where import ConditionError, parse_conditions
 from rg_env.dump.read.dump import Dump
-from rg_env.dump.read.frames import GROUP_INDEX, SCHEMA
+from rg_env.dump.read.frames import GROUP_INDEX
 from rg_env.dump.schema import Outcome
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation
@@ -87,18 +86,14 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
             raise ConditionError("a sample cannot be narrowed further: give `where` to `sample_of`")
         return source
     tests = [condition.test for condition in conditions]
-    asked = dict.fromkeys(condition.column for condition in conditions)
-    wanted = list(dict.fromkeys([*COLUMNS, *asked]))
+    wanted = list(dict.fromkeys([*COLUMNS, *(condition.column for condition in conditions)]))
     tasks: set[str] = set()
 
     def narrow(frame: pl.DataFrame, group: str) -> pl.DataFrame:
         tasks.update(frame["task"].unique())
         return frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
 
-    if isinstance(source, Dump) and asked.keys() <= COLUMNS.keys():
-        as_typed = pl.Schema({name: SCHEMA[name] for name in asked})
-        rollouts = narrow(_everything(source).cast(as_typed), GROUP_INDEX)
-    elif isinstance(source, Dump):
+    if isinstance(source, Dump):
         rollouts = _concat(narrow(frame, GROUP_INDEX) for frame in source.frames(wanted))
     elif isinstance(source, pl.DataFrame):
         rollouts = _numbered(narrow(source, "group_id"))
@@ -113,14 +108,6 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
         raise DumpError(_nothing_read(source))
     rollouts = rollouts.set_sorted(GROUP_INDEX)
     return Sample(rollouts, whole=not any(condition.splits_groups for condition in conditions))
-
-
-def _everything(dump: Dump) -> pl.DataFrame:
-    def read() -> pl.DataFrame:
-        types = pl.Schema(COLUMNS)
-        return _concat(frame.select(GROUP_INDEX, *COLUMNS).cast(types) for frame in dump.frames(list(COLUMNS)))
-
-    return rows_of(dump, {GROUP_INDEX: pl.Int64(), **COLUMNS}, read)
 
 
 def _concat(frames: Iterable[pl.DataFrame], group: str = GROUP_INDEX) -> pl.DataFrame:

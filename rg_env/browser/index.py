@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rg_env.browser.beside import WORTH_KEEPING, FileState
-from rg_env.browser.index_file import Stored, load, save
+from rg_env.browser.cache import Cache, states_of
 from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from
 from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import Part, bundles
@@ -28,6 +26,9 @@ from rg_env.errors import DumpError
 
 _AT_ONCE = 1 << 23
 """Bytes that rows are made of at a time: enough for a first screen, and some 30 ms of work."""
+
+WORTH_CACHING = 32_000_000
+"""Bytes of dump files from which rows are cached; fewer are read again as quickly."""
 
 _PLACE: dict[str, pl.DataType] = {
     "file": pl.Int32(),
@@ -65,42 +66,31 @@ def text_files(dump: Dump) -> list[DumpFile]:
     return [file for run in dump.runs for file in run.files if file.kind.holds_text]
 
 
-def index_rows(dump: Dump, *, keep: bool = True) -> Iterator[Chunk]:
-    """The rows of all text files: first those that an index beside the dump holds, then what has to be read.
+def index_rows(dump: Dump) -> Iterator[Chunk]:
+    """The rows of all text files: first the cached ones, then those of the files that have to be read.
 
     Args:
         dump: from `open_run`.
-        keep: leave what was read beside the dump, where there is enough of it and the folder lets us.
 
     Raises:
         NewerSchemaError, DumpError: as `Dump.groups`.
     """
     files = text_files(dump)
-    states = [FileState.of(file.path) for file in files]
-    total = sum(state.size for state in states)
-    known: dict[Path, Stored] = {folder: load(folder, SCHEMA) for folder in {file.path.parent for file in files}}
-    found: dict[int, list[pl.DataFrame]] = {}
-    for number, (file, state) in enumerate(zip(files, states, strict=True)):
-        if (rows := known[file.path.parent].rows_of(state)) is not None:
-            found[number] = [rows]
-    done = sum(states[number].size for number in found)
-    if found:
-        numbers = [number for number, (rows,) in found.items() for _ in range(rows.height)]
-        file_column = pl.Series("file", numbers, SCHEMA["file"])  # they had others when they were stored
-        yield Chunk(pl.concat(rows for (rows,) in found.values()).with_columns(file_column), done, total)
-    unknown = {file: number for number, file in enumerate(files) if number not in found}
-    found |= {number: [] for number in unknown.values()}
-    for rows, read in _scan(unknown):
-        for of_file in rows.partition_by("file", maintain_order=True):
-            found[of_file["file"][0]].append(of_file)
-        yield Chunk(rows, done + sum(min(states[unknown[file]].size, size) for file, size in read.items()), total)
-    nothing = pl.DataFrame(schema=SCHEMA)
-    for folder, stored in known.items() if keep else ():
-        mine = {
-            states[n]: pl.concat([nothing, *found[n]]) for n, file in enumerate(files) if file.path.parent == folder
-        }
-        if sum(state.size for state in mine) >= WORTH_KEEPING and not mine.keys() <= stored.parts.keys():
-            save(folder, mine | stored.others(folder, mine))
+    states = states_of([file.path for file in files])
+    sizes = states["size"].to_list()
+    total = sum(sizes)
+    cache = Cache(states, SCHEMA)
+    rows = [cache.rows()]
+    known = set(rows[0]["file"])
+    done = sum(sizes[number] for number in known)
+    if known:
+        yield Chunk(rows[0], done, total)
+    unknown = {file: number for number, file in enumerate(files) if number not in known}
+    for found, read in _scan(unknown):
+        rows.append(found)
+        yield Chunk(found, done + sum(min(sizes[unknown[file]], size) for file, size in read.items()), total)
+    if len(rows) > 1 and total >= WORTH_CACHING:
+        cache.save(pl.concat(rows))
 
 
 def last_attempts_only(dump: Dump, rows: pl.DataFrame) -> pl.DataFrame:

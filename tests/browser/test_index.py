@@ -1,4 +1,4 @@
-"""The index beside a dump: the same rows with it and without, never trusted when stale, never in anybody's way."""
+"""The index of a dump: the same rows with its cache and without; a stale cache is not used; the dump stays as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from rg_env.browser import index
 from rg_env.browser.index import ChangedError, index_rows, last_attempts_only, read_row, text_files
-from rg_env.browser.index_file import INDEX_NAME
 from rg_env.dump import DumpWriter, FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
 from rg_env.dump.read import frames
@@ -28,8 +27,17 @@ settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
-def keep_small_ones(monkeypatch):
-    monkeypatch.setattr(index, "WORTH_KEEPING", 1)
+def cache(tmp_path_factory, monkeypatch):
+    """A cache folder, empty at first, in which small dumps are cached too."""
+    home = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setattr(index, "WORTH_CACHING", 1)
+    return home / "rg_env"
+
+
+def cached(cache):
+    (path,) = cache.iterdir()
+    return path
 
 
 def write(folder, batch, groups, kind=FileKind.ROLLOUTS):
@@ -38,8 +46,8 @@ def write(folder, batch, groups, kind=FileKind.ROLLOUTS):
     return path
 
 
-def rows_of(*paths, keep=True):
-    chunks = list(index_rows(open_run(*paths), keep=keep))
+def rows_of(*paths):
+    chunks = list(index_rows(open_run(*paths)))
     assert not chunks or (chunks[-1].done, chunks[-1].total) == (chunks[-1].total, chunks[-1].total)
     return pl.concat([pl.DataFrame(schema=index.SCHEMA), *(chunk.rows for chunk in chunks)]).sort("file", "line")
 
@@ -96,11 +104,11 @@ def test_foreign_lines_may_hold_anything_where_we_have_numbers(tmp_path):
 def test_rows_from_the_index_are_those_read_without_it(tmp_path_factory, scores):
     folder = tmp_path_factory.mktemp("dump")
     write(folder, 0, [group(k, s, task=f"task{k % 2}") for k, s in enumerate(scores)])
-    without = rows_of(folder, keep=False)
-    assert not (folder / INDEX_NAME).exists()
-    rows_of(folder)
-    assert (folder / INDEX_NAME).exists()
-    assert rows_of(folder).equals(without)
+    without = rows_of(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        seen = scanned(patch)
+        assert rows_of(folder).equals(without)
+    assert seen == []
 
 
 def test_only_what_changed_is_read_again(tmp_path, monkeypatch):
@@ -132,14 +140,21 @@ def test_a_file_that_is_not_what_it_was_is_read_again(tmp_path, how, monkeypatch
     assert seen == [path.name]
 
 
-@pytest.mark.parametrize("damage", [b"", b"nonsense", b'{"format":"rg_env index 0","files":[]}\n', b"{}\nARROW1", None])
-def test_a_damaged_index_counts_as_absent(tmp_path, damage):
+@pytest.mark.parametrize("damage", [b"", b"nonsense", b"ARROW1", "half", "other columns", "a folder"])
+def test_a_damaged_cache_is_ignored(tmp_path, cache, damage):
     write(tmp_path, 0, [group(0), group(1)])
     before = rows_of(tmp_path)
-    stored = (tmp_path / INDEX_NAME).read_bytes()
-    (tmp_path / INDEX_NAME).write_bytes(stored[: len(stored) // 2] if damage is None else damage)
+    path = cached(cache)
+    stored = path.read_bytes()
+    if damage == "other columns":
+        pl.read_ipc(path).drop("best").write_ipc(path)
+    elif damage == "a folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(stored[: len(stored) // 2] if damage == "half" else damage)
     assert rows_of(tmp_path).equals(before)
-    assert (tmp_path / INDEX_NAME).read_bytes() == stored
+    assert path.is_dir() or path.read_bytes() == stored
 
 
 def test_damaged_compressed_data_cost_only_themselves(tmp_path):
@@ -191,29 +206,48 @@ def test_rows_lead_to_their_lines(tmp_path_factory, kinds, breaks, at_once):
     assert exploded.equals(dump.ledger_frame())
 
 
-def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path, monkeypatch):
-    write(tmp_path, 0, [group(0)])
-
-    def refuse(*args, **kwargs):  # permissions do not bind root, as whom the tests may run
-        raise PermissionError
-
-    monkeypatch.setattr("tempfile.NamedTemporaryFile", refuse)
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, cache):
+    path = write(tmp_path, 0, [group(0)])
+    cache.write_bytes(b"a file where the folder should be")
     assert rows_of(tmp_path).height == 1
-    assert {path.name for path in tmp_path.iterdir()} == {batch_name(FileKind.ROLLOUTS, RUN_ID, 0)}
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_is_left_behind_when_the_disk_is_full_is_nothing(tmp_path, monkeypatch):
-    write(tmp_path, 0, [group(0)])
+def test_a_full_disk_leaves_nothing_behind(tmp_path, cache, monkeypatch):
+    path = write(tmp_path, 0, [group(0)])
 
-    def full(*args):
+    def full(self, file, **options):
+        file.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shutil.copymode", full)
+    monkeypatch.setattr(pl.DataFrame, "write_ipc", full)
     assert rows_of(tmp_path).height == 1
-    assert len(list(tmp_path.iterdir())) == 1
+    assert not list(cache.iterdir())
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_single_file_does_not_cost_its_neighbours_their_index(tmp_path, monkeypatch):
+def test_old_caches_are_removed(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr("rg_env.browser.cache._CACHES_KEPT", 2)
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write(folder, 0, [group(0)])
+        rows_of(folder)
+        os.utime(max(cache.iterdir(), key=lambda path: path.stat().st_mtime_ns), (number, number))
+    assert [path.stat().st_mtime for path in sorted(cache.iterdir(), key=lambda path: path.stat().st_mtime)] == [2, 3]
+
+
+def test_a_cache_is_only_for_its_own_folder(tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, 0, [group(name)])
+    rows_of(tmp_path / "a")
+    seen = scanned(monkeypatch)
+    assert rows_of(tmp_path / "b")["group_id"].to_list() == [group("b").group_id]
+    assert len(seen) == 1
+
+
+def test_a_single_file_does_not_cost_its_neighbors_their_cache(tmp_path, monkeypatch):
     write(tmp_path, 0, [group(0)])
     rows_of(tmp_path)
     other = tmp_path / "mine.jsonl"
@@ -225,27 +259,19 @@ def test_a_single_file_does_not_cost_its_neighbours_their_index(tmp_path, monkey
     assert seen == []
 
 
-def test_a_small_dump_is_left_alone(tmp_path, monkeypatch):
-    monkeypatch.undo()
+def test_a_small_dump_is_not_cached(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(index, "WORTH_CACHING", 1_000_000)
     write(tmp_path, 0, [group(0)])
     rows_of(tmp_path)
-    assert not (tmp_path / INDEX_NAME).exists()
+    assert not cache.exists()
 
 
-def test_nobody_takes_the_index_for_data(tmp_path):
-    from datasets import load_dataset
-
+def test_the_dump_folder_stays_as_it_is(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit([group(k) for k in range(3)]).result(5)
-    for path in tmp_path.glob("*_manifest_*"):
-        path.unlink()
-    for path in [*tmp_path.glob("*_groups_*"), *tmp_path.glob("*_lock_*")]:
-        path.unlink()
+    before = sorted(tmp_path.iterdir())
     rows_of(tmp_path)
-    assert (tmp_path / INDEX_NAME).exists()
-    loaded = load_dataset(str(tmp_path), split="train", cache_dir=str(tmp_path / "cache"))
-    assert loaded["item_id"][:] == ["item-0", "item-1", "item-2"]
-    assert len(list(open_run(tmp_path).groups())) == 3
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_line_that_moved_is_noticed(tmp_path):
@@ -274,7 +300,7 @@ def test_a_batch_that_was_compressed_meanwhile_is_still_read(tmp_path):
         file.write(path.read_bytes())
     path.unlink()
     for seen in (dump, open_run(tmp_path)):
-        (chunk,) = index_rows(seen, keep=False)
+        (chunk,) = index_rows(seen)
         read = [read_row(text_files(seen), row).uid for row in chunk.rows.iter_rows(named=True)]
         assert read == ["0", "1"]
 
