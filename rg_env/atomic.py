@@ -1,20 +1,26 @@
-"""Write a file aside, then put it in place.
+"""Write a file or folder aside, then put it in place.
 
-Invariant: a reader finds the old file or the whole new one, never a part; a failed write leaves nothing behind. Not
-covered: a power cut (nothing is synced), and a process that is killed leaves its draft, a hidden file.
+Invariant: a reader finds the old one or the whole new one, never a part; a failed write leaves nothing behind. Not
+covered: a power cut, unless `sync` is set, and a process that is killed, which leaves its draft under a hidden name.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a draft in the same folder, to be written in the block; on success the draft replaces `path`.
+def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """Yield a draft in the same folder, to be made in the block; on success the draft replaces `path`.
+
+    Args:
+        path: a file, or a folder that does not exist yet or is empty.
+        sync: force the draft, a file, to disk before it is renamed.
 
     Raises:
         OSError: from the block, or the draft cannot be renamed.
@@ -22,8 +28,48 @@ def replacing(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         yield draft
+        if sync:
+            sync_path(draft)
         draft.replace(path)
     except BaseException:
         with suppress(OSError):
-            draft.unlink(missing_ok=True)
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
         raise
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Replace a file by one with this content, forced to disk.
+
+    Raises:
+        OSError: as `replacing`.
+    """
+    with replacing(path, sync=True) as draft:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            write_all(fd, content)
+        finally:
+            os.close(fd)
+
+
+def sync_path(path: Path) -> None:
+    """Force a file to disk, or the names in a folder.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`, however little of it the operating system takes at a time.
+
+    Raises:
+        OSError: some of it may have been written.
+    """
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

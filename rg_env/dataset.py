@@ -7,12 +7,12 @@ of the arguments and *i*, so that workers, resumed runs and the parquet export a
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rg_env.atomic import replacing
 from rg_env.errors import ConfigError
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, hash64
@@ -193,14 +193,11 @@ class ReasoningGymDataset:
             raise ConfigError(f"{target} is a folder: give the name of a file")
         if not target.parent.is_dir():
             raise ConfigError(f"{target}: there is no folder {target.parent}")
-        partial = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
-            self._stream_parquet(partial, count)
-            partial.replace(target)
+            with replacing(target) as draft:
+                self._stream_parquet(draft, count)
         except OSError as error:
             raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
-        finally:
-            partial.unlink(missing_ok=True)
 
     def _stream_parquet(self, path: Path, count: int) -> None:
         import pyarrow as pa

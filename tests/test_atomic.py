@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rg_env.atomic import replacing
+from rg_env.atomic import replace_bytes, replacing
 
 
 def test_a_finished_draft_replaces_the_file(tmp_path):
@@ -13,6 +13,19 @@ def test_a_finished_draft_replaces_the_file(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_and_a_file_forced_to_disk(tmp_path):
+    with replacing(tmp_path / "folder") as draft:
+        draft.mkdir()
+        (draft / "a.txt").write_text("new")
+    replace_bytes(tmp_path / "b.txt", b"new")
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == {"folder", "folder/a.txt", "b.txt"}
+    with pytest.raises(OSError, match="not empty"), replacing(tmp_path / "folder") as draft:
+        draft.mkdir()
+        (draft / "b.txt").write_text("newer")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["a.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "b.txt"}
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])

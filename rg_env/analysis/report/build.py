@@ -5,13 +5,12 @@ Invariant: a file is there whole or not at all, and none that was there is lost 
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from rg_env.analysis.stats import SOLVED_AT
+from rg_env.atomic import replacing
 from rg_env.errors import DumpError
 
 if TYPE_CHECKING:
@@ -76,13 +75,10 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
     if not out.parent.is_dir():
         raise DumpError(f"{out} cannot be written: there is no folder {out.parent}")
     text = build_report(dump, **options)
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        draft.write_text(text, "utf-8")
-        draft.replace(out)
+        with replacing(out) as draft:
+            draft.write_text(text, "utf-8")
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise DumpError(f"{out} cannot be written ({error.strerror})") from None
     return out
 

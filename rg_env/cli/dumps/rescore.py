@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from rg_env.atomic import replacing
 from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks
 from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
@@ -73,9 +74,8 @@ def _writing(out: Path | None) -> Iterator[Callable[[Comparison], None]]:
     if out is None:
         yield lambda _: None
         return
-    part = out.with_name(out.name + ".part")
     try:
-        with part.open("wb") as file:
+        with replacing(out) as draft, draft.open("wb") as file:
 
             def write(comparison: Comparison) -> None:
                 line = {"changed": comparison.changed, "comparison": comparison}
@@ -83,6 +83,5 @@ def _writing(out: Path | None) -> Iterator[Callable[[Comparison], None]]:
                 file.write(orjson.dumps({**flat["comparison"], "changed": flat["changed"]}) + b"\n")
 
             yield write
-        part.replace(out)
     except OSError as error:
         raise DumpError(f"{out} cannot be written ({error.strerror}): choose another file") from None

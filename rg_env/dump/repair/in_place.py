@@ -13,13 +13,13 @@ names say how far the work is; doing it again goes on from there. The damaged fi
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rg_env.dump.files import PREFIX, parse_name, sync_folder
+from rg_env.atomic import sync_path
+from rg_env.dump.files import PREFIX, parse_name
 from rg_env.dump.lock import RunLock
 from rg_env.dump.read.dump import Run, open_run
 from rg_env.dump.repair.mends import Recovery
@@ -65,7 +65,7 @@ def recover_in_place(folder: str | Path, *, advance: Advance = lambda _: None) -
                 return reports, aside
             _seal(making, damaged)
             making.rename(folder / f"{_WHOLE}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
-            sync_folder(folder)
+            sync_path(folder)
         return reports, _finish_moves(folder)
     except OSError as error:
         raise DumpError(f"{folder} cannot be mended in place ({error}): use --out with another folder") from None
@@ -81,12 +81,8 @@ def _seal(making: Path, damaged: list[Run]) -> None:
     names = [file.path.name for run in damaged for file in run.files]
     (making / _MOVING).write_text(json.dumps(names))
     for path in making.iterdir():
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    sync_folder(making)
+        sync_path(path)
+    sync_path(making)
 
 
 def _finish_moves(folder: Path) -> Path | None:
@@ -97,7 +93,7 @@ def _finish_moves(folder: Path) -> Path | None:
         with _locked(folder, copy):
             aside = _move_aside(folder, copy, folder / f"{_ASIDE}{stamp}")
             copy.rename(folder / f"{_COMING}{stamp}")
-            sync_folder(folder)
+            sync_path(folder)
     for copy in sorted(folder.glob(f"{_COMING}*")):
         with _locked(folder, copy):
             _move_in(folder, copy)
@@ -127,7 +123,7 @@ def _move_aside(folder: Path, copy: Path, aside: Path) -> Path:
             path.rename(aside / name)
         elif not (aside / name).exists():
             raise DumpError(_written_since(path, copy, aside))
-    sync_folder(aside)
+    sync_path(aside)
     return aside
 
 
@@ -139,7 +135,7 @@ def _move_in(folder: Path, copy: Path) -> None:
         if (folder / path.name).exists():
             raise DumpError(_written_since(folder / path.name, copy, aside))
         path.rename(folder / path.name)
-    sync_folder(folder)
+    sync_path(folder)
     (copy / _MOVING).unlink(missing_ok=True)
     copy.rmdir()
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rg_env.dump.files import PART, batch_name, free_number, is_taken, sync_folder, write_all
+from rg_env.atomic import sync_path, write_all
+from rg_env.dump.files import PART, batch_name, free_number, is_taken
 from rg_env.dump.schema import FileKind
 
 
@@ -125,7 +126,7 @@ class Batch:
             return
         os.fsync(self._fd)
         if not self._name_synced:
-            sync_folder(self._folder)
+            sync_path(self._folder)
             self._name_synced = True
 
     def roll_back(self, mark: Mark) -> None:

@@ -17,7 +17,8 @@ from queue import SimpleQueue
 
 from loguru import logger
 
-from rg_env.dump.files import PART, PREFIX, ZSTD, list_files, parse_name, sync_folder, write_all
+from rg_env.atomic import sync_path, write_all
+from rg_env.dump.files import PART, PREFIX, ZSTD, list_files, parse_name
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -78,7 +79,7 @@ def compress(path: Path) -> Path:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync_path(path.parent)
     path.unlink()
     return final
 

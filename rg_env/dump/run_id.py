@@ -1,0 +1,88 @@
+"""Which run this is: its id and attempt, kept beside SkyRL's checkpoints.
+
+Invariant: a run that resumes from its checkpoints keeps its id and gets the next attempt number; a run that starts anew
+gets a new id. The file is replaced in one step, so that a crash leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rg_env.atomic import replace_bytes
+from rg_env.errors import DumpError
+
+RUN_FILE = "rg_env_run.json"
+
+
+def new_run_id() -> str:
+    """A run id that sorts by time (UTC): letters, digits and hyphens.
+
+    The chance that two of a thousand runs started in the same second, on any hosts, share an id is 1 in 8,600.
+    """
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
+    """Find the run id and attempt of a training that is about to start, and write them beside its checkpoints.
+
+    Args:
+        ckpt_path: SkyRL's `trainer.ckpt_path`; created if missing. URLs (`s3://…`) go through fsspec, as SkyRL's do.
+        resuming: True when SkyRL is going to load a checkpoint from there.
+
+    Returns:
+        (run_id, attempt); attempt counts from 1.
+
+    Raises:
+        DumpError: the folder cannot be written, or its run file is damaged.
+    """
+    store = _Url(str(ckpt_path)) if "://" in str(ckpt_path) else _Folder(Path(ckpt_path))
+    run_id, attempt = new_run_id(), 1
+    try:
+        known = store.read() if resuming else None
+        if known is not None:
+            run = json.loads(known)
+            run_id, attempt = str(run["run_id"]), int(run["attempt"]) + 1
+        store.write(json.dumps({"run_id": run_id, "attempt": attempt}, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise DumpError(f"{ckpt_path}: cannot write the run id ({error}): choose another trainer.ckpt_path") from None
+    except (ValueError, KeyError, TypeError):
+        raise DumpError(
+            f"{store.name} is damaged: remove it to continue under a new run id, or repair it "
+            '({"run_id": …, "attempt": …}, as in the manifest in the dump folder)'
+        ) from None
+    return run_id, attempt
+
+
+class _Folder:
+    """The run file in a local checkpoint folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RUN_FILE
+        self.name = str(self._path)
+
+    def read(self) -> bytes | None:
+        return self._path.read_bytes() if self._path.exists() else None
+
+    def write(self, content: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(self._path, content)
+
+
+class _Url:
+    """The run file beside checkpoints in object storage, where a put is atomic."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        self.name = f"{url.rstrip('/')}/{RUN_FILE}"
+        self._fs, self._path = fsspec.core.url_to_fs(self.name)
+
+    def read(self) -> bytes | None:
+        return bytes(self._fs.cat_file(self._path)) if self._fs.exists(self._path) else None
+
+    def write(self, content: bytes) -> None:
+        self._fs.makedirs(self._fs._parent(self._path), exist_ok=True)
+        self._fs.pipe_file(self._path, content)
