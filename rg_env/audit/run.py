@@ -21,7 +21,7 @@ from rg_env.tasks import hash64, soundness_of, task_names
 from rg_env.tasks.audited import installed_version
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.registry import one_line
-from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 _SEED = 7
@@ -150,7 +150,7 @@ def _entries(task: str, items: int) -> list[dict[str, Any]]:
     for draw in range(items + _MAX_REDRAWS):
         try:
             made.append(dataset.make(hash64("audit", task, _SEED, draw) % 2**32))
-        except UnusableSnippetError:
+        except UnusableItemError:
             continue
         except Exception as error:
             raise _CannotAuditError(one_line(error)) from error

@@ -21,6 +21,7 @@ from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.scoring.workers.pool import Failure, Job, Reply, ScorerPool
+from rg_env.tasks.upstream.oracles import corrected
 
 _SHOWN = 80
 """Characters of a normalized answer that `detail` shows."""
@@ -63,7 +64,8 @@ class Scorer:
         form earns nothing, the status is ERROR.
 
         Args:
-            entry: the item as reasoning-gym made it; `metadata.source_dataset` names the task. Not changed.
+            entry: the item as reasoning-gym made it; `metadata.source_dataset` names the task. Not changed; a wrong
+                stored answer is corrected first (`rg_env.tasks.upstream.oracles`).
             answer: any text; what is no text is REJECTED.
             config: the options of the task's dataset, where they are not the default. `seed` and `size` don't matter.
 
@@ -71,6 +73,8 @@ class Scorer:
             ConfigError: the entry doesn't name its task.
             ScorerPoolError: scorer processes cannot be started any more, or the scorer is closed.
         """
+        _task_of(entry)
+        entry = corrected(entry)
         best = self._score_as_it_stands(entry, answer, config or {})
         if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
             for form in other_forms(answer) if isinstance(answer, str) else ():

@@ -19,7 +19,7 @@ from loguru import logger
 from rg_env.errors import ConfigError
 from rg_env.tasks.entry_json import decode_entry, encode_entry
 from rg_env.tasks.registry import one_line
-from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 MAX_REDRAWS = 256
@@ -227,7 +227,7 @@ class ItemStream:
         for redraw in range(MAX_REDRAWS):
             try:
                 draw = self._draw(index, redraw)
-            except UnusableSnippetError:
+            except UnusableItemError:
                 continue
             except Exception as error:
                 failures += 1

@@ -17,7 +17,7 @@ from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
-from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
 
 _MIXERS = frozenset({"composite"})
@@ -127,7 +127,7 @@ def validate_task(name: str, options: Mapping[str, Any]) -> str | None:
     for seed in range(100):
         try:
             dataset.make(seed)
-        except UnusableSnippetError:
+        except UnusableItemError:
             continue
         except Exception as error:
             return one_line(error)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import reasoning_gym
 
 from rg_env.scoring import Scorer, guard
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 
@@ -41,6 +44,11 @@ def cured_items() -> Callable[[str, int], list[dict[str, Any]]]:
 
     def make(task: str, count: int) -> list[dict[str, Any]]:
         dataset = UpstreamDataset(task, {})
-        return [dataset.make(seed) for seed in range(count)]
+        entries: list[dict[str, Any]] = []
+        seeds = itertools.count()
+        while len(entries) < count:
+            with suppress(UnusableItemError):
+                entries.append(dataset.make(next(seeds)))
+        return entries
 
     return make

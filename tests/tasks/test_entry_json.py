@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.tasks import decode_entry, encode_entry, task_names
-from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 scalars = (
@@ -106,7 +106,7 @@ def test_entries_of_every_task_survive(task: str) -> None:
     for seed in range(20):
         try:
             entry = dataset.make(seed)
-        except UnusableSnippetError:
+        except UnusableItemError:
             continue
         assert same(entry, decode_entry(encode_entry(entry)))
         made += 1

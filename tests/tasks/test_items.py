@@ -19,7 +19,7 @@ from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
-from rg_env.tasks.upstream.codeio import UnusableSnippetError
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 from rg_env.tasks.upstream.determinism import CURES
 
@@ -168,7 +168,7 @@ def test_codeio_difficulties_do_not_mix() -> None:
 def _make(dataset: UpstreamDataset, seed: int) -> Any:
     try:
         return dataset.make(seed)
-    except UnusableSnippetError:
+    except UnusableItemError:
         return None
 
 

@@ -11,12 +11,8 @@ import functools
 import types
 from typing import Any
 
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.patch import override, say_nothing, with_globals
-
-
-class UnusableSnippetError(Exception):
-    """A codeio snippet was drawn that cannot give a reproducible item; another seed gives another snippet."""
-
 
 _PURE_MODULES = (  # noqa: SIM905 (one a line would be 24 lines)
     "abc bisect calendar cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools "
@@ -80,12 +76,12 @@ def only_pure_snippets(dataset: Any) -> None:
 
     def io_pair(self: Any, main_code: str, input_generator_code: str, *args: Any) -> Any:
         if not _is_pure(f"{main_code}\n\n{input_generator_code}"):
-            raise UnusableSnippetError("the snippet reads more than its arguments")
+            raise UnusableItemError("the snippet reads more than its arguments")
         pair = make_pair(self, main_code, input_generator_code, *args)
         if pair == ({}, {}):
-            raise UnusableSnippetError("the snippet failed")
+            raise UnusableItemError("the snippet failed")
         if " at 0x" in repr(pair):
-            raise UnusableSnippetError("the snippet gives the address of an object")
+            raise UnusableItemError("the snippet gives the address of an object")
         return pair
 
     override(dataset, _generate_io_pair=io_pair, __getitem__=with_globals(cls.__getitem__, **{cls.__name__: own}))

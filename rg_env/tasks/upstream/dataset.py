@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rg_env.tasks.upstream.determinism import CURES
+from rg_env.tasks.upstream.oracles import correct
 
 _COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
 """Tasks whose `__init__` draws the items, so that a warm instance cannot be re-seeded, and the size to give them: acre
@@ -52,6 +53,7 @@ class UpstreamDataset:
             seed: in [0, 2³²).
 
         Raises:
+            UnusableItemError: this seed gives no usable item; another one may.
             Exception: whatever upstream raises where it cannot make this item.
         """
         # A fresh context: decimal_arithmetic leaves its precision in the thread's.
@@ -71,7 +73,7 @@ class UpstreamDataset:
         if not isinstance(entry.get("question"), str) or not isinstance(entry.get("metadata"), dict):
             raise ValueError("its entry has no question or no metadata")
         entry["metadata"].setdefault("source_dataset", self.task)
-        return dict(entry)
+        return correct(dict(entry))
 
     def _template(self) -> Any:
         with self._lock:

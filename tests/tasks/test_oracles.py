@@ -1,0 +1,113 @@
+"""Answers that upstream stores wrongly are corrected, in our items and in entries of any origin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import reasoning_gym
+
+from rg_env.scoring import Scorer
+from rg_env.tasks import ItemStream, Split
+from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream.oracles import correct, corrected
+
+Entry = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Iterator[Scorer]:
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        yield scorer
+
+
+def interval(start: str, end: str, asked: str, form: str, stored: str = "") -> Entry:
+    kind = "date" if asked == "D days" else "datetime" if "%d" in form else "time"
+    return {
+        "question": f"A video call started at {start} and ended at {end}. How long was the call? Answer in {asked}.",
+        "answer": stored,
+        "metadata": {
+            "source_dataset": "time_intervals",
+            "task_type": kind,
+            "format": form,
+            "expected_format": asked,
+            "start_time": "",
+            "end_time": "",
+        },
+    }
+
+
+WEEKDAY = "%Y-%m-%d (%A) %H:%M:%S %z"
+INTERVALS = [
+    (interval("13:31:16.310", "15:00:43.656", "HH:MM:SS.mmm", "%H:%M:%S.%f", "01:29:27.345"), "01:29:27.346"),
+    (interval("23:59:59.500", "00:00:00.100", "HH:MM:SS.mmm", "%H:%M:%S.%f", "-24:00:00.600"), "00:00:00.600"),
+    (interval("23:00", "00:00", "HH:MM", "%H:%M", "-23:00"), "01:00"),
+    (
+        interval(
+            "2358-04-20 (Sunday) 03:51:19 -0100",
+            "2358-05-13 (Tuesday) 11:44:31 -0900",
+            "D days, HH:MM:SS",
+            WEEKDAY,
+            "23 days, 00:00:00",
+        ),
+        "23 days, 15:53:12",
+    ),
+    (interval("06 February 2024, 23:41", "01 March 2024, 00:45", "D days, HH:MM", "%d %B %Y, %H:%M"), "23 days, 01:04"),
+    (interval("02/13/2235", "03/10/2235", "D days", "%m/%d/%Y"), "25 days"),
+    (interval("2503-09-17 (Monday)", "2503-09-22 (Saturday)", "D days", "%Y-%m-%d (%A)"), "5 days"),
+]
+
+
+@pytest.mark.parametrize(("entry", "answer"), INTERVALS)
+def test_intervals_follow_from_the_question(entry: Entry, answer: str) -> None:
+    before = repr(entry)
+    fixed = correct(entry)
+    assert fixed["answer"] == corrected(entry)["answer"] == answer
+    assert correct(fixed) == fixed
+    assert repr(entry) == before
+
+
+@pytest.mark.parametrize(("entry", "answer"), INTERVALS)
+def test_a_right_interval_earns_1_on_an_entry_with_a_wrong_answer(scorer: Scorer, entry: Entry, answer: str) -> None:
+    assert scorer.score(entry, answer).score == 1.0
+    if entry["answer"] not in ("", answer):
+        assert scorer.score(entry, entry["answer"]).score == 0.0
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (interval("2024-01-02 10:00 +0000", "2024-01-02 12:00 +0500", "D days, HH:MM", "%Y-%m-%d %H:%M %z"), "before"),
+        (interval("03/04/2024", "04/04/2024", "D days", "%m/%d/%Y"), "swapped"),
+        (interval("2024-01-02 10:00:00", "2024-01-02 10:00:40", "D days, HH:MM", "%Y-%m-%d %H:%M:%S"), "half a minute"),
+    ],
+)
+def test_an_interval_without_a_clear_answer_is_no_item(entry: Entry, why: str) -> None:
+    with pytest.raises(UnusableItemError, match=why):
+        correct(entry)
+    assert corrected(entry)["answer"]
+
+
+def test_our_items_have_clear_and_exact_intervals() -> None:
+    stream = ItemStream("time_intervals", {}, 5, Split.TRAIN)
+    kinds = set()
+    for index in range(300):
+        entry = stream.item(index).entry
+        assert correct(entry) == entry
+        assert not re.search("202[5-9]", entry["metadata"]["start_time"]) or "%d" in entry["metadata"]["format"]
+        kinds.add(entry["metadata"]["format"])
+    assert {"%H:%M:%S.%f", WEEKDAY, "%m/%d/%Y"} <= kinds
+
+
+@pytest.mark.parametrize("question", ["", "How long is it?", "from a to b? Answer in D days.", None, 5])
+def test_an_entry_that_cannot_be_read_is_left_as_it_is(question: Any) -> None:
+    entry = {**interval("", "", "", "%H:%M", "01:00"), "question": question}
+    assert corrected(entry) is entry
+
+
+def test_tasks_with_correct_answers_are_left_as_they_are() -> None:
+    entry = reasoning_gym.create_dataset("chain_sum", seed=1, size=1)[0]
+    assert correct(entry) is entry
+    assert corrected(entry) is entry
