@@ -1,22 +1,32 @@
-"""What waits to be written: jobs as they were submitted, and slices of them that are committed together.
+"""Records on their way to disk: jobs as they were submitted, and the one thread that writes them.
 
-Invariant: a job's records leave it from the left once they are on disk, so that what is left in it is what is missing.
+Invariants:
+- Jobs are written in the order in which they were submitted. A job's records leave it from the left once they are on
+  disk, so that what is left in it is what is missing.
+- Whatever writing raises, the thread lives on: the records stay and are tried again.
+- Lock-free between threads, so that a signal handler may call `close` at any moment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Self
 
-from rg_env.dump.codec import to_line
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
-from rg_env.dump.write.routing import DumpPolicy, route
+from loguru import logger
+
+from rg_env.dump.schema import GroupRecord, TrainedRecord
 
 Record = GroupRecord | TrainedRecord
+
+RETRY_SECONDS = 5.0
+"""How often records that the disk has refused are tried again while nothing new is submitted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,13 +36,13 @@ class Job:
     Attributes:
         records: those that are not on disk yet, in order.
         size: about how much memory all of them take, in bytes.
-        whole: False once one of them had to be left out.
+        dropped: how many had to be left out.
         on_disk: what the submitter waits for.
     """
 
     records: deque[Record]
     size: int
-    whole: bool = True
+    dropped: int = 0
     on_disk: Future[bool] = field(default_factory=Future)
 
     @classmethod
@@ -41,41 +51,134 @@ class Job:
         waiting = deque(records)
         return cls(waiting, sum(map(_size, waiting)))
 
+    def drop(self, number: int) -> None:
+        """Leave out the record at this place."""
+        self.dropped += 1
+        del self.records[number]
+
     def settle(self, result: bool) -> None:
-        """Answer the submitter, if that has not been done yet."""
+        """Answer the submitter, unless that has been done."""
         if not self.on_disk.done():
             self.on_disk.set_result(result)
 
 
-@dataclass(slots=True)
-class Slice:
-    """Consecutive records that are committed together, because no batch is full before the last of them.
+class WriteQueue:
+    """A queue of jobs and the thread behind it.
 
-    Attributes:
-        lines: by the kind of their file, in the order in which the files are written: a group's text, then its line in
-            the ledger.
-        records: how many.
+    Args:
+        name: of the thread.
+        commit: writes the first records of a job and removes them from it, or raises; called in the thread until the
+            job is empty.
+        finish: called in the thread after the last job.
+        max_bytes: about how much may wait; what is submitted beyond it is dropped, and counted.
     """
 
-    lines: dict[FileKind, list[bytes]] = field(default_factory=lambda: {kind: [] for kind in FileKind})
-    records: int = 0
+    def __init__(
+        self, name: str, commit: Callable[[Job], None], finish: Callable[[], None], max_bytes: int = sys.maxsize
+    ) -> None:
+        self._commit = commit
+        self._finish = finish
+        self._max_bytes = max_bytes
+        # Shared between threads without a lock: each operation made on them is atomic.
+        self._jobs: set[Job] = set()
+        self._dropped: list[int] = []
+        self._queue: SimpleQueue[Job | Future[None] | None] = SimpleQueue()
+        # The thread's own.
+        self._waiting: deque[Job] = deque()
+        self._missing_when_logged = 0
+        # The callers' own.
+        self._dropped_when_logged = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
-    def add(self, record: Record, policy: DumpPolicy) -> None:
-        """Make the record's lines.
+    @property
+    def missing(self) -> int:
+        """Records that were submitted and are not on disk now: waiting, or dropped for good."""
+        return sum(len(job.records) + job.dropped for job in list(self._jobs)) + sum(self._dropped)
 
-        Raises:
-            Exception: it cannot be written as JSON; the slice is as it was.
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def submit(self, job: Job) -> Future[bool]:
+        """Hand over a job without waiting.
+
+        Returns:
+            a future that becomes True once all of its records are on disk, False once that has failed (they are kept
+            and tried again, unless memory is full).
         """
-        if isinstance(record, TrainedRecord):
-            self.lines[FileKind.TRAINED].append(to_line(record))
+        pending = sum(other.size for other in list(self._jobs))
+        if not job.records:
+            job.settle(True)
+        elif self._closed or pending + job.size > self._max_bytes:
+            self._dropped.append(len(job.records))
+            if (dropped := sum(self._dropped)) >= 2 * self._dropped_when_logged:
+                self._dropped_when_logged = dropped
+                why = "the dump is closed" if self._closed else "too much is already waiting for the disk"
+                logger.error("dump: {} records dropped so far, {}; training continues", dropped, why)
+            job.settle(False)
         else:
-            kind, reason = route(record, policy)
-            text = to_line(record) if kind is not None else b""
-            ledger = to_line(LedgerRecord.of(record, kind, reason))
-            if kind is not None:
-                self.lines[kind].append(text)
-            self.lines[FileKind.LEDGER].append(ledger)
-        self.records += 1
+            self._jobs.add(job)
+            self._queue.put(job)
+        return job.on_disk
+
+    def flush(self, timeout: float) -> None:
+        """Wait until everything submitted so far is on disk or has been refused by it, `timeout` seconds at most."""
+        if not self._closed:
+            tried: Future[None] = Future()
+            self._queue.put(tried)
+            with contextlib.suppress(TimeoutError):
+                tried.result(timeout)
+
+    def close(self, timeout: float) -> None:
+        """Let the thread write what waits and end, `timeout` seconds at most. May be called again."""
+        self._queue.put(None)
+        self._closed = True
+        self._thread.join(timeout)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while (message := self._next_message()) is not None:
+            if isinstance(message, Job):
+                self._waiting.append(message)
+            self._drain()
+            if isinstance(message, Future):
+                message.set_result(None)
+        self._drain()
+        self._finish()
+
+    def _next_message(self) -> Job | Future[None] | None:
+        while True:
+            try:
+                return self._queue.get(timeout=RETRY_SECONDS if self._waiting else None)
+            except Empty:
+                self._drain()
+
+    def _drain(self) -> None:
+        """Write waiting jobs in order until none is left or the disk refuses one."""
+        try:
+            while self._waiting:
+                job = self._waiting[0]
+                while job.records:
+                    self._commit(job)
+                if job.dropped:
+                    self._dropped.append(job.dropped)
+                self._jobs.discard(job)
+                self._waiting.popleft()
+                job.settle(not job.dropped)
+        except Exception as error:  # whatever it is, training continues, and so does this thread
+            for job in self._waiting:
+                job.settle(False)
+            if (missing := self.missing) >= 2 * self._missing_when_logged:
+                self._missing_when_logged = missing
+                logger.error("dump: {} records not on disk ({}); training continues, retrying", missing, error)
+        else:
+            if self._missing_when_logged:
+                self._missing_when_logged = 0
+                logger.warning("dump: writing again; {} records dropped so far", sum(self._dropped))
 
 
 def _size(record: Record) -> int:

@@ -1,49 +1,35 @@
-"""The writer thread: groups go in from the event loop, whole lines come out on disk.
+"""The writer of a run: groups go in from the event loop, whole lines come out on disk.
 
 Invariants:
-- A group's ledger line is its commit record. Its text is given to the operating system before it, and if either write
-  fails, both are taken back and tried again later: no group is half there, none is there twice.
-- Groups reach the files in the order in which they were submitted.
-- Nothing that a disk does raises into training. What is not on disk is counted (`missing`), said when trouble
-  starts, each time the count has doubled and when it ends, and bounded in memory.
+- A group's ledger line is its commit record: no group is half there, none is there twice (`commit`).
+- Groups reach the files in the order in which they were submitted (`queue`).
+- No disk error raises into training. What is not on disk is counted (`missing`), logged when trouble starts, each time
+  the count has doubled and when it ends, and bounded in memory.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
-It covers a power cut only as far as `fsync` says: lines are given to the operating system, which forces them to the
-platter when it likes.
+A power cut is covered only as far as `fsync` says: lines are given to the operating system, which writes them to the
+device when it likes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import os
-import threading
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Self
 
 from loguru import logger
 
 from rg_env.dump.files import check_folder
-from rg_env.dump.lock import RunLock
 from rg_env.dump.schema import FileKind, GroupRecord, TrainedRecord
-from rg_env.dump.write.batch import Batch, Fsync
-from rg_env.dump.write.compress import Compression, Compressor, plain_batches
-from rg_env.dump.write.queue import Job, Slice
-from rg_env.dump.write.resume import finish_leftovers
+from rg_env.dump.write.batch import Fsync
+from rg_env.dump.write.commit import Committer
+from rg_env.dump.write.compress import Compression
+from rg_env.dump.write.queue import Job, WriteQueue
 from rg_env.dump.write.routing import DumpPolicy
-from rg_env.errors import DumpError
-
-PROGRESS_EVERY = 10
-"""Groups of a kind between two lines of progress in the log."""
-
-
-RETRY_SECONDS = 5.0
-"""How often what a disk has refused is tried again while nothing new comes."""
 
 _OPEN: set[DumpWriter] = set()
 
@@ -58,10 +44,10 @@ atexit.register(close_all)
 
 
 class DumpWriter:
-    """Writes the record of one run into one folder.
+    """Writes the dump of one run into one folder.
 
     Args:
-        folder: the dump folder; made if need be.
+        folder: the dump folder; created if missing.
         run_id: the run; `claim_run` finds it.
         attempt: the run's attempt, from 1.
         policy: whose text is kept.
@@ -70,7 +56,7 @@ class DumpWriter:
         max_pending_bytes: about how much text may wait for a disk that does not keep up; groups beyond it are dropped,
             and counted.
         fsync: what survives a power cut.
-        compression: whether finished batches are compressed, those that earlier attempts left plain too.
+        compression: whether finished batches are compressed, including those that earlier attempts left plain.
 
     Raises:
         DumpError: the folder cannot be written, or another process writes this run.
@@ -92,37 +78,13 @@ class DumpWriter:
         self.folder = Path(folder).absolute()
         self.run_id = run_id
         self.attempt = attempt
-        self._policy = policy or DumpPolicy()
-        self._max_pending_bytes = max_pending_bytes
-        self._fsync = Fsync(fsync)
+        limits = dict.fromkeys(FileKind, groups_per_file) | {FileKind.FAILED: failed_groups_per_file}
         compressing = Compression(compression) is Compression.ZSTD
         check_folder(self.folder)
-        self._lock = RunLock(self.folder, run_id)
-        try:
-            finish_leftovers(self.folder, run_id)
-            plain = plain_batches(self.folder, run_id) if compressing else []
-            limits = dict.fromkeys(FileKind, groups_per_file) | {FileKind.FAILED: failed_groups_per_file}
-            self._batches = {kind: Batch(self.folder, kind, run_id, limit) for kind, limit in limits.items()}
-        except BaseException as error:
-            self._lock.release()
-            if isinstance(error, OSError):
-                raise DumpError(f"what an earlier attempt left in {self.folder} cannot be finished: {error}") from None
-            raise
-        # Shared between threads without a lock: each operation made on them is atomic.
-        self._jobs: set[Job] = set()
-        self._dropped: list[int] = []
-        self._queue: SimpleQueue[Job | Future[None] | None] = SimpleQueue()
-        # The writer thread's own.
-        self._compressor = Compressor(plain) if compressing else None
-        self._waiting: deque[Job] = deque()
-        self._missing_when_said = 0
-        # The callers' own.
+        committer = Committer(self.folder, run_id, policy or DumpPolicy(), limits, Fsync(fsync), compressing)
         self._late = 0
-        self._dropped_when_said = 0
-        self._closed = False
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
-        self._thread.start()
+        self._queue = WriteQueue(f"rg-dump-{run_id}", committer.commit, committer.close, max_pending_bytes)
         _OPEN.add(self)
 
     def __enter__(self) -> Self:
@@ -133,8 +95,8 @@ class DumpWriter:
 
     @property
     def missing(self) -> int:
-        """Groups and notes of training that were submitted and are not on disk now: waiting, or dropped for good."""
-        return sum(len(job.records) for job in list(self._jobs)) + sum(self._dropped)
+        """Groups and training records that were submitted and are not on disk now: waiting, or dropped for good."""
+        return self._queue.missing
 
     async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
         """Submit `groups` and wait until the operating system has them.
@@ -153,7 +115,7 @@ class DumpWriter:
         except TimeoutError:
             if not self._late:
                 logger.error(
-                    "dump: {} groups not on disk after {:g} s: a crash now would lose them; training goes on",
+                    "dump: {} groups not on disk after {:g} s: a crash now would lose them; training continues",
                     len(groups),
                     timeout,
                 )
@@ -171,7 +133,7 @@ class DumpWriter:
             a future that becomes True once text and ledger lines of all of them have been taken by the operating
             system, False once that has failed (they are kept and tried again, unless memory is full).
         """
-        return self._submit(Job.of(groups))
+        return self._queue.submit(Job.of(groups))
 
     def submit_trained(self, records: Sequence[TrainedRecord]) -> Future[bool]:
         """Hand over what a step was trained on, without waiting. It is written after what was submitted before.
@@ -179,23 +141,7 @@ class DumpWriter:
         Returns:
             a future, as `submit`.
         """
-        return self._submit(Job.of(records))
-
-    def _submit(self, job: Job) -> Future[bool]:
-        pending = sum(other.size for other in list(self._jobs))
-        if not job.records:
-            job.settle(True)
-        elif self._closed or pending + job.size > self._max_pending_bytes:
-            self._dropped.append(len(job.records))
-            if (dropped := sum(self._dropped)) >= 2 * self._dropped_when_said:
-                self._dropped_when_said = dropped
-                why = "the record is closed" if self._closed else "too much waits for the disk already"
-                logger.error("dump: {} records dropped so far, {}; training goes on", dropped, why)
-            job.settle(False)
-        else:
-            self._jobs.add(job)
-            self._queue.put(job)
-        return job.on_disk
+        return self._queue.submit(Job.of(records))
 
     def flush(self, timeout: float = 15.0) -> int:
         """Wait until everything submitted so far is on disk or has been refused by it, `timeout` seconds at most.
@@ -203,142 +149,24 @@ class DumpWriter:
         Returns:
             `missing`.
         """
-        if not self._closed:
-            tried: Future[None] = Future()
-            self._queue.put(tried)
-            with contextlib.suppress(TimeoutError):
-                tried.result(timeout)
+        self._queue.flush(timeout)
         return self.missing
 
     def close(self, timeout: float = 15.0) -> int:
-        """Write what waits, give the last batches their final names, let go of the run. May be called again.
+        """Write what waits, give the last batches their final names, release the run. May be called again.
 
         Args:
             timeout: seconds to wait at most.
 
         Returns:
-            `missing`, which is also said in the log unless it is 0.
+            `missing`, which is also logged unless it is 0.
         """
-        if os.getpid() != self._pid:  # a forked child: the record is its parent's
+        if os.getpid() != self._pid:  # a forked child: the dump is its parent's
             return 0
-        self._queue.put(None)
-        self._closed = True
-        self._thread.join(timeout)
+        self._queue.close(timeout)
         if self in _OPEN:
             _OPEN.discard(self)
             if self.missing:
-                late = f" after {timeout:g} s of waiting" if self._thread.is_alive() else ""
+                late = f" after waiting {timeout:g} s" if self._queue.is_alive else ""
                 logger.error("dump: closed with {} records missing from {}{}", self.missing, self.folder, late)
         return self.missing
-
-    # -- the writer thread
-
-    def _run(self) -> None:
-        while (message := self._next_message()) is not None:
-            if isinstance(message, Job):
-                self._waiting.append(message)
-            self._drain()
-            if isinstance(message, Future):
-                message.set_result(None)
-        self._drain()
-        for batch in self._batches.values():
-            self._try_to_finish(batch)
-        if self._compressor is not None:
-            self._compressor.close()
-        self._lock.release()
-
-    def _next_message(self) -> Job | Future[None] | None:
-        while True:
-            try:
-                return self._queue.get(timeout=RETRY_SECONDS if self._waiting else None)
-            except Empty:
-                self._drain()
-
-    def _drain(self) -> None:
-        """Commit waiting records in order until none is left or the disk refuses one."""
-        try:
-            while self._waiting:
-                job = self._waiting[0]
-                while job.records:
-                    self._commit(job, self._next_slice(job))
-                self._waiting.popleft()
-                self._jobs.discard(job)
-                job.settle(job.whole)
-        except Exception as error:  # whatever it is, training goes on, and so does this thread
-            for job in self._waiting:
-                job.settle(False)
-            if self.missing >= 2 * self._missing_when_said:
-                self._missing_when_said = self.missing
-                logger.error(
-                    "dump: {} records not on disk ({}); training goes on, they are tried again",
-                    self.missing,
-                    error,
-                )
-        else:
-            if self._missing_when_said:
-                self._missing_when_said = 0
-                logger.warning("dump: writing again in {}; {} records dropped so far", self.folder, sum(self._dropped))
-
-    def _next_slice(self, job: Job) -> Slice:
-        part = Slice()
-        while part.records < len(job.records):
-            try:
-                part.add(job.records[part.records], self._policy)
-            except Exception as error:  # no disk's fault, and no reason to hold up the records after it
-                logger.opt(exception=error).error("dump: 1 record dropped, it cannot be written as JSON")
-                del job.records[part.records]
-                self._dropped.append(1)
-                job.whole = False
-            if any(len(part.lines[kind]) >= batch.room for kind, batch in self._batches.items()):
-                break
-        return part
-
-    def _commit(self, job: Job, part: Slice) -> None:
-        """Write the texts, then the ledger, or neither; then close batches that are full."""
-        touched = [batch for kind, batch in self._batches.items() if part.lines[kind]]  # FileKind: the ledger is last
-        if gone := {batch.path.name: lost for batch in touched if (lost := batch.check())}:
-            logger.error("dump: files removed or moved while they were written (with lines): {}; starting anew", gone)
-        for batch in touched:
-            if batch.is_full:  # it could not be finished when it became so
-                self._finish(batch)
-            batch.prepare()
-        if not self._lock.in_place():
-            lock, self._lock = self._lock, RunLock(self.folder, self.run_id)
-            lock.release()
-        marks = [batch.mark() for batch in touched]
-        try:
-            for batch in touched:
-                batch.append(part.lines[batch.kind])
-                if self._fsync is Fsync.GROUP:
-                    batch.sync()
-        except BaseException:
-            for batch, mark in zip(touched, marks, strict=True):
-                batch.roll_back(mark)
-            raise
-        for _ in range(part.records):
-            job.records.popleft()
-        for batch, mark in zip(touched, marks, strict=True):
-            if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
-                logger.info("dump: {}/{} groups towards {}", batch.lines, batch.limit, batch.path.name)
-            if batch.is_full:
-                self._try_to_finish(batch)
-
-    def _try_to_finish(self, batch: Batch) -> None:
-        """Close a batch. If the disk refuses, the lines are safe under the `.part` name and it is tried again later."""
-        try:
-            self._finish(batch)
-        except OSError as error:
-            logger.error("dump: {} with {} lines could not be finished ({})", batch.path.name, batch.lines, error)
-
-    def _finish(self, batch: Batch) -> None:
-        lines = batch.lines
-        if self._fsync is Fsync.BATCH:  # all of them: a ledger without its texts is no record, nor the reverse
-            for other in self._batches.values():
-                other.sync()
-        final = batch.finish()
-        if final is None:
-            return
-        if batch.kind.holds_text:
-            logger.info("dump: {} groups saved in {}", lines, final)
-        if self._compressor is not None:
-            self._compressor.add(final)

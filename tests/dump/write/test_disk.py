@@ -151,7 +151,7 @@ def test_what_waits_is_tried_a_last_time_at_the_end(tmp_path, full_after):
 
 
 def test_what_waits_is_tried_again_while_nothing_new_comes(tmp_path, full_after, monkeypatch):
-    monkeypatch.setattr("rg_env.dump.write.writer.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("rg_env.dump.write.queue.RETRY_SECONDS", 0.02)
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         full_after(5, FileKind.ROLLOUTS)
         assert not writer.submit([group(0)]).result(5)
@@ -285,7 +285,7 @@ def test_a_slow_disk_under_load_holds_nothing_up_and_loses_nothing(tmp_path, bus
     assert [record.uid for record in dump.ledger()] == [str(call) for call in range(calls)]
     assert [record.uid for record in dump.groups()] == [str(call) for call in range(calls)]
     errors = [line for line in log if line.startswith("ERROR")]
-    assert "not on disk after 0.0001 s: a crash now would lose them; training goes on" in errors[0]
+    assert "not on disk after 0.0001 s: a crash now would lose them; training continues" in errors[0]
     assert len(errors) <= 1 + sum("the disk keeps up again" in line for line in log)  # once for each time of trouble
 
 

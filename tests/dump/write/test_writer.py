@@ -203,7 +203,7 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     assert writer.close() == 1
     assert uids(tmp_path) == ["0"]
     assert [line for line in log if line.startswith("ERROR")] == [
-        "ERROR dump: 1 records dropped so far, the record is closed; training goes on"
+        "ERROR dump: 1 records dropped so far, the dump is closed; training continues"
     ]
 
 
