@@ -6,8 +6,8 @@ Light: needs neither torch nor ray nor skyrl.
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line
 from rg_env.dump.files import check_folder
 from rg_env.dump.manifest import write_manifest
+from rg_env.dump.open_file import open_lines
 from rg_env.dump.read.dump import Dump, Problem, open_run
-from rg_env.dump.read.lines import open_lines
 from rg_env.dump.read.runs import Run
 from rg_env.dump.run_id import claim_run, new_run_id
 from rg_env.dump.schema import (

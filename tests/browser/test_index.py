@@ -15,8 +15,8 @@ from rg_env.browser import index
 from rg_env.browser.index import ChangedError, index_rows, last_attempts_only, read_row, text_files
 from rg_env.dump import DumpWriter, FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
+from rg_env.dump.open_file import zstd
 from rg_env.dump.read import frames
-from rg_env.dump.read.lines import zstd
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 

@@ -13,7 +13,7 @@ from io import BufferedIOBase
 from typing import IO
 
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.lines import open_lines
+from rg_env.dump.open_file import open_lines
 from rg_env.errors import DumpError
 
 CHUNK = 1 << 24

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -166,9 +167,11 @@ class Dump:
 
         Collected with `engine="streaming"`, a query that aggregates takes constant memory.
         """
+        from rg_env.dump.read import frames
         from rg_env.dump.read.scan import scan
 
-        return scan(self, texts=texts, all_attempts=all_attempts)
+        schema = frames.TEXT_SCHEMA if texts else frames.SCHEMA
+        return scan(schema, partial(self.frames, texts=texts, all_attempts=all_attempts))
 
     def ledger_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """One row per rollout with the columns of the ledger; where a run has no ledger, made from its texts.
@@ -201,9 +204,14 @@ class Dump:
         The paths must mean the same files on every machine of the cluster. Damaged lines are skipped, and noted where
         Ray keeps its workers' logs.
         """
-        from rg_env.dump.read.ray_data import to_ray
+        from rg_env.dump.read.ray_data import shares, to_ray
 
-        return to_ray(self, texts=texts, all_attempts=all_attempts)
+        sources = []
+        for run in self.runs:
+            replaced = frozenset() if all_attempts else self.replaced(run)
+            for files in shares(run.files_for_frames(texts=texts)):
+                sources.append(partial(_read_share, Run(run.run_id, files, None), replaced, texts))
+        return to_ray(sources)
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
@@ -285,6 +293,17 @@ def open_run(*paths: str | Path) -> Dump:
         DumpError: a path does not exist, or there is no dump in it.
     """
     return Dump(find_runs(paths))
+
+
+def _read_share(run: Run, replaced: _Replaced, texts: bool) -> Iterator[pl.DataFrame]:
+    """The rows of some files of a run; what had to be skipped is printed."""
+    from rg_env.dump.read import frames
+
+    dump = Dump((run,), _replaced_by_run={run.run_id: replaced})
+    for frame in dump.frames(texts=texts):
+        yield frame.drop(frames.GROUP_INDEX)
+    for problem in dump.problems:
+        print(problem)
 
 
 def _record(file: DumpFile, number: int, line: bytes) -> _Record:

@@ -16,7 +16,7 @@ from typing import Any
 from rg_env.dump.codec import BadLineError, ledger_from_line
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.read.lines import open_lines
+from rg_env.dump.open_file import open_lines
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
 

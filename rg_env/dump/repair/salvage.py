@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rg_env.dump.codec import BadLineError, from_line, group_from, ledger_from_line, trained_from_line, wire_of
 from rg_env.dump.files import DumpFile
 from rg_env.dump.line_check import check_group, check_ledger, check_shape, check_trained
-from rg_env.dump.read.lines import open_lines
+from rg_env.dump.open_file import open_lines
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
 
 Record = GroupRecord | LedgerRecord | TrainedRecord

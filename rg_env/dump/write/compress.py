@@ -8,7 +8,6 @@ only then is the plain one removed. What a killed process left half done is tidi
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable
 from enum import StrEnum
@@ -19,11 +18,7 @@ from loguru import logger
 
 from rg_env.atomic import sync_path, write_all
 from rg_env.dump.files import PART, PREFIX, ZSTD, list_files, parse_name
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from rg_env.dump.open_file import zstd
 
 _CHUNK = 1 << 20
 _OPTIONS: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}

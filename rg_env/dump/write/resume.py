@@ -16,7 +16,7 @@ from loguru import logger
 
 from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, to_line
 from rg_env.dump.files import DumpFile, batch_name, free_number, is_taken, list_files
-from rg_env.dump.read.lines import open_lines
+from rg_env.dump.open_file import open_lines
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
 from rg_env.dump.write.batch import Batch
 from rg_env.dump.write.compress import tidy_up

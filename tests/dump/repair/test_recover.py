@@ -21,7 +21,7 @@ from rg_env.dump import (
     to_line,
 )
 from rg_env.dump.files import list_files, parse_name
-from rg_env.dump.read.lines import open_lines
+from rg_env.dump.open_file import open_lines
 from rg_env.dump.repair.mends import Mend
 from rg_env.dump.repair.recover import recover
 from rg_env.dump.repair.validate import validate

@@ -1,8 +1,8 @@
-"""Opening a dump file, whatever name and compression it has by now.
+"""Opening a dump file, whatever its name and compression are by now.
 
-Invariant: the bytes that come out are the lines as they were written; nobody else asks whether a file is compressed. A
-running writer renames a batch when it is full (`.part` is taken off) and again when it has been compressed (`.zst` is
-put on): a file that was found under one name is looked for under its later ones.
+Invariant: the bytes that come out are the lines as they were written; no other module asks whether a file is compressed
+to read it. A running writer renames a batch when it is full (`.part` is removed) and again when it has been compressed
+(`.zst` is appended): a file that was found under one name is also looked for under its later ones.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from rg_env.dump.files import PART, ZSTD
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
+    from backports import zstd as zstd
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
         path: a name it has or had; the ending `.zst` alone says that it is compressed.
 
     Raises:
-        OSError: it cannot be opened or read, also (while it is read) because its compressed data are damaged.
+        OSError: it cannot be opened or read. Damaged compressed data raise it while they are read, without `errno`.
     """
     try:
         with _open(path) as file:
