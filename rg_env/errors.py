@@ -1,4 +1,14 @@
-"""Errors whose message is written for the person who typed the setting: what is wrong, and what would be right."""
+"""Errors written for the person who typed the setting, and helpers that word them.
+
+Invariant: a message is one line that says what is wrong and how to fix it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from typing import NoReturn
 
 
 class RGEnvError(Exception):
@@ -10,8 +20,78 @@ class ConfigError(RGEnvError):
 
 
 class ScorerPoolError(RGEnvError):
-    """The scorer processes cannot be started any more; scoring on would only write zeros."""
+    """The scorer processes cannot be started; to continue would only record zeros."""
 
 
 class DumpError(RGEnvError):
-    """The dump folder or a dump file cannot be used as asked."""
+    """The dump folder or a dump file cannot be used as requested."""
+
+
+def refuse(setting: str, value: object, right: str) -> NoReturn:
+    """Raise the `ConfigError` of a wrong setting.
+
+    >>> refuse("trainer.bf16", True, "set it to false")
+    Traceback (most recent call last):
+    rg_env.errors.ConfigError: trainer.bf16=true: set it to false
+    """
+    raise ConfigError(f"{setting}={as_typed(value)}: {right}")
+
+
+def need(ok: object, setting: str, value: object, right: str) -> None:
+    """`refuse` the setting unless `ok`."""
+    if not ok:
+        refuse(setting, value, right)
+
+
+def need_number(
+    setting: str,
+    value: object,
+    *,
+    whole: bool = False,
+    at_least: float = -math.inf,
+    above: float = -math.inf,
+    at_most: float = math.inf,
+    below: float = math.inf,
+) -> None:
+    """Refuse anything but a finite number within the limits; with `whole`, anything but an integer."""
+    ok = (
+        isinstance(value, int if whole else (int, float))
+        and not isinstance(value, bool)
+        and at_least <= value <= at_most
+        and above < value < below
+    )
+    limits = {"of at least": at_least, "above": above, "at most": at_most, "below": below}
+    bounds = " and ".join(f"{words} {limit}" for words, limit in limits.items() if abs(limit) != math.inf)
+    need(ok, setting, value, f"must be a {'whole ' if whole else ''}number {bounds}".rstrip())
+
+
+def as_typed(value: object) -> str:
+    """A value as a person would type it in YAML, texts in quotes."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def one_line(what: object, limit: int | None = None) -> str:
+    """A text, or the message of an exception, as one line of at most `limit` characters that UTF-8 can encode.
+
+    An exception without a message becomes the name of its class.
+    """
+    text = " ".join(str(what).split())
+    if not text and isinstance(what, BaseException):
+        text = type(what).__name__
+    return text[:limit].encode("utf-8", "replace").decode()
+
+
+def describe(error: BaseException) -> str:
+    """An exception as one line, with its class unless it is a plain assertion."""
+    text, name = one_line(error), type(error).__name__
+    return text if isinstance(error, AssertionError) or text == name else f"{name}: {text}"
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """`; did you mean a or b?` where known words are similar, else `; <otherwise>`."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else f"; {otherwise}"

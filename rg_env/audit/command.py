@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from loguru import logger
@@ -11,19 +12,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rg_env.audit.report import markdown, render, sandbox_lines, verdict
 from rg_env.audit.run import run_audit
+from rg_env.scoring.guard import EVALUATING_TASKS
+from rg_env.tasks.audited import UNAUDITED_VARIABLE
 from rg_env.tasks.audited import record as record_audited
+from rg_env.tasks.upstream.dataset import registered
 
 
 def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_markdown: bool, as_json: bool) -> int:
     """Audit and print.
 
     Args:
-        record: note the installed scorers as the audited ones; only after a full audit of all tasks without a hole.
+        record: record the installed scorers as the audited ones, after a full audit of all tasks without a hole.
 
     Returns:
         0: our scorer has no hole in the default mix; 1: it has, or a task of it could not be audited.
     """
-    logger.disable("rg_env")  # answers that hang are the point here
+    os.environ[UNAUDITED_VARIABLE] = "1"  # to audit a version is to use it first
+    logger.disable("rg_env")  # answers that hang are expected here
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -46,5 +51,7 @@ def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_mar
         Console().print(render(audit))
         print("\n".join(["", "scorer processes on this machine:", *sandbox_lines(audit), "", verdict(audit)]))
     if record and not (audit.failed or tasks or quick):
-        print(f"noted in {record_audited()}", file=sys.stderr)
+        classes = {task: dataset_class for task, (dataset_class, _) in registered().items()}
+        changed = record_audited(classes, EVALUATING_TASKS)
+        print(f"recorded; new or changed scorers: {', '.join(changed) or 'none'}", file=sys.stderr)
     return 1 if audit.failed else 0

@@ -16,11 +16,11 @@ from typing import Any
 from rg_env.audit.payloads import Payload, payloads_for
 from rg_env.audit.probes import FREE_REWARD, Finding, Reference, probe, subjects_of
 from rg_env.audit.sides import OurSide, RawSide, Side
+from rg_env.errors import describe
 from rg_env.scoring import Measure, Scorer, sandbox_report
 from rg_env.tasks import hash64, soundness_of, task_names
 from rg_env.tasks.audited import installed_version
 from rg_env.tasks.mix import TaskMix
-from rg_env.tasks.registry import one_line
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
@@ -153,7 +153,7 @@ def _entries(task: str, items: int) -> list[dict[str, Any]]:
         except UnusableItemError:
             continue
         except Exception as error:
-            raise _CannotAuditError(one_line(error)) from error
+            raise _CannotAuditError(describe(error)) from error
         if len(made) == items:
             break
     if not made:

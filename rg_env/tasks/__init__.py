@@ -1,4 +1,4 @@
-"""Which tasks exist, which are sound, how they are mixed, and how their items are made."""
+"""Which tasks exist, which are sound, how they are mixed and how their items are made."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Entries as JSON and back, with what plain JSON loses.
+"""Entries as JSON and back, without what plain JSON loses.
 
-Invariant: `decode_entry(encode_entry(x))` equals `x` with equal types all the way down, for anything made of dicts (any
-keys), lists, tuples, sets, strings, whole numbers of any size, floats (NaN and infinities too), fractions, decimals,
-booleans and None.
-NumPy scalars come back as the Python number or string that they stand for, subclasses (`Counter`, a named tuple) as the
-plain type. The text is ASCII and strict JSON: no file format or reader can spoil it.
+Invariant: `decode_entry(encode_entry(x))` equals `x`, with equal types at every depth, for anything made of dicts (with
+any keys), lists, tuples, sets, strings, integers of any size, floats (NaN and infinities too), fractions, decimals,
+booleans and None. NumPy scalars become the equal Python number or string; subclasses (`Counter`, named tuples) become
+the plain type. The text is ASCII and strict JSON, so every file format and reader preserves it.
 
-Whatever JSON cannot say is an object with one tag as its only key, such as `{"__tuple__": [1, 2]}`.
+What JSON cannot express is an object with one tag as its only key, such as `{"__tuple__": [1, 2]}`.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _pack(value: Any) -> Any:
     if kind is tuple:
         return {_TUPLE: [_pack(part) for part in value]}
     if kind is set or kind is frozenset:
-        # Sorted, so that the text does not depend on the hash seed.
+        # Sorted: the text must not depend on the hash seed.
         packed = sorted((_pack(part) for part in value), key=json.dumps)
         return {_SET if kind is set else _FROZENSET: packed}
     if kind.__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:

@@ -1,8 +1,8 @@
 """From (task, options, seed, split, index) to one item.
 
 Invariant: an item is a pure function of those and of the prompt limit: the same in every process, thread and order of
-access. Splits are apart by content: a question belongs to train or to eval, whatever seeds anyone picks, so that a draw
-from the wrong side is redrawn. Every index has an item: there are no holes.
+access. Splits are disjoint by content: a question belongs to train or to eval, whatever the seeds, and a draw from the
+wrong split is redrawn. Every index has an item.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, describe
 from rg_env.tasks.entry_json import decode_entry, encode_entry
-from rg_env.tasks.registry import one_line
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 MAX_REDRAWS = 256
 """A draw is eval's with probability 1/8: all 256 miss once in 10¹⁵."""
 MAX_TOO_LONG = 32
-"""So many prompts over the limit and none within it: the task does not fit."""
+"""After so many prompts over the limit and none within it, the task does not fit."""
 MAX_FAILURES = 8
-"""So many errors of the generator and no item: the task does not work."""
+"""After so many errors of the generator and no item, the task does not work."""
 
 NO_LEVEL = "null"
-"""JSON of the difficulty level of an item drawn at no particular level."""
+"""JSON of the difficulty level of an item without one."""
 
 
 class Split(StrEnum):
@@ -41,7 +40,7 @@ class Split(StrEnum):
 
 
 def hash64(*parts: object) -> int:
-    """A 64-bit hash of the parts' texts, equal in every process."""
+    """A 64-bit hash of the texts of the parts, equal in every process."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
@@ -53,16 +52,16 @@ def split_of(task: str, question: str) -> Split:
 
 @dataclass(frozen=True)
 class Item:
-    """An item as a dataset row carries it, in `extra_info`.
+    """An item, as a dataset row carries it in `extra_info`.
 
     Attributes:
         item_id: unique within (mix, prompts): `task-split-seed-index`.
-        index: the row it was drawn for; in a fixed evaluation set, its number among the items of its task.
+        index: the row that it was drawn for; in a fixed evaluation set, its number among the items of its task.
         seed: the dataset's seed.
-        entry: Reasoning Gym's entry (question, answer, metadata), exactly as it was generated.
-        config: the task's options, None where all are its defaults.
+        entry: Reasoning Gym's entry (question, answer, metadata), exactly as generated.
+        config: the task's options, None if all are defaults.
         entry_json, config_json: the same as one JSON string each (`rg_env.tasks.entry_json`).
-        level: JSON of the difficulty level; `null` where none was set.
+        level: JSON of the difficulty level; `null` if none was set.
     """
 
     item_id: str
@@ -105,7 +104,7 @@ class Item:
             ) from error
 
     def extra_info(self) -> dict[str, Any]:
-        """The item as columns: whole numbers and strings only, so that no file format changes it."""
+        """The item as columns: only integers and strings, so that no file format changes it."""
         return {
             "item_id": self.item_id,
             "task": self.task,
@@ -126,14 +125,14 @@ class _Draw:
 
 
 class ItemStream:
-    """The items of one task, without end, in one split under one seed. Thread-safe; cheap to pickle.
+    """The endless items of one task, in one split with one seed. Thread-safe; cheap to pickle.
 
     Args:
         task: its name.
         options: fields of its config, already checked.
         seed: the dataset's seed, at least 0.
         split: which questions to draw.
-        prompt_length: (task, question) → length of the prompt in tokens; None: any length will do.
+        prompt_length: (task, question) → length of the prompt in tokens; None: any length is accepted.
         max_prompt_length: in tokens; longer prompts are redrawn.
     """
 
@@ -163,19 +162,19 @@ class ItemStream:
         return ItemStream, self._arguments
 
     def check(self) -> None:
-        """Find the item of index 0, to which any index falls back.
+        """Find the item of index 0, which is the fallback of every index.
 
         Raises:
-            ConfigError: the task cannot be used here, and why.
+            ConfigError: why the task cannot be used.
         """
         self._get_first()
 
     def item(self, index: int) -> Item:
-        """The item of an index; any whole number of at least 0."""
+        """The item of an index, which is an integer of at least 0."""
         return self._as_item(index, next(self._draws(index), None) or self._fall_back(index))
 
     def fixed_item(self, number: int) -> Item:
-        """Item `number` of the fixed set, whose questions are distinct for as long as the task has any."""
+        """Item `number` of the fixed set, whose questions are distinct until the task runs out of them."""
         with self._lock:
             while len(self._fixed) <= number:
                 self._fixed.append(self._next_fixed(len(self._fixed)))
@@ -218,10 +217,10 @@ class ItemStream:
         return _Draw(redraw, entry, encode_entry(entry))
 
     def _draws(self, index: int, strict: bool = False) -> Iterator[_Draw]:
-        """The draws for an index that are of this split and fit the prompt limit, in order.
+        """The draws for an index that belong to this split and fit the prompt limit, in order.
 
         Raises:
-            ConfigError: with `strict`, as soon as it is clear that the task has none, and why.
+            ConfigError: with `strict`, why the task has none, as soon as that is clear.
         """
         found, failures, too_long, shortest = 0, 0, 0, 0
         for redraw in range(MAX_REDRAWS):
@@ -232,7 +231,7 @@ class ItemStream:
             except Exception as error:
                 failures += 1
                 if strict and failures == MAX_FAILURES and not found:
-                    raise ConfigError(f"it cannot make an item: {one_line(error)}") from error
+                    raise ConfigError(f"it cannot make an item: {describe(error)}") from error
                 continue
             question = draw.entry["question"]
             if self._prompt_length is not None and self._max_prompt_length is not None:

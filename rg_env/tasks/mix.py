@@ -1,13 +1,13 @@
 """Which tasks a run draws from, and how often.
 
-A spec is nothing (the default mix: every task not known to be unsound), a list of selectors, or a mapping of selectors
-to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a pattern:
-`*_sum`. Invariant: a parsed mix has at least one task, each task once, all weights positive, all options accepted by
-reasoning-gym; tasks are in order of their names, so that equal mixes written differently draw equal rows.
+A spec is None (the default mix: every task not known to be unsound), a list of selectors, or a mapping of selectors
+to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a pattern
+such as `*_sum`. Invariant: a parsed mix has at least one task, each task once, only positive weights and only options
+that reasoning-gym accepts. Tasks are sorted by name, so equal mixes written differently draw equal rows.
 
-Where several entries select a task, its exact name wins wherever it stands; among categories and patterns, the later
-entry wins. The winner decides alone: weight (1 unless given) and options are not merged. Weight 0 leaves a task out.
-Categories and patterns pass over unsound tasks; naming one exactly brings it in, with a warning.
+If several entries select a task, an exact name wins, otherwise the last entry. The winner alone decides: weight and
+options are not merged. Weight 0 excludes a task. Categories and patterns skip unsound tasks; naming one exactly
+includes it, with a warning.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 import yaml
 from loguru import logger
 
-from rg_env.errors import ConfigError
-from rg_env.tasks.registry import check_name, check_options, did_you_mean, one_line, task_categories
+from rg_env.errors import ConfigError, describe, did_you_mean
+from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
 
 _CATEGORY = "category:"
@@ -37,7 +37,7 @@ class TaskSpec:
     """One task of a mix.
 
     Attributes:
-        weight: above 0, relative to the others'.
+        weight: above 0, relative to the other weights.
         options: fields of the task's config that differ from its defaults.
         named: True when the spec named it exactly, not by category or pattern.
     """
@@ -56,22 +56,18 @@ class TaskMix:
 
     @classmethod
     def parse(cls, spec: Any = None) -> TaskMix:
-        """Read a spec: plain lists and dicts (`OmegaConf.to_container` gives those), or a text.
+        """Read a spec: plain lists and dicts (as from `OmegaConf.to_container`), or a text from a command line.
 
-        A text is what a command line gives: names with commas between (`chain_sum,category:logic`), or a list or
-        mapping in YAML or JSON.
+        A text is either names separated by commas (`chain_sum,category:logic`), or a list or mapping in YAML or JSON.
 
         Raises:
             ConfigError: unknown task, category or option, a pattern that matches nothing, options that the task
-                refuses, weights that are no numbers, are negative or sum to nothing.
+                refuses, weights that are not numbers, are negative or sum to 0.
         """
         if isinstance(spec, str):
             spec = _read_text(spec)
         if spec is None:
-            names = [name for name in task_categories() if soundness_of(name) is not Soundness.UNSOUND]
-            if not names:
-                raise ConfigError("no task can be trusted here; name in `tasks` those to be used all the same")
-            return cls(tuple(TaskSpec(name) for name in names))
+            return cls(tuple(TaskSpec(name) for name in _sound(task_categories())))
         chosen: dict[str, TaskSpec] = {}
         for selector, weight, options in _entries(spec):
             names, named = _select(selector)
@@ -89,33 +85,33 @@ class TaskMix:
         return cls(tuple(kept))
 
     def pick(self, number: int) -> TaskSpec:
-        """The task that a random 64-bit number stands for: task t with probability weight(t) / sum of weights."""
+        """The task that a uniformly random 64-bit number selects: probability weight(t) / sum of weights."""
         bounds = self._bounds
         place = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
         return self.tasks[min(place, len(self.tasks) - 1)]
 
     def keep(self, try_task: Callable[[TaskSpec], object]) -> TaskMix:
-        """The tasks for which `try_task` does not raise; the others are left out with one warning.
+        """The tasks for which `try_task` does not raise; the others are dropped with one warning.
 
         Raises:
-            ConfigError: for a task that was named with options, or if nothing is left.
+            ConfigError: for a task that was named with options, or if no task is left.
         """
         kept: list[TaskSpec] = []
-        lost: list[str] = []
+        dropped: list[str] = []
         for task in self.tasks:
             try:
                 try_task(task)
             except Exception as error:
-                reason = str(error) if isinstance(error, ConfigError) else one_line(error)
+                reason = str(error) if isinstance(error, ConfigError) else describe(error)
                 if task.named and task.options:
                     raise ConfigError(f"task {task.name!r} with {dict(task.options)}: {reason}") from error
-                lost.append(f"{task.name} ({reason})")
+                dropped.append(f"{task.name} ({reason})")
             else:
                 kept.append(task)
         if not kept:
-            raise ConfigError(f"no task can be used: {_shorten(lost)}")
-        if lost:
-            logger.warning("left out of the task mix: {}", ", ".join(lost))
+            raise ConfigError(f"no task can be used: {_shorten(dropped)}")
+        if dropped:
+            logger.warning("left out of the task mix: {}", ", ".join(dropped))
         return TaskMix(tuple(kept))
 
     def __str__(self) -> str:
@@ -150,7 +146,7 @@ def _entries(spec: Any) -> Iterable[tuple[str, float, Mapping[str, Any]]]:
         raise ConfigError(f"tasks={spec!r}: must be {_FORMS}")
     for selector, value in pairs:
         if not isinstance(selector, str) or not selector.isprintable():
-            raise ConfigError(f"tasks: {selector!r} is no task; must be {_FORMS}")
+            raise ConfigError(f"tasks: {selector!r} is not a task; must be {_FORMS}")
         options: Any = {}
         if isinstance(value, Mapping):
             if unknown := sorted(set(map(str, value)) - {"weight", "config"}):
@@ -169,7 +165,7 @@ def _weight(selector: str, value: Any) -> float:
 
 
 def _select(selector: str) -> tuple[list[str], bool]:
-    """The tasks that a selector stands for, and whether it is an exact name."""
+    """The tasks that a selector matches, and whether it is an exact name."""
     categories = task_categories()
     if selector.startswith(_CATEGORY):
         wanted = selector.removeprefix(_CATEGORY)
@@ -185,13 +181,16 @@ def _select(selector: str) -> tuple[list[str], bool]:
     else:
         check_name(selector)
         return [selector], True
-    sound = [name for name in found if soundness_of(name) is not Soundness.UNSOUND]
-    if not sound:
+    if not (sound := _sound(found)):
         raise ConfigError(
             f"tasks: {selector!r} matches only tasks whose scores cannot be trusted ({_shorten(found)}); "
-            "name them exactly to use them all the same"
+            "name them exactly to use them anyway"
         )
     return sound, False
+
+
+def _sound(names: Iterable[str]) -> list[str]:
+    return [name for name in names if soundness_of(name) is not Soundness.UNSOUND]
 
 
 def _shorten(parts: Sequence[str], limit: int = 4) -> str:

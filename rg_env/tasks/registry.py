@@ -1,53 +1,22 @@
 """Which tasks exist and which options they take, read from reasoning-gym's own registry.
 
-Invariant: `composite` is never among them (it mixes tasks, which is our job), and nothing heavy is imported before a
-function is called.
+Invariant: nothing heavy is imported before a function is called.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from loguru import logger
-
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, describe, did_you_mean
 from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
+from rg_env.tasks.upstream.dataset import MIXERS, UpstreamDataset, reasoning_gym, registered
 
-_MIXERS = frozenset({"composite"})
-_OURS = ("size", "seed")
-
-_FALLBACK: dict[str, str] = {
-    "algebra": "complex_arithmetic intermediate_integration polynomial_equations polynomial_multiplication "
-    "simple_equations simple_integration",
-    "algorithmic": "ab base_conversion binary_alternation binary_matrix caesar_cipher count_primes cryptarithm "
-    "game_of_life game_of_life_halting graph_color group_anagrams isomorphic_strings jugs letter_counting "
-    "letter_jumble manipulate_matrix number_filtering number_sorting palindrome_generation palindrome_partitioning "
-    "pool_matrix ransom_note rotate_matrix rotten_oranges sentence_reordering spell_backward spiral_matrix "
-    "string_insertion string_manipulation string_splitting string_synthesis word_ladder word_sequence_reversal "
-    "word_sorting",
-    "arc": "arc_1d arc_agi rearc",
-    "arithmetic": "basic_arithmetic bitwise_arithmetic calendar_arithmetic chain_sum count_bits decimal_arithmetic "
-    "decimal_chain_sum dice fraction_simplification gcd gsm_symbolic lcm leg_counting number_format power_function "
-    "prime_factorization products time_intervals",
-    "code": "bf codeio",
-    "cognition": "color_cube_rotation figlet_font modulo_grid needle_haystack number_sequence rectangle_count "
-    "rubiks_cube",
-    "games": "boxnet countdown emoji_mystery futoshiki kakurasu knight_swap mahjong_puzzle maze mini_sudoku n_queens "
-    "puzzle24 rush_hour sokoban sudoku survo tower_of_hanoi tsumego",
-    "geometry": "advanced_geometry simple_geometry",
-    "graphs": "course_schedule family_relationships largest_island path_star quantum_lock shortest_path",
-    "induction": "acre list_functions",
-    "logic": "aiw circuit_logic knights_knaves propositional_logic self_reference syllogism zebra_puzzles",
-    "probability": "coin_flip",
-}
-"""The 105 tasks of reasoning-gym 0.1.25 by category, for versions whose registry cannot be read."""
+_DATASET_OPTIONS = ("size", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +24,9 @@ class TaskInfo:
     """One task as `rg-env tasks` shows it.
 
     Attributes:
-        in_default_mix: False for unsound tasks and for tasks that failed when tried.
-        reason: why it is unsound, or what its guard closes; empty otherwise.
-        has_curriculum: whether reasoning-gym knows levels of difficulty for it.
+        in_default_mix: False for unsound tasks and for tasks that cannot make an item.
+        reason: why the task is unsound, or what its guard closes; empty otherwise.
+        has_curriculum: whether reasoning-gym has levels of difficulty for it.
         state: `ok`, what went wrong when an item was made, or `not tried`.
     """
 
@@ -77,18 +46,7 @@ class TaskInfo:
 @functools.cache
 def task_categories() -> Mapping[str, str]:
     """The category of every task, in order of the names."""
-    try:
-        found = {
-            name: dataset_class.__module__.split(".")[1]
-            for name, (dataset_class, _) in _registered().items()
-            if name not in _MIXERS
-        }
-        if not found:
-            raise LookupError("it is empty")
-    except Exception as error:
-        logger.warning("the registry of reasoning-gym cannot be read ({}): going by the known names", one_line(error))
-        found = {name: category for category, names in _FALLBACK.items() for name in names.split()}
-    return MappingProxyType(dict(sorted(found.items())))
+    return MappingProxyType({name: found.__module__.split(".")[1] for name, (found, _) in registered().items()})
 
 
 def task_names() -> tuple[str, ...]:
@@ -98,7 +56,7 @@ def task_names() -> tuple[str, ...]:
 
 def list_tasks(validate: bool = True) -> list[TaskInfo]:
     """Every task with its state; with `validate`, each is tried by making one item (about 3 s for all)."""
-    curricula = _curricula()
+    curricula = reasoning_gym().factory.CURRICULA
     result = []
     for name, category in task_categories().items():
         error = validate_task(name, {}) if validate else None
@@ -111,7 +69,7 @@ def list_tasks(validate: bool = True) -> list[TaskInfo]:
                 soundness=soundness,
                 reason=reason_for(name),
                 has_curriculum=name in curricula,
-                state=(error or "ok") if validate else "not tried",
+                state=error or ("ok" if validate else "not tried"),
             )
         )
     return result
@@ -130,46 +88,46 @@ def validate_task(name: str, options: Mapping[str, Any]) -> str | None:
         except UnusableItemError:
             continue
         except Exception as error:
-            return one_line(error)
+            return describe(error)
         return None
     return "no item in 100 tries"
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no task.
+    """Refuse what is not a task.
 
     Raises:
         ConfigError: with the nearest known names.
     """
-    if name in _MIXERS:
+    if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
     if name not in task_categories():
         raise ConfigError(f"unknown task {name!r}{did_you_mean(name, task_names(), '`rg-env tasks` lists them')}")
 
 
 def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a task's options by making its config, whose own `validate` has the last word.
+    """Check a task's options by making its config, whose own `validate` decides.
 
     Args:
         task: an existing task.
         options: fields of the task's config, as YAML or JSON gives them.
 
     Returns:
-        the options as reasoning-gym takes them: lists become tuples where the default is one.
+        the options as reasoning-gym takes them: lists become tuples where the default is a tuple.
 
     Raises:
         ConfigError: naming the option and what would be right.
     """
     if not options:
         return {}
-    config_class = _config_class(task)
+    config_class = registered()[task][1]
     known = {field.name: field for field in fields(config_class)}
     checked: dict[str, Any] = {}
     for name, value in options.items():
-        if name in _OURS:
+        if name in _DATASET_OPTIONS:
             raise ConfigError(f"task {task!r}: option {name!r} is not for the task: set the dataset's own `{name}`")
         if name not in known:
-            choices = sorted(set(known) - set(_OURS))
+            choices = sorted(known.keys() - set(_DATASET_OPTIONS))
             hint = did_you_mean(str(name), choices, f"it has {', '.join(choices) or 'none'}")
             raise ConfigError(f"task {task!r} has no option {name!r}{hint}")
         default = known[name].default
@@ -184,54 +142,24 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
             config.validate()
     except Exception as error:
         given = ", ".join(f"{name}={value!r}" for name, value in checked.items())
-        raise ConfigError(f"task {task!r} refuses {given}: {one_line(error)}") from error
+        raise ConfigError(f"task {task!r} refuses {given}: {describe(error)}") from error
     return checked
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`; did you mean a or b?` where something known is near, else `; <otherwise>`."""
-    near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else f"; {otherwise}"
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line; its class where it says nothing itself."""
-    text = " ".join(str(error).split())
-    if isinstance(error, AssertionError):
-        return text or "a check of its own failed"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _registered() -> Mapping[str, tuple[type[Any], type[Any]]]:
-    registered: Mapping[str, tuple[type[Any], type[Any]]] = reasoning_gym().factory.DATASETS
-    return registered
-
-
-def _curricula() -> frozenset[str]:
-    try:
-        return frozenset(reasoning_gym().factory.CURRICULA)
-    except (ImportError, AttributeError):
-        return frozenset()
-
-
-def _config_class(task: str) -> type[Any]:
-    try:
-        return _registered()[task][1]
-    except Exception:  # no readable registry: a dataset carries its config
-        return type(reasoning_gym().create_dataset(task).config)
+_KINDS: tuple[tuple[type, tuple[type, ...], str], ...] = (
+    (bool, (bool,), "true or false"),
+    (int, (int,), "a whole number"),
+    (float, (int, float), "a number"),
+    (str, (str,), "a text"),
+    (tuple, (tuple,), "a list"),
+)
+"""Type of an option's default, types of the values that may replace it, and those in words."""
 
 
 def _expected(default: Any, value: Any) -> str | None:
-    """What an option with this default takes, in words, if `value` is something else; None if it may pass."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if isinstance(default, bool):
-        return None if isinstance(value, bool) else "true or false"
-    if isinstance(default, int):
-        return None if is_number and isinstance(value, int) else "a whole number"
-    if isinstance(default, float):
-        return None if is_number else "a number"
-    if isinstance(default, str):
-        return None if isinstance(value, str) else "a text"
-    if isinstance(default, tuple):
-        return None if isinstance(value, tuple) else "a list"
+    """What an option with this default takes, in words; None if `value` may pass."""
+    for kind, allowed, words in _KINDS:
+        if isinstance(default, kind):
+            ok = isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
+            return None if ok else words
     return None

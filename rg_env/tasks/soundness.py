@@ -1,53 +1,50 @@
-"""What is known about the scorers of the tasks (reasoning-gym 0.1.25). One place: everything else reads it.
+"""What is known about the scorers of reasoning-gym 0.1.25, declared here only.
 
-Each claim about upstream has its reproduction in `tests/tasks/test_soundness.py`; what the guard does is in
-`rg_env.scoring.guard`.
+`tests/tasks/test_soundness.py` reproduces each claim about upstream; the checks are in `rg_env.scoring.guard`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from rg_env.tasks.audited import audited_version, changed_tasks, installed_version
-
 
 class Soundness(StrEnum):
     """Whether a task's score can be trusted."""
 
     SOUND = "sound"
-    """By its source and by probing, upstream's scorer pays right answers only."""
+    """By its source and by probing, upstream's scorer pays correct answers only."""
     GUARDED = "guarded"
-    """Upstream's scorer is open; rg_env checks the answer before the scorer sees it."""
+    """Upstream's scorer is exploitable; rg_env checks the answer before the scorer sees it."""
     UNSOUND = "unsound"
-    """Answers that deserve nothing are known to score, and no check outside the scorer keeps them out."""
+    """Wrong answers are known to score, and no check outside the scorer can reject them."""
     UNAUDITED = "unaudited"
-    """Constants and echoes of the question earn less than 0.5 on average; nothing else has been tried."""
+    """Constants and copies of the question earn less than 0.5 on average; nothing else has been tried."""
 
 
 KNOWN_UNSOUND: dict[str, str] = {
     "propositional_logic": "a premise, copied from the question, is a valid conclusion and scores 1",
 }
-"""Tasks whose reward can be had for nothing, with the reason.
+"""Tasks that pay for wrong answers, with the reason.
 
-They are left out of the default mix, of categories and of patterns; naming one exactly brings it in.
+They are excluded from the default mix, categories and patterns; naming one exactly includes it.
 """
 
 _RUNS_ANSWER = "upstream runs the answer as code"
 _INTEGRATES = f"{_RUNS_ANSWER}, and pays `integrate(<the integrand>, x)` 1"
-_SUBSTRING = "upstream pays for any text that holds the answer"
+_SUBSTRING = "upstream pays for any text that contains the answer"
 
 GUARDED: dict[str, str] = {
     "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
     "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
-    "coin_flip": "upstream pays `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the right one pass",
+    "coin_flip": "upstream pays `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
     "complex_arithmetic": "upstream pays `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
     "course_schedule": f"{_SUBSTRING}; only True or False pass",
-    "game_of_life": "upstream pays an empty board 0.97; only a right board passes",
-    "game_of_life_halting": "upstream pays any text 1; only the right one of True and False passes",
+    "game_of_life": "upstream pays an empty board 0.97; only a correct board passes",
+    "game_of_life_halting": "upstream pays any text 1; only the correct one of True and False passes",
     "intermediate_integration": f"{_INTEGRATES}; only elementary functions pass",
     "isomorphic_strings": f"{_SUBSTRING}; only True or False pass",
-    "knights_knaves": "upstream pays `all are knights` 0.6; only right answers pass",
+    "knights_knaves": "upstream pays `all are knights` 0.6; only correct answers pass",
     "mahjong_puzzle": f"{_SUBSTRING}; only Peng, Chi or Pass pass",
     "n_queens": f"{_RUNS_ANSWER}, which can read the solutions; only boards and lists pass",
     "number_sorting": "upstream pays a list of NaN 1; only finite numbers pass",
@@ -58,13 +55,13 @@ GUARDED: dict[str, str] = {
     "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
     "rush_hour": "upstream hangs on A+99999999; moves are bounded",
     "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
-    "spell_backward": "upstream pays the whole question written backwards 0.97; nothing may follow the right word",
+    "spell_backward": "upstream pays the whole question written backward 0.97; nothing may follow the correct word",
     "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
     "string_insertion": f"{_RUNS_ANSWER}; only letters and lists pass",
     "syllogism": f"{_SUBSTRING}; only Yes or No pass",
-    "time_intervals": "upstream pays any interval 0.8; only right ones pass",
+    "time_intervals": "upstream pays any interval 0.8; only correct ones pass",
 }
-"""Tasks that have a check in `rg_env.scoring.guard`: what upstream does, and what the check lets pass."""
+"""Tasks with a check in `rg_env.scoring.guard`: what upstream does, and what the check accepts."""
 
 _SOUND = frozenset(
     {
@@ -84,12 +81,12 @@ _SOUND = frozenset(
         "zebra_puzzles",
     }
 )
-"""Their scorers give 0 to everything but right answers."""
+"""Tasks whose scorers give 0 to everything but correct answers."""
 
 
 def soundness_of(task: str) -> Soundness:
     """What is known about the scorer of `task`."""
-    if task in KNOWN_UNSOUND or task in changed_tasks():
+    if task in KNOWN_UNSOUND:
         return Soundness.UNSOUND
     if task in GUARDED:
         return Soundness.GUARDED
@@ -97,10 +94,5 @@ def soundness_of(task: str) -> Soundness:
 
 
 def reason_for(task: str) -> str:
-    """Why a task is unsound or guarded, in words for people; empty otherwise."""
-    if task in changed_tasks():
-        return (
-            f"reasoning-gym {installed_version()} changed its scorer since the audited {audited_version()}; "
-            "`rg-env audit` shows what it lets through"
-        )
+    """Why a task is unsound or guarded; empty otherwise."""
     return KNOWN_UNSOUND.get(task) or GUARDED.get(task, "")

@@ -1,21 +1,41 @@
-"""Which scorers count as audited, and which are refused."""
+"""Which version is accepted, what the digests cover, and what `rg-env audit --record` writes."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-import reasoning_gym
-from reasoning_gym.factory import DATASETS
 
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.workers.worker import make_scorer
-from rg_env.tasks import audited, task_names
+from rg_env.tasks import audited, task_categories, task_names
 from rg_env.tasks.mix import TaskMix
-from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
+from rg_env.tasks.upstream.dataset import reasoning_gym, registered
+
+CLASSES = {task: dataset_class for task, (dataset_class, _) in registered().items()}
+
+
+@pytest.fixture
+def record_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A record in place of `audited.json`, which stays as it is."""
+    known = audited._RECORD.read_text()
+    assert json.loads(known) == audited._record()
+    monkeypatch.setattr(audited, "_RECORD", tmp_path / "audited.json")
+    yield audited._RECORD
+    audited._record.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def fresh_registry() -> Iterator[None]:
+    yield
+    reasoning_gym.cache_clear()
+    task_categories.cache_clear()
 
 
 def helper(text: str) -> float:
@@ -62,63 +82,72 @@ class Harmless(Base):
         return int(eval("1"))  # a generator's own business
 
 
-@pytest.fixture
-def fake_task() -> Iterator[str]:
-    from dataclasses import dataclass
-
-    @dataclass
-    class Config:
-        size: int = 1
-        seed: int = 0
-
-    DATASETS["fake_task"] = (Direct, Config)
-    yield "fake_task"
-    del DATASETS["fake_task"]
-
-
 @pytest.mark.parametrize("scorer", [Direct, ByWayOfAHelper, Nested, Renamed])
-def test_a_scorer_that_evaluates_is_refused_unless_guarded(scorer: type[Base]) -> None:
-    with pytest.raises(ConfigError, match=r"'mine'.*eval"):
-        audited.refuse_unguarded("mine", scorer, frozenset())
-    audited.refuse_unguarded("mine", scorer, frozenset({"mine"}))
+def test_a_scorer_that_evaluates_is_not_recorded_unless_guarded(scorer: type[Base], record_file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'mine'.*eval.*no guard"):
+        audited.record({"mine": scorer}, frozenset())
+    assert not record_file.exists()
+    audited.record({"mine": scorer}, frozenset({"mine"}))
+    assert json.loads(record_file.read_text())["scorers"].keys() == {"mine"}
 
 
-def test_what_the_scorer_does_not_reach_is_not_held_against_it() -> None:
+def test_what_the_scorer_does_not_reach_is_not_counted() -> None:
     assert audited.evaluating_calls(Harmless) == ()
 
 
-def test_workers_make_no_scorer_that_evaluates_unguarded(fake_task: str) -> None:
-    refusal = make_scorer(fake_task, {})
-    assert isinstance(refusal, str)
-    assert "no guard" in refusal
-
-
 def test_every_evaluating_scorer_of_the_audited_version_is_guarded_or_known() -> None:
-    evaluating = {task for task in task_names() if audited.evaluating_calls(DATASETS[task][0])}
-    # two evaluate their own question, which no model wrote; the last has a plain parser by the name of `parse_expr`
+    evaluating = {task for task, found in CLASSES.items() if audited.evaluating_calls(found)}
+    # two evaluate their own question, which no model wrote; the last has a plain parser named `parse_expr`
     assert evaluating == EVALUATING_TASKS | {"bitwise_arithmetic", "number_sorting", "propositional_logic"}
 
 
 def test_the_record_is_that_of_the_pinned_version() -> None:
     assert audited.audited_version() == "0.1.25"
-    assert audited.changed_since(audited._record()["scorers"], audited._dataset_classes()) == ()
+    assert audited.changed_scorers(CLASSES) == ()
     assert set(audited._record()["scorers"]) == set(task_names())
-    assert audited.changed_tasks() == ()
+    audited.check_audited()
 
 
-def test_another_version_names_the_tasks_whose_scorers_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+def test_recording_names_what_changed_and_repeats_itself(record_file: Path) -> None:
+    before = audited._record()
+    known = {"reasoning_gym": "0.0.1", "scorers": {**before["scorers"], "gcd": "0" * 64}}
+    del known["scorers"]["lcm"]
+    record_file.write_text(json.dumps(known))
+    audited._record.cache_clear()
+    assert audited.record(CLASSES, EVALUATING_TASKS) == ("gcd", "lcm")
+    assert json.loads(record_file.read_text()) == before
+    assert audited.record(CLASSES, EVALUATING_TASKS) == ()
+
+
+@pytest.fixture
+def other_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reasoning-gym of another version."""
     monkeypatch.setattr(audited, "installed_version", lambda: "0.2.0")
-    monkeypatch.setattr(audited.logger, "warning", lambda text, *args: said.append(text.format(*args)))
-    monkeypatch.setitem(DATASETS, "gcd", (Harmless, DATASETS["gcd"][1]))
-    audited.changed_tasks.cache_clear()
-    try:
-        assert [audited.changed_tasks() for _ in range(3)] == [("gcd",)] * 3
-    finally:
-        audited.changed_tasks.cache_clear()
-    assert len(said) == 1
-    assert said[0].endswith(": gcd")
-    assert "0.2.0" in said[0]
+    reasoning_gym.cache_clear()
+    task_categories.cache_clear()
+
+
+@pytest.mark.usefixtures("other_version")
+@pytest.mark.parametrize("use", [task_names, TaskMix.parse, lambda: ReasoningGymDataset(["gcd"])])
+def test_another_version_is_one_clear_error(use: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError) as error:
+        use()
+    assert str(error.value) == (
+        "reasoning-gym 0.2.0 is installed, but only the scorers of 0.1.25 were audited: "
+        "pip install reasoning-gym==0.1.25 (maintainers: `rg-env audit --record`)"
+    )
+
+
+@pytest.mark.usefixtures("other_version")
+def test_workers_do_not_score_with_another_version() -> None:
+    assert "only the scorers of 0.1.25 were audited" in make_scorer("gcd", {})
+
+
+@pytest.mark.usefixtures("other_version")
+def test_an_audit_may_use_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(audited.UNAUDITED_VARIABLE, "1")
+    assert "gcd" in task_names()
+    assert not isinstance(make_scorer("gcd", {}), str)
 
 
 def test_a_digest_changes_with_a_helper_and_not_with_the_generator(tmp_path: Any, monkeypatch: Any) -> None:
@@ -132,36 +161,3 @@ def test_a_digest_changes_with_a_helper_and_not_with_the_generator(tmp_path: Any
         monkeypatch.syspath_prepend(str(tmp_path))
         digests.append(audited.scorer_digest(__import__(f"fake{number}").D))
     assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_new_scorer_that_is_the_audited_one_may_evaluate_its_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audited, "installed_version", lambda: "0.2.0")
-    number_sorting = type(reasoning_gym.create_dataset("number_sorting", size=1))
-    audited.refuse_unguarded("number_sorting", number_sorting, frozenset())
-    with pytest.raises(ConfigError):
-        audited.refuse_unguarded("other_task", number_sorting, frozenset())
-
-
-@pytest.fixture
-def another_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A reasoning-gym of another version, in which one scorer differs from the audited one."""
-    known = {"reasoning_gym": "0.0.1", "scorers": {**audited._record()["scorers"], "gcd": "0" * 64}}
-    monkeypatch.setattr(audited, "_record", lambda: known)
-    audited.changed_tasks.cache_clear()
-    yield
-    audited.changed_tasks.cache_clear()
-
-
-@pytest.mark.usefixtures("another_version")
-def test_a_task_whose_scorer_changed_is_unsound_until_audited() -> None:
-    assert soundness_of("gcd") is Soundness.UNSOUND
-    assert "0.0.1" in reason_for("gcd") and "rg-env audit" in reason_for("gcd")
-    names = {task.name for task in TaskMix.parse(None).tasks}
-    assert "gcd" not in names and "lcm" in names
-    assert [task.name for task in TaskMix.parse(["gcd"]).tasks] == ["gcd"]  # an explicit wish
-
-
-def test_where_no_scorer_is_the_audited_one_there_is_no_default_mix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rg_env.tasks.mix.soundness_of", lambda task: Soundness.UNSOUND)
-    with pytest.raises(ConfigError, match="no task can be trusted"):
-        TaskMix.parse(None)

@@ -120,8 +120,8 @@ def test_unsound_tasks_come_in_by_exact_name_only_and_with_one_warning(warnings:
         ("", r"names no task"),
         ({}, r"names no task"),
         (5, r"tasks=5: must be a list of names"),
-        ([5], r"5 is no task"),
-        ([{"chain_sum": 1}], r"\{'chain_sum': 1\} is no task"),
+        ([5], r"5 is not a task"),
+        ([{"chain_sum": 1}], r"\{'chain_sum': 1\} is not a task"),
         ("{*_sum: 1}", r"cannot be read \(.*\); put patterns with a \* in quotes"),
     ],
 )

@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks import KNOWN_UNSOUND, Soundness, list_tasks, registry, task_categories, task_names, validate_task
 from rg_env.tasks.registry import check_name, check_options
 
 
-@pytest.fixture
-def warnings() -> Iterator[list[str]]:
-    said: list[str] = []
-    handler = logger.add(lambda message: said.append(message.record["message"]), level="WARNING")
-    yield said
-    logger.remove(handler)
-
-
 def test_every_task_of_reasoning_gym_is_there_but_the_mixer() -> None:
     assert len(task_names()) == 105
     assert "composite" not in task_names()
     assert task_categories()["sudoku"] == "games"
-
-
-def test_an_unreadable_registry_falls_back_on_the_same_names(
-    monkeypatch: pytest.MonkeyPatch, warnings: list[str]
-) -> None:
-    def unreadable() -> Any:
-        raise ImportError("no such thing")
-
-    real = dict(task_categories())
-    monkeypatch.setattr(registry, "_registered", unreadable)
-    task_categories.cache_clear()
-    try:
-        assert [dict(task_categories()) for _ in range(2)] == [real, real]
-        assert check_options("chain_sum", {"min_terms": 3}) == {"min_terms": 3}
-    finally:
-        task_categories.cache_clear()
-    assert warnings == [
-        "the registry of reasoning-gym cannot be read (ImportError: no such thing): going by the known names"
-    ]
 
 
 def test_listing_without_trying() -> None:

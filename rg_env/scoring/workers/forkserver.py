@@ -15,10 +15,21 @@ import threading
 from contextlib import suppress
 from time import monotonic
 
+from rg_env.errors import one_line
 from rg_env.scoring.sandbox.sandbox import Measure
-from rg_env.scoring.workers.protocol import COMMAND, FORK, FORKED, KILL, decode_measures, one_line, recv_frame
+from rg_env.scoring.workers.protocol import COMMAND, FORK, FORKED, KILL, MAX_LINE, decode_measures, recv_frame
 
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "RG_ENV_UNAUDITED",
+)
 _FORK_SECONDS = 30.0
 _EXIT_SECONDS = 5.0
 _MAX_FIRST_FRAME = 1 << 16
@@ -142,7 +153,7 @@ class ForkServer:
             self._stderr.seek(max(0, size - 4096))
             lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
             if lines:
-                return one_line(lines[-1])
+                return one_line(lines[-1], MAX_LINE)
         return "it ended without a word"
 
 

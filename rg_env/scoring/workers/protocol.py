@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from time import monotonic
 
+from rg_env.errors import one_line
 from rg_env.scoring.sandbox.sandbox import Measure
 
 Form = float | str
@@ -29,7 +30,7 @@ socket, the memory limit in bytes and the seconds of CPU time that one answer ma
 FORKED = struct.Struct("!q")
 """The answer to FORK: a pid, or minus an errno. KILL has none."""
 
-_MAX_LINE = 200
+MAX_LINE = 200
 _LENGTH = struct.Struct("!I")
 
 
@@ -76,7 +77,7 @@ def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = Non
 
 def encode_reply(raw: Form, tagged: Form) -> bytes:
     """The worker's answer to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`."""
-    cut = [form[:_MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
+    cut = [form[:MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
     return json.dumps(cut).encode("ascii")
 
 
@@ -106,14 +107,9 @@ def decode_measures(payload: bytes) -> list[Measure]:
     return [Measure(**measure) for measure in json.loads(payload)]
 
 
-def one_line(text: str) -> str:
-    """The text as one line of at most 200 characters that can be written as UTF-8."""
-    return " ".join(text.split())[:_MAX_LINE].encode("utf-8", "replace").decode()
-
-
 def _checked(form: object) -> Form:
     if isinstance(form, str):
-        return one_line(form) or "no reason given"
+        return one_line(form, MAX_LINE) or "no reason given"
     if isinstance(form, float) and math.isfinite(form) and 0 <= form <= 1:
         return form
     raise ProtocolError("a form that is neither a score in [0, 1] nor a reason")

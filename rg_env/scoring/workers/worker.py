@@ -41,7 +41,7 @@ from rg_env.scoring.workers.protocol import (
     recv_frame,
     send_frame,
 )
-from rg_env.tasks.audited import refuse_unguarded
+from rg_env.tasks.audited import check_audited
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
@@ -159,15 +159,14 @@ def serve_answers(connection: socket.socket) -> None:
 def make_scorer(task: str, options: dict[str, Any]) -> Any:
     """The dataset object whose `score_answer` judges this task, or in one line why there is none.
 
-    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them. A scorer
-    that evaluates answers and is not guarded (another version's, or somebody's own) is refused.
+    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them. The scorers
+    of a version that was not audited are refused.
     """
     import reasoning_gym
 
     try:
-        made = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
-        refuse_unguarded(task, type(made), EVALUATING_TASKS)
-        return made
+        check_audited()
+        return reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
     except BaseException as error:
         return _describe(error)
 

@@ -1,6 +1,6 @@
 """codeio: which of its third-party snippets may run in this process.
 
-Invariant: a snippet that runs reads nothing but its arguments and the item's generator, as far as its syntax tells: no
+Invariant: as far as its syntax shows, a snippet that runs reads nothing but its arguments and the item's generator: no
 sets (their order), clocks, files, processes or global random states. About three in four of the 3002 pass.
 """
 
@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.patch import override, say_nothing, with_globals
+from rg_env.tasks.upstream.patch import override, print_nothing, with_globals
 
 _PURE_MODULES = (  # noqa: SIM905 (one a line would be 24 lines)
     "abc bisect calendar cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools "
@@ -26,7 +26,7 @@ _IMPURE_ATTRIBUTES = frozenset({"now", "today", "utcnow", "__hash__"})
 
 @functools.lru_cache(maxsize=4096)
 def _is_pure(code: str) -> bool:
-    """Whether a snippet reads nothing but its arguments, as far as its syntax tells; False when in doubt."""
+    """Whether a snippet reads nothing but its arguments, as far as its syntax shows; False when in doubt."""
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except (SyntaxError, ValueError):
@@ -57,22 +57,22 @@ def _is_pure(code: str) -> bool:
 
 def _is_pure_import(path: str, alias: str | None) -> bool:
     package, *rest = path.split(".")
-    if package == "random":  # the module itself may be imported: what is then used of it shows by its name
+    if package == "random":  # the module may be imported: uses of it show by name
         return alias is None and rest in ([], ["Random"])
     return package in _PURE_MODULES and "random" not in rest
 
 
 def only_pure_snippets(dataset: Any) -> None:
-    """codeio: it runs third-party snippets, some of which read sets, clocks, files or global random states; it keeps
-    the snippets of the latest instance in its class, whatever their difficulty; and it prints."""
+    """codeio: it runs third-party snippets, some of which read sets, clocks, files or global random states; its class
+    keeps the snippets of the latest instance, of any difficulty; and it prints."""
     cls = type(dataset)
     own = types.SimpleNamespace(_jsonl_data=cls._jsonl_data)
 
     def run(code: str, scope: dict[str, Any], _: dict[str, Any]) -> None:
-        scope["print"] = say_nothing
+        scope["print"] = print_nothing
         exec(code, scope, scope)
 
-    make_pair = with_globals(cls._generate_io_pair, print=say_nothing, exec=run)
+    make_pair = with_globals(cls._generate_io_pair, print=print_nothing, exec=run)
 
     def io_pair(self: Any, main_code: str, input_generator_code: str, *args: Any) -> Any:
         if not _is_pure(f"{main_code}\n\n{input_generator_code}"):

@@ -1,7 +1,7 @@
-"""The datasets of reasoning-gym, made functions of their seed.
+"""The datasets of reasoning-gym as pure functions of their seed.
 
-Invariant: an item made here depends on (task, options, seed) alone, and making it changes no state outside, in any
-thread. Some generators read more than their seed; `determinism` lists them and what is done about it.
+Invariant: an item made here depends on (task, options, seed) alone, and making it changes no outside state, in any
+thread. Some generators read more than their seed: `determinism` lists and fixes them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,26 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from rg_env.tasks.upstream.determinism import CURES
+from rg_env.tasks.audited import check_audited
+from rg_env.tasks.upstream.determinism import FIXES
 from rg_env.tasks.upstream.oracles import correct
 
+MIXERS = frozenset({"composite"})
+"""Datasets that only mix others, which the task mix does here."""
+
 _COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
-"""Tasks whose `__init__` draws the items, so that a warm instance cannot be re-seeded, and the size to give them: acre
-draws one category of question only at size 1, all three from 5 on."""
+"""Tasks whose `__init__` draws the items, so a warm instance cannot be re-seeded, and the size to create them with:
+acre draws one category of question at size 1, all three from size 5."""
 
 
 @functools.cache
 def reasoning_gym() -> types.ModuleType:
-    """The package, imported on first use; a package that it imports draws from Python's global random state."""
+    """The package, imported on first use. Restores Python's global random state, which one of its imports draws from.
+
+    Raises:
+        ConfigError: another version than the audited one is installed.
+    """
+    check_audited()
     state = random.getstate()
     try:
         return importlib.import_module("reasoning_gym")
@@ -34,8 +43,14 @@ def reasoning_gym() -> types.ModuleType:
         random.setstate(state)
 
 
+def registered() -> dict[str, tuple[type[Any], type[Any]]]:
+    """Dataset class and config class of every task, in order of the names."""
+    found = reasoning_gym().factory.DATASETS
+    return {name: found[name] for name in sorted(found.keys() - MIXERS)}
+
+
 class UpstreamDataset:
-    """One task under one set of options; makes any number of items, each from its own seed.
+    """One task with one set of options; makes any number of items, each from its own seed.
 
     Thread-safe. The underlying dataset is built on first use (up to 0.3 s) and then copied per item.
     """
@@ -53,10 +68,9 @@ class UpstreamDataset:
             seed: in [0, 2³²).
 
         Raises:
-            UnusableItemError: this seed gives no usable item; another one may.
-            Exception: whatever upstream raises where it cannot make this item.
+            Exception: whatever upstream raises if it cannot make this item.
         """
-        # A fresh context: decimal_arithmetic leaves its precision in the thread's.
+        # A fresh context: decimal_arithmetic changes the precision of the current one.
         with decimal.localcontext(decimal.Context()):
             warm = self._template()
             config = copy.copy(warm.config)
@@ -80,6 +94,6 @@ class UpstreamDataset:
             if self._warm is None:
                 size = _COMPUTED_AT_CREATION.get(self.task, 1)
                 warm = reasoning_gym().create_dataset(self.task, **self.options, seed=0, size=size)
-                CURES.get(self.task, lambda _: None)(warm)
+                FIXES.get(self.task, lambda _: None)(warm)
                 self._warm = warm
             return self._warm

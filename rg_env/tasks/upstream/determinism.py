@@ -1,10 +1,10 @@
-"""What the generators of reasoning-gym 0.1.25 read besides their seed, and the cure of each; and of one wrong answer.
+"""What the generators of reasoning-gym 0.1.25 read in addition to their seed, with a fix for each.
 
-Invariant: a cured instance makes the same item from the same seed in every process and thread, and touches nothing that
-others share. A cure changes the instance that it is given, never upstream's modules or classes.
+Invariant: a fixed instance makes the same item from the same seed in every process and thread, and touches no shared
+state. A fix changes the instance that it is given, never upstream's modules or classes.
 
-One case is not cured: about 3 % of the answers of intermediate_integration (never its questions), where sympy picks
-among equivalent antiderivatives by hash seed. The row carries the one picked.
+Not fixed: about 3 % of the answers of intermediate_integration (never its questions), where sympy picks among
+equivalent antiderivatives by hash seed. The row carries the one picked.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rg_env.tasks.upstream.codeio import only_pure_snippets
-from rg_env.tasks.upstream.patch import override, rebind, say_nothing, with_globals
+from rg_env.tasks.upstream.patch import override, print_nothing, rebind, with_globals
 
 
 class _SortedSet(set[str]):
-    """A set that is walked in sorted order, and stays one when something is taken away."""
+    """A set that iterates in sorted order, as do its differences with other sets."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
@@ -31,14 +31,14 @@ class _SortedSet(set[str]):
 
 
 class _SortedFrozenSet(frozenset[str]):
-    """A frozenset that is walked in sorted order."""
+    """A frozenset that iterates in sorted order."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
 
 
 class _ThreadLocalNumPy(threading.local):
-    """Stands for the module `numpy`, with a global random state that is this thread's own."""
+    """Replaces the module `numpy`; its global random state is per thread."""
 
     def __init__(self) -> None:
         import numpy
@@ -51,7 +51,7 @@ class _ThreadLocalNumPy(threading.local):
 
 
 class _ThreadLocalRandom(threading.local):
-    """Stands for the module `random`, with a global state that is this thread's own."""
+    """Replaces the module `random`; its global state is per thread."""
 
     def __init__(self) -> None:
         self._rng = random.Random(0)
@@ -65,16 +65,16 @@ def _sort_letters(dataset: Any) -> None:
     dataset.letters = _SortedSet(dataset.letters)
 
 
-def _sort_neighbours(dataset: Any) -> None:
-    """word_ladder: its breadth-first search walks sets of words, so that the ladder found changes."""
+def _sort_neighbors(dataset: Any) -> None:
+    """word_ladder: its breadth-first search iterates over sets of words, so the ladder found varies."""
     dataset.word_graphs = {
-        length: {word: tuple(sorted(neighbours)) for word, neighbours in graph.items()}
+        length: {word: tuple(sorted(neighbors)) for word, neighbors in graph.items()}
         for length, graph in dataset.word_graphs.items()
     }
 
 
 def _sort_monomials(dataset: Any) -> None:
-    """polynomial_multiplication: it chooses from monomials, and lists variables, in the order of a set."""
+    """polynomial_multiplication: it chooses from monomials and lists variables in set order."""
     cls = type(dataset)
 
     def monomials(self: Any, rng: random.Random) -> Any:
@@ -89,19 +89,19 @@ def _sort_monomials(dataset: Any) -> None:
 
 
 def _sort_knights(dataset: Any) -> None:
-    """knight_swap: its search walks frozensets of squares, so that the solution found changes."""
+    """knight_swap: its search iterates over frozensets of squares, so the solution found varies."""
     logic = copy.copy(dataset.game_logic)
     logic.solve_swap = with_globals(logic.solve_swap, frozenset=_SortedFrozenSet)
     dataset.game_logic = logic
 
 
-def _own_numpy_state(dataset: Any) -> None:
+def _thread_local_numpy(dataset: Any) -> None:
     """pool_matrix: it seeds and draws from NumPy's global state."""
     cls = type(dataset)
     override(dataset, __getitem__=with_globals(cls.__getitem__, np=_ThreadLocalNumPy()))
 
 
-def _own_random_state(dataset: Any) -> None:
+def _thread_local_random(dataset: Any) -> None:
     """list_functions: one of its generators draws from Python's global state."""
     rng = _ThreadLocalRandom()
     generators = dataset.generators
@@ -113,7 +113,7 @@ def _own_random_state(dataset: Any) -> None:
     cls = type(dataset)
 
     def item(self: Any, index: int) -> Any:
-        rng.seed(f"global {self.seed}")  # not the stream of the item's own generator
+        rng.seed(f"global {self.seed}")  # not the stream of the item's generator
         return cls.__getitem__(self, index)
 
     dataset._generators = {number: scope[function.__name__] for number, function in generators.items()}
@@ -121,10 +121,10 @@ def _own_random_state(dataset: Any) -> None:
 
 
 def _compile_alone(dataset: Any) -> None:
-    """bf: its compiler keeps functions and variables in module globals, and prints dots."""
+    """bf: its compiler keeps functions and variables in module globals and prints dots."""
     from reasoning_gym.code.contrib.bfit.Compiler import Compiler, Optimizer
 
-    optimize = with_globals(Optimizer.optimize, print=say_nothing)
+    optimize = with_globals(Optimizer.optimize, print=print_nothing)
     init = with_globals(Compiler.Compiler.__init__, optimize=optimize)
     compiler = type("Compiler", (Compiler.Compiler,), {"__init__": init})
     compile_code = with_globals(Compiler.compile, Compiler=compiler)
@@ -140,8 +140,8 @@ _BF_COMPILER = threading.Lock()
 
 
 def _evaluate_integrals(dataset: Any) -> None:
-    """intermediate_integration: it writes the sine and cosine of one item in nine as functions that sympy does not
-    know, so that its answer is an integral left as it is. The integrand in the metadata is right."""
+    """intermediate_integration: in one of nine items it writes sine and cosine as functions unknown to sympy, so the
+    answer is an unevaluated integral. The integrand in the metadata is correct."""
     cls = type(dataset)
 
     def item(self: Any, index: int) -> Any:
@@ -157,15 +157,15 @@ def _evaluate_integrals(dataset: Any) -> None:
     override(dataset, __getitem__=item)
 
 
-CURES: dict[str, Callable[[Any], None]] = {
+FIXES: dict[str, Callable[[Any], None]] = {
     "bf": _compile_alone,
     "codeio": only_pure_snippets,
     "intermediate_integration": _evaluate_integrals,
     "isomorphic_strings": _sort_letters,
     "knight_swap": _sort_knights,
-    "list_functions": _own_random_state,
+    "list_functions": _thread_local_random,
     "polynomial_multiplication": _sort_monomials,
-    "pool_matrix": _own_numpy_state,
+    "pool_matrix": _thread_local_numpy,
     "ransom_note": _sort_letters,
-    "word_ladder": _sort_neighbours,
+    "word_ladder": _sort_neighbors,
 }

@@ -1,6 +1,6 @@
-"""The same upstream code under other names: how an instance of ours comes to differ while upstream stays as it is.
+"""Copies of upstream code with other globals, so that one instance behaves differently.
 
-Invariant: no module, class or function of upstream is changed; what comes back is a copy.
+Invariant: no module, class or function of upstream is changed; every result is a copy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def rebind(function: Any, scope: dict[str, Any]) -> Any:
-    """The same code, looking its global names up in `scope`."""
+    """A copy of the function that looks up its globals in `scope`."""
     copied = types.FunctionType(
         function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
     )
@@ -19,15 +19,15 @@ def rebind(function: Any, scope: dict[str, Any]) -> Any:
 
 
 def with_globals(function: Any, **replaced: Any) -> Any:
-    """The same function, for which some global names mean something else."""
+    """A copy of the function with some of its globals replaced."""
     return rebind(function, {**function.__globals__, **replaced})
 
 
 def override(dataset: Any, **methods: Any) -> None:
-    """Give this one instance other methods; unlike plain attributes they follow `copy.copy`."""
+    """Replace methods of this one instance; unlike plain attributes they survive `copy.copy`."""
     cls = type(dataset)
     dataset.__class__ = type(cls.__name__, (cls,), {"__module__": cls.__module__, **methods})
 
 
-def say_nothing(*_: object, **__: object) -> None:
-    """Stands for `print`."""
+def print_nothing(*_: object, **__: object) -> None:
+    """Replaces `print`."""
