@@ -1,7 +1,7 @@
 """From the verdicts of a group to its rewards. Pure: no files, no processes, no SkyRL.
 
-The order is fixed: base score → penalty factor → score → reward. A penalty never changes an outcome, because outcomes
-look at base scores.
+The order is fixed: base score → penalty factor → score → reward. A penalty never changes a group's outcome, because
+the outcome depends on base scores.
 """
 
 from __future__ import annotations
@@ -17,18 +17,23 @@ _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One rollout of a group as the group's rules see it.
+class Rollout:
+    """What the rules of its group need to know about a rollout.
 
     Attributes:
         verdict: what its text earned by itself.
         response_tokens: length of the response, in tokens.
-        stopped: True when the model ended the response itself (SkyRL's stop reason `stop`).
+        stop_reason: as SkyRL gives it (`stop`, `length`, …); None if it gives none.
     """
 
     verdict: Verdict
     response_tokens: int
-    stopped: bool
+    stop_reason: str | None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the model ended the response itself."""
+        return self.stop_reason in (None, "stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Earned:
         score: base score × penalty_factor, in [0, 1].
         penalty_factor: in [0, 1].
         reward: what SkyRL trains on.
-        masked: True when the rollout is kept out of the loss, because its scorer failed.
+        masked: True if the rollout is kept out of the loss, because its scorer failed.
     """
 
     score: float
@@ -49,17 +54,17 @@ class Earned:
 
 
 def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
-    """The reward of one rollout: the score, or 0/1 where `binarize_at` is set, plus bonus and additive penalty."""
+    """The reward of one rollout: the score (0 or 1 if `binarize_at` is set) plus format bonus and additive penalty."""
     value = score if config.binarize_at is None else float(score >= config.binarize_at)
     return value + (config.format_bonus if well_formed else 0.0) + addition
 
 
 def settle_group(
-    group: Sequence[Candidate],
+    group: Sequence[Rollout],
     config: RGDumpConfig,
     *,
     max_length: int,
-    penalise: bool,
+    penalize: bool,
     zero_on_non_stop: bool = False,
 ) -> list[Earned]:
     """Apply the group's rules.
@@ -67,19 +72,21 @@ def settle_group(
     Args:
         group: the rollouts of one prompt.
         config: the settings.
-        max_length: length in tokens at which the length penalty is complete, where the settings leave it open.
-        penalise: False outside the train phase: no length penalty.
-        zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, honoured as SkyRL does: on the reward.
+        max_length: length in tokens at which the length penalty is complete, unless the settings have one.
+        penalize: False outside the train phase: no length penalty.
+        zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
 
     Returns:
         one `Earned` per rollout, in order. With `on_scorer_failure=mask`, a rollout whose scorer failed is masked and
-        gets the mean reward of the others: it moves neither the group's mean nor, being masked, any weight.
+        gets the mean reward of the others, so that it changes neither the group's mean nor, being masked, any weight.
     """
-    failed = [config.on_scorer_failure == "mask" and rollout.verdict.status.is_scorer_failure for rollout in group]
+    failed = [
+        config.on_scorer_failure == "mask" and rollout.verdict.scored.status.is_scorer_failure for rollout in group
+    ]
     sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]
-    scores = [rollout.verdict.base_score for rollout in sound]
+    scores = [rollout.verdict.scored.score for rollout in sound]
     penalty = group_penalty(
-        config.length_penalty if penalise else _NO_PENALTY,
+        config.length_penalty if penalize else _NO_PENALTY,
         scores=scores,
         lengths=[rollout.response_tokens for rollout in sound],
         correct=[score >= config.solved_at for score in scores],
@@ -87,7 +94,7 @@ def settle_group(
     )
     earned = []
     for rollout, factor, addition in zip(sound, penalty.factors, penalty.additions, strict=True):
-        score = rollout.verdict.base_score * factor
+        score = rollout.verdict.scored.score * factor
         reward = compose_reward(score, rollout.verdict.parsed.violation is None, config, addition)
         if zero_on_non_stop and not rollout.stopped:
             reward = 0.0

@@ -72,9 +72,9 @@ class Figures:
     def of(cls, verdicts: Sequence[Verdict], lengths: Sequence[int]) -> Figures:
         """Solved means a base score of at least 0.99, as `solved_at` has it."""
         formed = sum(verdict.parsed.violation is None for verdict in verdicts)
-        solved = sum(verdict.base_score >= 0.99 for verdict in verdicts)
+        solved = sum(verdict.scored.score >= 0.99 for verdict in verdicts)
         count = len(verdicts)
-        score = sum(verdict.base_score for verdict in verdicts) / count
+        score = sum(verdict.scored.score for verdict in verdicts) / count
         return cls(formed / count, solved / count, solved / max(formed, 1), score, sum(lengths) / count)
 
     def line(self, name: str) -> str:

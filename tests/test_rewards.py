@@ -7,23 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.rewards import Candidate, compose_reward, settle_group
-from rg_env.scoring.types import ParsedResponse, Status, Verdict, Violation
+from rg_env.rewards import Rollout, compose_reward, settle_group
+from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 
-def candidate(base, tokens=10, *, violation=None, status=Status.OK, stopped=True):
+def rollout(base, tokens=10, *, violation=None, status=Status.OK, stopped=True):
     parsed = ParsedResponse("t", None if violation else "a", violation)
     scored = status is Status.OK and violation is None
-    verdict = Verdict(parsed, base if scored else None, 0.0 if scored else None, base, status)
-    return Candidate(verdict, tokens, stopped)
+    result = AnswerScore(base if scored else None, 0.0 if scored else None, base, status)
+    return Rollout(Verdict(parsed, result), tokens, "stop" if stopped else "length")
 
 
 def settle(group, config=None, **kwargs):
-    return settle_group(group, config or RGDumpConfig(), **{"max_length": 100, "penalise": True, **kwargs})
+    return settle_group(group, config or RGDumpConfig(), **{"max_length": 100, "penalize": True, **kwargs})
 
 
 def test_a_group_of_right_answers_pays_for_length():
-    short, middle, long = settle([candidate(1.0, 50), candidate(1.0, 80), candidate(1.0, 100)])
+    short, middle, long = settle([rollout(1.0, 50), rollout(1.0, 80), rollout(1.0, 100)])
     assert short.reward == 1.0
     assert middle.score == pytest.approx(1 - (80 - 75) / 25)
     assert long.score == long.reward == 0.0
@@ -31,37 +31,37 @@ def test_a_group_of_right_answers_pays_for_length():
 
 
 def test_one_wrong_answer_in_the_group_switches_the_penalty_off():
-    assert [e.score for e in settle([candidate(1.0, 100), candidate(0.0, 5)])] == [1.0, 0.0]
+    assert [e.score for e in settle([rollout(1.0, 100), rollout(0.0, 5)])] == [1.0, 0.0]
 
 
 def test_no_penalty_outside_the_train_phase():
-    assert [e.score for e in settle([candidate(1.0, 100)] * 2, penalise=False)] == [1.0, 1.0]
+    assert [e.score for e in settle([rollout(1.0, 100)] * 2, penalize=False)] == [1.0, 1.0]
 
 
 def test_an_additive_penalty_moves_the_reward_and_not_the_score():
     config = RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="dapo", buffer=20))
-    [short, long] = settle([candidate(1.0, 80), candidate(1.0, 100)], config)
+    [short, long] = settle([rollout(1.0, 80), rollout(1.0, 100)], config)
     assert (short.score, short.reward) == (1.0, 1.0)
     assert (long.score, long.reward) == (1.0, 0.0)
 
 
-def test_zero_on_non_stop_is_honoured_last():
+def test_zero_on_non_stop_is_honored_last():
     config = RGDumpConfig(format_bonus=0.2)
-    [stopped, cut] = settle([candidate(1.0), candidate(1.0, stopped=False)], config, zero_on_non_stop=True)
+    [stopped, cut] = settle([rollout(1.0), rollout(1.0, stopped=False)], config, zero_on_non_stop=True)
     assert stopped.reward == pytest.approx(1.2)
     assert cut.reward == 0.0
     assert cut.score == 1.0
 
 
 def test_a_failed_scorer_is_zero_by_default_and_says_so():
-    [ok, failed] = settle([candidate(1.0), candidate(0.0, status=Status.TIMEOUT)])
+    [ok, failed] = settle([rollout(1.0), rollout(0.0, status=Status.TIMEOUT)])
     assert (ok.masked, failed.masked) == (False, False)
     assert failed.reward == 0.0
 
 
 def test_a_masked_rollout_moves_nobodys_advantage():
     config = RGDumpConfig(on_scorer_failure="mask")
-    group = [candidate(1.0), candidate(0.0), candidate(0.0, status=Status.CRASHED)]
+    group = [rollout(1.0), rollout(0.0), rollout(0.0, status=Status.CRASHED)]
     earned = settle(group, config)
     assert [e.masked for e in earned] == [False, False, True]
     assert earned[2].reward == pytest.approx(0.5)
@@ -71,20 +71,20 @@ def test_a_masked_rollout_moves_nobodys_advantage():
 
 def test_a_rejected_answer_is_the_answers_fault_and_is_never_masked():
     config = RGDumpConfig(on_scorer_failure="mask")
-    [rejected] = settle([candidate(0.0, status=Status.REJECTED)], config)
+    [rejected] = settle([rollout(0.0, status=Status.REJECTED)], config)
     assert not rejected.masked
 
 
 def test_a_group_in_which_every_scorer_failed_earns_zero():
     config = RGDumpConfig(on_scorer_failure="mask")
-    earned = settle([candidate(0.0, status=Status.ERROR)] * 3, config)
+    earned = settle([rollout(0.0, status=Status.ERROR)] * 3, config)
     assert all(e.masked and e.reward == 0.0 for e in earned)
 
 
 @pytest.mark.parametrize(
     ("score", "well_formed", "reward"), [(0.4, True, 0.1), (0.5, True, 1.1), (1.0, True, 1.1), (0.0, False, 0.0)]
 )
-def test_binarising_comes_before_the_bonus(score, well_formed, reward):
+def test_binarizing_comes_before_the_bonus(score, well_formed, reward):
     config = RGDumpConfig(binarize_at=0.5, format_bonus=0.1)
     assert compose_reward(score, well_formed, config) == pytest.approx(reward)
 
@@ -94,15 +94,15 @@ def test_binarising_comes_before_the_bonus(score, well_formed, reward):
     st.sampled_from(["atropos", "dapo", "kimi", "none"]),
     st.booleans(),
 )
-def test_scores_stay_in_range_and_are_never_raised(pairs, kind, penalise):
+def test_scores_stay_in_range_and_are_never_raised(pairs, kind, penalize):
     config = dataclasses.replace(RGDumpConfig(), length_penalty=LengthPenaltyConfig(kind=kind))
-    group = [candidate(base, tokens) for base, tokens in pairs]
-    for rollout, earned in zip(group, settle(group, config, penalise=penalise), strict=True):
-        assert 0.0 <= earned.score <= rollout.verdict.base_score
+    group = [rollout(base, tokens) for base, tokens in pairs]
+    for one, earned in zip(group, settle(group, config, penalize=penalize), strict=True):
+        assert 0.0 <= earned.score <= one.verdict.scored.score
         assert 0.0 <= earned.penalty_factor <= 1.0
 
 
 def test_a_violation_earns_no_bonus():
     config = RGDumpConfig(format_bonus=0.5)
-    [bad] = settle([candidate(0.0, violation=Violation.NO_ANSWER)], config)
+    [bad] = settle([rollout(0.0, violation=Violation.NO_ANSWER)], config)
     assert bad.reward == 0.0

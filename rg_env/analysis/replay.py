@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from rg_env.analysis.again import Judge, Question, same
+from rg_env.analysis.rejudge import Judge, Question, same
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord, has_no_signal, outcome_of
 from rg_env.dump.run_settings import RunSettings
 from rg_env.errors import DumpError
-from rg_env.rewards import Candidate, Earned, compose_reward, settle_group
-from rg_env.scoring import Status, Verdict
+from rg_env.rewards import Earned, Rollout, compose_reward, settle_group
+from rg_env.scoring import AnswerScore, Status, Verdict
 from rg_env.scoring.guard import GUARDED_TASKS
 
 Value = str | float | bool | None
@@ -101,31 +101,31 @@ def _lay_out(
     max_length = config.length_penalty.max_length or settings.max_generate_length
     in_training = group.phase == Phase.TRAIN
     computable = max_length is not None or not in_training or config.length_penalty.kind == "none"
-    candidates = [
-        Candidate(verdict, rollout.response_tokens or 0, rollout.stop_reason in (None, "stop"))
+    settled = [
+        Rollout(verdict, rollout.response_tokens or 0, rollout.stop_reason)
         for verdict, rollout in zip(verdicts, group.rollouts, strict=True)
     ]
     earned = settle_group(
-        candidates,
+        settled,
         config,
         max_length=max_length or 1,
-        penalise=in_training and computable,
+        penalize=in_training and computable,
         zero_on_non_stop=settings.zero_reward_on_non_stop,
     )
-    counted = [candidate for candidate, one in zip(candidates, earned, strict=True) if not one.masked]
+    counted = [rollout for rollout, one in zip(settled, earned, strict=True) if not one.masked]
     why_factor = _why_penalty(config.length_penalty, counted, max_length, in_training)
     rollouts = [
         ReplayedRollout(
-            rollout.repetition,
-            rollout.response,
+            recorded.repetition,
+            recorded.response,
             [
-                *_steps_alone(group, rollout, candidate.verdict),
-                *_steps_in_group(rollout, candidate, one, settings, why_factor, computable),
+                *_steps_alone(group, recorded, rollout.verdict),
+                *_steps_in_group(recorded, rollout, one, settings, why_factor, computable),
             ],
         )
-        for rollout, candidate, one in zip(group.rollouts, candidates, earned, strict=True)
+        for recorded, rollout, one in zip(group.rollouts, settled, earned, strict=True)
     ]
-    outcome = outcome_of([verdict.base_score for verdict in verdicts], config.solved_at)
+    outcome = outcome_of([verdict.scored.score for verdict in verdicts], config.solved_at)
     silent = has_no_signal([one.reward for one in earned])
     steps = [
         Step("outcome", f"of the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
@@ -151,34 +151,34 @@ def _remarks(settings: RunSettings, known: bool, computable: bool) -> Iterable[s
 
 def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -> Iterable[Step]:
     """What the text earned by itself."""
-    parsed = verdict.parsed
+    parsed, scored = verdict.parsed, verdict.scored
     think = "no think block" if parsed.think is None else f"a think block of {len(parsed.think)} characters"
     yield Step("violation", think, _text(rollout.violation), _text(parsed.violation))
     yield Step("answer", "between the answer tags", rollout.answer, parsed.answer)
     if parsed.answer is None:
         yield Step(
-            "status", "nothing to score: guard and scorer were not asked", str(rollout.status), str(verdict.status)
+            "status", "nothing to score: guard and scorer were not asked", str(rollout.status), str(scored.status)
         )
     else:
-        yield Step("status", _why_status(group.task, verdict), str(rollout.status), str(verdict.status))
-    yield Step("raw_score", "the bare answer", rollout.raw_score, verdict.raw_score)
-    yield Step("tagged_score", "the answer in its tags", rollout.tagged_score, verdict.tagged_score)
-    why = "the higher of both" if verdict.raw_score is not None else "nothing was scored"
-    yield Step("base_score", why, rollout.base_score, verdict.base_score)
+        yield Step("status", _why_status(group.task, scored), str(rollout.status), str(scored.status))
+    yield Step("raw_score", "the bare answer", rollout.raw_score, scored.raw)
+    yield Step("tagged_score", "the answer in its tags", rollout.tagged_score, scored.tagged)
+    why = "the higher of both" if scored.raw is not None else "nothing was scored"
+    yield Step("base_score", why, rollout.base_score, scored.score)
 
 
-def _why_status(task: str, verdict: Verdict) -> str:
+def _why_status(task: str, result: AnswerScore) -> str:
     guard = f"the guard's rule for {task}" if task in GUARDED_TASKS else f"the guard, without a rule for {task},"
-    if verdict.status is Status.REJECTED:
-        return f"{guard} refused it: {verdict.detail}"
-    scored = "the scorer answered" if verdict.status is Status.OK else "the scorer failed"
-    detail = f" ({verdict.detail})" if verdict.detail else ""
+    if result.status is Status.REJECTED:
+        return f"{guard} refused it: {result.detail}"
+    scored = "the scorer answered" if result.status is Status.OK else "the scorer failed"
+    detail = f" ({result.detail})" if result.detail else ""
     return f"{guard} let it through; {scored}{detail}"
 
 
 def _steps_in_group(
-    rollout: RolloutRecord,
-    candidate: Candidate,
+    recorded: RolloutRecord,
+    rollout: Rollout,
     earned: Earned,
     settings: RunSettings,
     why_factor: str,
@@ -188,15 +188,15 @@ def _steps_in_group(
     if earned.masked:
         why_factor = "the scorer failed and on_scorer_failure=mask: kept out of the loss"
     else:
-        why_factor = f"{why_factor}; L = {candidate.response_tokens}"
-    yield Step("penalty_factor", why_factor, rollout.penalty_factor, earned.penalty_factor, computable)
-    product = f"{candidate.verdict.base_score:g} × {earned.penalty_factor:g}"
-    yield Step("score", product, rollout.score, earned.score, computable)
-    yield Step("reward", _why_reward(candidate, earned, settings), rollout.reward, earned.reward, computable)
+        why_factor = f"{why_factor}; L = {rollout.response_tokens}"
+    yield Step("penalty_factor", why_factor, recorded.penalty_factor, earned.penalty_factor, computable)
+    product = f"{rollout.verdict.scored.score:g} × {earned.penalty_factor:g}"
+    yield Step("score", product, recorded.score, earned.score, computable)
+    yield Step("reward", _why_reward(rollout, earned, settings), recorded.reward, earned.reward, computable)
 
 
 def _why_penalty(
-    penalty: LengthPenaltyConfig, group: Sequence[Candidate], max_length: int | None, in_training: bool
+    penalty: LengthPenaltyConfig, group: Sequence[Rollout], max_length: int | None, in_training: bool
 ) -> str:
     """The rule with the group's numbers; L is left. Formulae and sources: `rg_env.scoring.length`."""
     if not in_training:
@@ -208,7 +208,7 @@ def _why_penalty(
     weight = "" if penalty.weight == 1 else f"{penalty.weight:g} × "
     match penalty.kind:
         case "atropos":
-            if any(rollout.verdict.base_score < penalty.correct_at for rollout in group):
+            if any(rollout.verdict.scored.score < penalty.correct_at for rollout in group):
                 return f"atropos: not every base score is at least {penalty.correct_at:g}: the group is left alone"
             free = penalty.threshold * max_length
             return f"atropos: 1 − clip((L − {free:g}) / {max_length - free:g}, 0, 1)"
@@ -221,13 +221,13 @@ def _why_penalty(
             return f"kimi, beside the score: {weight}(0.5 − (L − {shortest}) / {longest - shortest}); wrong: at most 0"
 
 
-def _why_reward(candidate: Candidate, earned: Earned, settings: RunSettings) -> str:
+def _why_reward(rollout: Rollout, earned: Earned, settings: RunSettings) -> str:
     config: RGDumpConfig = settings.config
     if earned.masked:
         return "the mean of the others, so that it moves nothing"
-    if settings.zero_reward_on_non_stop and not candidate.stopped:
+    if settings.zero_reward_on_non_stop and not rollout.stopped:
         return "0, for it did not stop by itself (zero_reward_on_non_stop)"
-    well_formed = candidate.verdict.parsed.violation is None
+    well_formed = rollout.verdict.parsed.violation is None
     alone = compose_reward(earned.score, well_formed, config)
     parts = [
         "the score" if config.binarize_at is None else f"1 if the score is at least {config.binarize_at:g}, else 0"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from rg_env.analysis.again import Judge, Marks, Question
+from rg_env.analysis.rejudge import Judge, Question, Scores
 from rg_env.dump import Dump, GroupRecord, outcome_of
 from rg_env.errors import DumpError
 from rg_env.scoring import Verdict
@@ -29,12 +29,12 @@ class Comparison:
     group_id: str
     task: str
     repetition: int
-    old: Marks
-    new: Marks
+    old: Scores
+    new: Scores
 
     @property
     def changed(self) -> bool:
-        return not self.new.is_as(self.old)
+        return not self.new.equals(self.old)
 
 
 @dataclass
@@ -139,7 +139,7 @@ def _compare(
     def take() -> tuple[GroupRecord, list[Comparison]]:
         group, verdicts = waiting.popleft()
         return group, [
-            Comparison(group.group_id, group.task, old.repetition, Marks.of(old), Marks.of(new.result()))
+            Comparison(group.group_id, group.task, old.repetition, Scores.of(old), Scores.of(new.result()))
             for old, new in zip(group.rollouts, verdicts, strict=True)
         ]
 

@@ -10,10 +10,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from rg_env.analysis.anatomy import Anatomy, Span, anatomy
+from rg_env.analysis.reparse import faults, reparse
 from rg_env.browser.ranking import response, rollout_facts
 from rg_env.dump.schema import RolloutRecord
 from rg_env.sanitize import visible
+from rg_env.scoring.parse import tag_spans
+from rg_env.scoring.types import Span, Violation
 
 LONGEST = 50_000
 """Characters of a text that are shown; this much of a run-away text says as much as all of it."""
@@ -39,10 +41,10 @@ class Pane(VerticalScroll):
 def styled_response(rollout: RolloutRecord) -> Content:
     """The response in colours. Linear in its length, whatever it holds."""
     text = response(rollout)
-    parts = anatomy(text, rollout.violation)
+    broken, what = faults(text, rollout.violation)
     shown = text[:LONGEST]
-    notes = {fault.span.end: fault.what for fault in parts.faults}
-    paint = _paint(parts, len(shown))
+    notes = {span.end for span in broken}
+    paint = _paint(text, rollout.violation, broken, len(shown))
     pieces: list[tuple[str, str]] = []
     start = 0
     for place in range(len(shown) + 1):
@@ -50,7 +52,7 @@ def styled_response(rollout: RolloutRecord) -> Content:
             if place > start:
                 pieces.append((visible(shown[start:place]), _STYLES[paint[start]]))
             if place in notes:
-                pieces.append((f"◀ {notes[place]} ", _STYLES[_FAULT]))
+                pieces.append((f"◀ {what} ", _STYLES[_FAULT]))
             start = place
     pieces.append((_rest(text), _STYLES[_TAG]))
     return Content.assemble(*pieces)
@@ -65,8 +67,9 @@ def _rest(text: str) -> str:
     return f"\n… {len(text) - LONGEST:,} characters more" if len(text) > LONGEST else ""
 
 
-def _paint(parts: Anatomy, length: int) -> bytearray:
-    """The style of each character; what comes later paints over what came before."""
+def _paint(text: str, violation: Violation | None, broken: list[Span], length: int) -> bytearray:
+    """The style of each of the first `length` characters. Faults override tags, tags override blocks."""
+    parsed = reparse(text, violation)
     paint = bytearray(length)
 
     def over(span: Span | None, style: int) -> None:
@@ -74,10 +77,10 @@ def _paint(parts: Anatomy, length: int) -> bytearray:
             end = min(span.end, length)
             paint[span.start : end] = bytes([style]) * (end - span.start)
 
-    over(parts.think, _THINK)
-    over(parts.answer, _ANSWER)
-    for tag in parts.tags:
+    over(parsed.think_span, _THINK)
+    over(parsed.answer_span, _ANSWER)
+    for tag in tag_spans(text):
         over(tag, _TAG)
-    for fault in parts.faults:
-        over(fault.span, _FAULT)
+    for span in broken:
+        over(span, _FAULT)
     return paint

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rg_env.analysis.anatomy import anatomy
+from rg_env.analysis.reparse import faults
 from rg_env.browser.index import FOUND_BY, index_rows, last_attempts_only, text_files
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
@@ -82,12 +82,11 @@ def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str
 def marked(rollout: RolloutRecord) -> str:
     """The response with a remark in angle quotes at each place that breaks the format."""
     text = response(rollout)
+    spans, what = faults(text, rollout.violation)
     pieces, position = [], 0
-    for fault in anatomy(text, rollout.violation).faults:
-        pieces += [text[position : fault.span.start], f"«{fault.what}: »" if fault.span.end > fault.span.start else ""]
-        pieces += [text[fault.span.start : fault.span.end]]
-        pieces += ["" if fault.span.end > fault.span.start else f"«{fault.what}»"]
-        position = fault.span.end
+    for start, end in spans:
+        pieces += [text[position:start], f"«{what}: »{text[start:end]}" if end > start else f"«{what}»"]
+        position = end
     return "".join(pieces) + text[position:]
 
 

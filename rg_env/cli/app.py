@@ -146,11 +146,11 @@ def score(
         shown |= {
             "parsed_answer": verdict.parsed.answer,
             "violation": verdict.parsed.violation,
-            "status": verdict.status,
-            "detail": verdict.detail,
-            "raw_score": verdict.raw_score,
-            "tagged_score": verdict.tagged_score,
-            "base_score": verdict.base_score,
+            "status": verdict.scored.status,
+            "detail": verdict.scored.detail,
+            "raw_score": verdict.scored.raw,
+            "tagged_score": verdict.scored.tagged,
+            "base_score": verdict.scored.score,
         }
     if as_json:
         print(json.dumps(shown, indent=2))

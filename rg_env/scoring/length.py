@@ -1,7 +1,7 @@
-"""Rules that make long responses earn less. Pure functions of one group; lengths are response tokens.
+"""Length penalties: rules by which long responses earn less. Pure functions of one group; lengths in response tokens.
 
-Invariant: a rule touches the score only through a factor in [0, 1], and the reward only through an addition beside it,
-so no rule ever raises a score or turns a solved group into a failed one.
+Invariant: a rule changes the score only by a factor in [0, 1], and the reward only by an addition to it, so no rule
+raises a score or turns a solved group into a failed one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rg_env.config import LengthPenaltyConfig
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """What a rule does to one group, in the order of its rollouts.
+    """The effect of a rule on one group, in the order of its rollouts.
 
     Attributes:
         factors: score = base score × factor, in [0, 1].
-        additions: reward = composed from score, plus this; may be negative, and with Kimi's rule positive.
+        additions: added to the reward that follows from the score; usually negative, with Kimi's rule also positive.
     """
 
     factors: list[float]
@@ -33,23 +33,23 @@ def group_penalty(
     correct: Sequence[bool],
     max_length: int,
 ) -> Penalty:
-    """Apply the rule that the settings name to one group.
+    """Apply the configured rule to one group.
 
     Args:
-        settings: validated settings. Where they leave `max_length` or `buffer` open, `max_length` below and a quarter
-            of the limit stand in.
+        settings: validated settings. If they have no `max_length`, the argument below is used; if they have no
+            `buffer`, a quarter of the limit.
         scores: base scores, in [0, 1].
         lengths: response tokens, at least 0.
-        correct: whether each rollout counts as solved (Kimi's rule asks).
+        correct: whether each rollout counts as solved (for Kimi's rule).
         max_length: the longest response that the engine generates, in tokens.
 
     Raises:
-        ValueError: for lists of different lengths, a number outside its range or an unknown rule.
+        ValueError: the lists have different lengths, a number is out of range, or the rule is unknown.
     """
     limit = max_length if settings.max_length is None else settings.max_length
     _check_group(scores, lengths, limit)
     if len(correct) != len(scores):
-        raise ValueError(f"{len(scores)} scores but {len(correct)} marks of what is correct; a group needs one of each")
+        raise ValueError(f"{len(scores)} scores but {len(correct)} values of `correct`; a group needs one of each")
     neutral = [0.0] * len(scores)
     match settings.kind:
         case "none":
@@ -77,14 +77,14 @@ def length_penalty(
     threshold: float = 0.75,
     correct_at: float = 0.5,
 ) -> list[float]:
-    """The Atropos rule, applied: score × `atropos_factors`.
+    """The Atropos rule: score × `atropos_factors`.
 
     Raises:
-        ValueError: for lists of different lengths or a number outside its range.
+        ValueError: the lists have different lengths, or a number is out of range.
 
     >>> length_penalty([1.0, 1.0, 1.0], [700, 875, 1000], max_length=1000)
     [1.0, 0.5, 0.0]
-    >>> length_penalty([1.0, 0.0], [700, 1000], max_length=1000)  # not all correct: left alone
+    >>> length_penalty([1.0, 0.0], [700, 1000], max_length=1000)  # not all correct: unchanged
     [1.0, 0.0]
     """
     factors = atropos_factors(scores, lengths, max_length=max_length, threshold=threshold, correct_at=correct_at)
@@ -99,20 +99,20 @@ def atropos_factors(
     threshold: float = 0.75,
     correct_at: float = 0.5,
 ) -> list[float]:
-    """Among solved responses, the long ones earn less: factor = 1 − clip((L − t·M) / ((1 − t)·M), 0, 1).
+    """In a group of correct responses, long ones earn less: factor = 1 − clip((L − t·M) / ((1 − t)·M), 0, 1).
 
-    Only in a group whose every score is at least `correct_at`; elsewhere 1. L is the length of a response, M is
+    If any score in the group is below `correct_at`, all factors are 1. L is the length of a response, M is
     `max_length`, t is `threshold`. Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
 
     Args:
         scores: in [0, 1].
         lengths: response tokens, at least 0.
-        max_length: where nothing is left, in tokens, at least 1.
-        threshold: share of `max_length` up to which nothing is taken away, in [0, 1).
+        max_length: length in tokens at which the factor is 0, at least 1.
+        threshold: share of `max_length` up to which the factor is 1, in [0, 1).
         correct_at: in [0, 1].
 
     Raises:
-        ValueError: for lists of different lengths or a number outside its range.
+        ValueError: the lists have different lengths, or a number is out of range.
 
     >>> atropos_factors([1.0, 0.5], [900, 750], max_length=1000)
     [0.4, 1.0]
@@ -143,7 +143,7 @@ def dapo_additions(lengths: Sequence[int], *, max_length: int, buffer: int) -> l
         Additions to the reward, in [−1, 0].
 
     Raises:
-        ValueError: for a number outside its range.
+        ValueError: a number is out of range.
 
     >>> dapo_additions([750, 900, 1000, 1200], max_length=1000, buffer=200)
     [0.0, -0.5, -1.0, -1.0]
@@ -156,29 +156,27 @@ def dapo_additions(lengths: Sequence[int], *, max_length: int, buffer: int) -> l
 
 
 def kimi_additions(lengths: Sequence[int], correct: Sequence[bool]) -> list[float]:
-    """Short and right is rewarded, long is punished: λ = 0.5 − (L − min) / (max − min); right λ, wrong min(0, λ).
+    """Short correct responses earn more, long ones less: λ = 0.5 − (L − min) / (max − min); if wrong, min(0, λ).
 
-    min and max are over the group; where they are equal, 0 for all. Source: Kimi Team, "Kimi k1.5: Scaling
+    min and max are the group's; if they are equal, all additions are 0. Source: Kimi Team, "Kimi k1.5: Scaling
     Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the rule on only after some training.
 
     Args:
         lengths: response tokens, at least 0.
-        correct: whether each response is right.
+        correct: whether each response is correct.
 
     Returns:
         Additions to the reward, in [−0.5, 0.5].
 
     Raises:
-        ValueError: for lists of different lengths or a negative length.
+        ValueError: the lists have different lengths, or a length is negative.
 
     >>> kimi_additions([100, 200, 300, 100], [True, True, True, False])
     [0.5, 0.0, -0.5, 0.0]
     """
     _check_lengths(lengths)
     if len(correct) != len(lengths):
-        raise ValueError(
-            f"{len(lengths)} lengths but {len(correct)} marks of what is correct; a group needs one of each"
-        )
+        raise ValueError(f"{len(lengths)} lengths but {len(correct)} values of `correct`; a group needs one of each")
     if not lengths or min(lengths) == max(lengths):
         return [0.0] * len(lengths)
     low, high = min(lengths), max(lengths)

@@ -1,13 +1,14 @@
-"""What scoring hands around: closed sets as enums, results as frozen dataclasses. No behaviour lives here."""
+"""Results of scoring. Closed sets are enums, results are frozen dataclasses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Violation(StrEnum):
-    """Why a response is not `one think block, then one answer block`. A violation scores 0."""
+    """Why a response is not one think block followed by one answer block. A violation scores 0."""
 
     NO_THINK = "no_think"
     UNCLOSED_THINK = "unclosed_think"
@@ -31,31 +32,53 @@ class Status(StrEnum):
 
     @property
     def is_scorer_failure(self) -> bool:
-        """True where the 0 says something about the scorer, not about the answer."""
+        """True if the scorer failed, so that the score of 0 says nothing about the answer."""
         return self in (Status.TIMEOUT, Status.CRASHED, Status.ERROR)
+
+
+class Span(NamedTuple):
+    """Characters `start` to `end` of a text. If both are equal, the position between two characters."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedResponse:
-    """A response taken apart. `answer` is None exactly when `violation` is set."""
+    """The parts of a response, from `parse_response`.
+
+    Attributes:
+        think: the text of the think block; None if it is not closed.
+        answer: the answer; None exactly when `violation` is set.
+        think_span: the inside of the think block, whitespace included, up to the end of the text if it is not closed;
+            None if it is not opened.
+        answer_span: the same for the first answer block after the think block.
+    """
 
     think: str | None
     answer: str | None
     violation: Violation | None
+    think_span: Span | None = field(default=None, compare=False, repr=False)
+    answer_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Form = float | str
+"""The result of scoring an answer in one form: a score in [0, 1], or one line saying why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerScore:
-    """One answer, scored in both forms.
+    """The scores of one answer, bare and tagged.
 
     Attributes:
-        raw: score of the bare answer, in [0, 1]; None unless `status` is OK.
-        tagged: score of `<answer>…</answer>`, in [0, 1]; None unless `status` is OK.
-        score: the base score: max(raw, tagged), 0.0 unless `status` is OK.
-        detail: one line for people: why it was refused or what failed. When OK it is empty, but where the scorer
-            raised on one of the two forms: that form is 0.0, and this says why; and where `normalized`.
-        normalized: the answer as it stands earned less; this is what `rg_env.scoring.normalize` made of it, which
-            `detail` shows.
+        raw: score of the bare answer, in [0, 1]; None if it was not scored.
+        tagged: score of `<answer>…</answer>`, in [0, 1]; None if it was not scored.
+        score: the base score: max(raw, tagged), or 0.0 if the answer was not scored.
+        detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
+            exceptions: if the scorer raised on one of the two forms, that form scores 0.0 and `detail` has the reason;
+            if `normalized`, `detail` shows the form that was scored.
+        normalized: the score is that of another form of the answer, from `rg_env.scoring.normalize`, because the
+            answer as written earned less.
     """
 
     raw: float | None
@@ -65,18 +88,28 @@ class AnswerScore:
     detail: str = ""
     normalized: bool = False
 
+    @classmethod
+    def of_forms(cls, raw: Form, tagged: Form) -> AnswerScore:
+        """The scores of both forms together. ERROR if the bare answer has none and the tagged one earns nothing."""
+        if isinstance(raw, str) and (isinstance(tagged, str) or tagged == 0):
+            return cls.unscored(Status.ERROR, raw)
+        reasons = [f"{name}: {form}" for name, form in (("raw", raw), ("tagged", tagged)) if isinstance(form, str)]
+        raw = 0.0 if isinstance(raw, str) else raw
+        tagged = 0.0 if isinstance(tagged, str) else tagged
+        return cls(raw, tagged, max(raw, tagged), Status.OK, "; ".join(reasons))
+
+    @classmethod
+    def unscored(cls, status: Status, detail: str = "") -> AnswerScore:
+        """The result for an answer that no scorer scored."""
+        return cls(None, None, 0.0, status, detail)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one response earned before any group-level rule: format and score together.
+    """What one response earned before any rule about its group: its parts and the scores of its answer.
 
-    `status` is OK and both scores are None when the format was violated: nothing was scored.
+    If the response violates the format, nothing was scored: `scored.status` is OK and both its scores are None.
     """
 
     parsed: ParsedResponse
-    raw_score: float | None
-    tagged_score: float | None
-    base_score: float
-    status: Status
-    detail: str = ""
-    normalized: bool = False
+    scored: AnswerScore

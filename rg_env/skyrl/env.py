@@ -1,8 +1,8 @@
-"""RGDumpEnv: one question, one response, one verdict. Scoring is elsewhere; nothing here raises on model output.
+"""RGDumpEnv: one question, one response, one verdict. Scoring is in `rg_env.scoring`; no model output raises.
 
-Under `RGDumpGenerator` each trajectory brings a `RolloutSlot`, into which the env writes what it saw and decided: the
-text and its verdict leave together and cannot be paired with another's. Under any other generator the env scores all
-the same, records nothing, and says so once.
+Under `RGDumpGenerator` each trajectory has a `RolloutSlot`. The env writes the text and its verdict into this one
+object, so that they cannot be paired with another rollout's. Under any other generator the env scores as well, but
+records nothing and logs one warning.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ SLOT = "rg_dump_slot"
 
 @dataclass(slots=True)
 class RolloutSlot:
-    """What the env leaves for the generator: the response as it was scored, and what it earned."""
+    """What the env leaves for the generator: the item, the response as it was scored, and its verdict."""
 
     item: Item | None = None
     text: str = ""
     verdict: Verdict | None = None
-    metrics: dict[str, Any] | None = None
 
 
 class RGDumpEnv(BaseTextEnv):
@@ -47,7 +46,7 @@ class RGDumpEnv(BaseTextEnv):
         ConfigError: the row was not made by `ReasoningGymDataset`.
     """
 
-    _said_unrecorded = False
+    _warned_unrecorded = False
 
     def __init__(self, env_config: object = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -56,19 +55,19 @@ class RGDumpEnv(BaseTextEnv):
         self.item = Item.from_extra_info(extras.get("extra_info"))
         self.slot: RolloutSlot | None = extras.get(SLOT)
         self.verdict: Verdict | None = None
-        if self.slot is None and not RGDumpEnv._said_unrecorded:
-            RGDumpEnv._said_unrecorded = True
-            logger.warning("rg_dump scores but records nothing: the generator is not RGDumpGenerator")
+        if self.slot is None and not RGDumpEnv._warned_unrecorded:
+            RGDumpEnv._warned_unrecorded = True
+            logger.warning("rg_dump scores but records nothing, because the generator is not RGDumpGenerator")
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Score one response; the episode ends.
 
         Returns:
-            no observations, `done`, and as `reward` the composition of the base score: what a lone rollout earns.
-            `metadata` holds the verdict's numbers.
+            no observations, `done`, and the `reward` of the base score without any rule about a group. `metadata` has
+            the verdict's numbers.
 
         Raises:
-            ScorerPoolError: the scorer processes cannot be started any more. Never because of `action`.
+            ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
         verdict = shared_scorer(self.config.scorer).judge(
             self.item.entry, action, config=self.item.config, prefilled_think=self.config.prefilled_think
@@ -76,33 +75,20 @@ class RGDumpEnv(BaseTextEnv):
         self.verdict = verdict
         if self.slot is not None:
             self.slot.item, self.slot.text, self.slot.verdict = self.item, action, verdict
-            self.slot.metrics = self.get_metrics()
         if self.config.debug_logging:
             _explain(self.item, action, verdict)
-        reward = compose_reward(verdict.base_score, verdict.parsed.violation is None, self.config)
+        reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=self.get_metrics())
 
     def get_metrics(self) -> dict[str, Any]:
         """The verdict as one flat dict; empty before `step`."""
-        if self.verdict is None:
-            return {}
-        verdict = self.verdict
-        return {
-            "task": self.item.task,
-            "raw_score": verdict.raw_score,
-            "tagged_score": verdict.tagged_score,
-            "base_score": verdict.base_score,
-            "solved": verdict.base_score >= self.config.solved_at,
-            "violation": verdict.parsed.violation.value if verdict.parsed.violation else None,
-            "status": verdict.status.value,
-            "normalized": verdict.normalized,
-        }
+        return {} if self.verdict is None else episode_metrics(self.item, self.verdict, self.config.solved_at)
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, Any]:
         """Shares and means over many episodes, overall and per task.
 
-        Every name says `mean`: SkyRL joins batches by name, and sums what it does not know.
+        Every name contains `mean`, because SkyRL joins the metrics of batches by name and sums those it does not know.
         """
         seen = [episode for episode in metrics if episode]
         if not seen:
@@ -116,6 +102,21 @@ class RGDumpEnv(BaseTextEnv):
         return result
 
 
+def episode_metrics(item: Item, verdict: Verdict, solved_at: float) -> dict[str, Any]:
+    """What `RGDumpEnv.aggregate_metrics` reads, for one rollout."""
+    scored = verdict.scored
+    return {
+        "task": item.task,
+        "raw_score": scored.raw,
+        "tagged_score": scored.tagged,
+        "base_score": scored.score,
+        "solved": scored.score >= solved_at,
+        "violation": verdict.parsed.violation.value if verdict.parsed.violation else None,
+        "status": scored.status.value,
+        "normalized": scored.normalized,
+    }
+
+
 def _shares(episodes: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, float]:
     count = len(episodes)
     violations = Counter(episode["violation"] for episode in episodes)
@@ -125,20 +126,20 @@ def _shares(episodes: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, flo
         f"{prefix}/mean_solved": sum(episode["solved"] for episode in episodes) / count,
         f"{prefix}/mean_well_formed": violations[None] / count,
     }
-    if helped := sum(episode["normalized"] for episode in episodes):
-        result[f"{prefix}/mean_normalized"] = helped / count
+    if normalized := sum(episode["normalized"] for episode in episodes):
+        result[f"{prefix}/mean_normalized"] = normalized / count
     result |= {f"{prefix}/mean_violation_{name}": n / count for name, n in violations.items() if name}
     result |= {f"{prefix}/mean_status_{name}": n / count for name, n in statuses.items() if name != Status.OK}
     return result
 
 
 def as_config(env_config: object) -> RGDumpConfig:
-    """The settings in whatever form SkyRL passes them.
+    """The settings, in any form in which SkyRL passes them.
 
-    Stock SkyRL, whose config does not know `rg_dump`, passes an empty mapping: the defaults.
+    Stock SkyRL has no `rg_dump` in its config and passes an empty mapping, which means the defaults.
 
     Raises:
-        ConfigError: for a field that is none.
+        ConfigError: there is no such setting.
     """
     if isinstance(env_config, RGDumpConfig):
         return env_config
@@ -154,22 +155,23 @@ def as_config(env_config: object) -> RGDumpConfig:
 
 
 def _explain(item: Item, text: str, verdict: Verdict) -> None:
-    """One debug line with everything that led to the base score."""
+    """Log one line with everything that led to the base score."""
+    scored = verdict.scored
     if verdict.parsed.violation is not None:
         why = f"violation {verdict.parsed.violation}"
-    elif verdict.status is not Status.OK:
-        why = f"{verdict.status}: {verdict.detail}"
+    elif scored.raw is None or scored.tagged is None:
+        why = f"{scored.status}: {scored.detail}"
     else:
-        better = "tagged" if verdict.tagged_score > verdict.raw_score else "raw"  # type: ignore[operator]
-        why = f"raw {verdict.raw_score:.3f}, tagged {verdict.tagged_score:.3f}, {better} counts"
-        if verdict.normalized:
-            why += f"; {verdict.detail}"
+        better = "tagged" if scored.tagged > scored.raw else "raw"
+        why = f"raw {scored.raw:.3f}, tagged {scored.tagged:.3f}, {better} counts"
+        if scored.normalized:
+            why += f"; {scored.detail}"
     logger.info(
         "rg_dump {} | answer {!r} | expected {!r} | base score {:.3f} ({}) | response {!r}",
         item.item_id,
         verdict.parsed.answer,
         item.entry.get("answer"),
-        verdict.base_score,
+        scored.score,
         why,
         text,
     )

@@ -1,15 +1,15 @@
-"""RGDumpGenerator: SkyRL's generator, seeing whole groups.
+"""RGDumpGenerator: SkyRL's generator, with the rules of whole groups and the record.
 
-Invariant: the text, the score and the reward of a rollout in the record come from the one slot that its env filled, and
-the reward in the record is, number for number, the one handed back to SkyRL. No state of a batch lives on the
-generator, so that evaluation may overlap training.
+Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
+recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch, so that evaluation may
+overlap training.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,39 +19,56 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.dump import DumpWriter, GroupRecord, Outcome, RolloutRecord, group_id, has_no_signal, outcome_of
-from rg_env.rewards import Candidate, Earned, settle_group
-from rg_env.skyrl.env import SLOT, RolloutSlot, as_config
+from rg_env.rewards import Earned, Rollout, settle_group
+from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
+from rg_env.tasks import Item
 
 
 @dataclass(frozen=True, slots=True)
-class _Rollout:
-    """One trajectory of the batch: where it stands, what its env left, how it ended."""
+class _Rollout(Rollout):
+    """A rollout with its place in the batch.
 
-    position: int
-    row: int
+    Attributes:
+        row: its last output row, which has the reward.
+        conversation: the prompt and the response as it was scored.
+    """
+
+    item: Item
     trajectory: TrajectoryID
-    slot: RolloutSlot
-    response_tokens: int
-    stop_reason: str | None
-
-    def as_candidate(self) -> Candidate:
-        assert self.slot.verdict is not None
-        return Candidate(self.slot.verdict, self.response_tokens, self.stop_reason in (None, "stop"))
+    row: int
+    conversation: list[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    rollouts: list[_Rollout]
-    earned: list[Earned]
-    outcome: Outcome
+class _Batch:
+    """One `generate()` call.
+
+    Attributes:
+        rows: the output rows of each trajectory: one, or one per step in step-wise mode.
+        call: number of the call on this generator.
+        step: SkyRL's global step; None outside of training.
+        weight_version: of the policy before the call, if SkyRL knows it.
+    """
+
+    input: GeneratorInput
+    output: GeneratorOutput
+    slots: Sequence[RolloutSlot]
+    rows: Sequence[range]
+    call: int
+    phase: str
+    step: int | None
+    weight_version: int | str | None
+
+    def trajectory_of_each_row(self) -> list[int]:
+        return [position for position, rows in enumerate(self.rows) for _ in rows]
 
 
 class RGDumpGenerator(SkyRLGymGenerator):
-    """Settles rewards group by group and records every group.
+    """Computes rewards group by group and records every group.
 
     Args:
-        writer: where groups go; None records nothing.
+        writer: writes the groups; None records nothing.
         Everything else: as `SkyRLGymGenerator`.
     """
 
@@ -62,13 +79,13 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self._calls = itertools.count()
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
-        """Generate, settle, record.
+        """Generate, apply the rules of the groups, record.
 
         Returns:
-            SkyRL's output with final rewards, in the form SkyRL gave them (a list per token, the reward on the last
-            one, or a float), with masked rollouts out of the loss and our metrics added. In training, the instance ids
-            in `trajectory_ids` are `GroupUid`s in every mode of SkyRL: our trainers learn from them which groups
-            were trained on. Rows of other environments are left as they are.
+            SkyRL's output with final rewards, in SkyRL's form (a float, or a list per token with the reward on the last
+            one), with masked rollouts out of the loss and our metrics added. In training, the instance ids in
+            `trajectory_ids` are `GroupUid`s in every mode of SkyRL, which tell our trainers what groups were trained
+            on. Rows of other environments are not changed.
         """
         call = next(self._calls)
         slots = [RolloutSlot() for _ in input_batch["prompts"]]
@@ -76,105 +93,111 @@ class RGDumpGenerator(SkyRLGymGenerator):
         weight_version = getattr(self.inference_engine_client, "weight_version", None)
         disable_tqdm = disable_tqdm or self.config.suppress_base_env_logs
         output = await super().generate({**input_batch, "env_extras": extras}, disable_tqdm)
-        for slot in slots:
-            slot.text = self._without_end(slot.text)
 
         metadata = input_batch.get("batch_metadata")
-        phase = metadata.training_phase if metadata else "eval"
-        groups = [self._settle(rollouts, train=phase == "train") for rollouts in _groups(input_batch, output, slots)]
+        phase, step = (metadata.training_phase, metadata.global_step) if metadata else ("eval", None)
+        rows = _rows_of_trajectories(output, len(slots))
+        batch = _Batch(input_batch, output, slots, rows, call, phase, step, weight_version)
+        groups = self._groups(batch)
+        records, masked = [], 0
         for group in groups:
-            _write_back(output, group)
-        output["rollout_metrics"] = self._metrics(input_batch, output, slots, groups)
-        records = [
-            self._record(group, input_batch, phase, metadata.global_step if metadata else None, call, weight_version)
-            for group in groups
-        ]
+            earned = self._settle(batch, group)
+            _write_back(output, group, earned)
+            records.append(self._record(batch, group, earned))
+            masked += sum(one.masked for one in earned)
+        output["rollout_metrics"] = self._metrics(batch, groups, records, masked)
         if phase == "train" and input_batch.get("trajectory_ids"):
-            output["trajectory_ids"] = _name_groups(input_batch, output, records)
+            output["trajectory_ids"] = _name_groups(batch, records)
         self._log(records)
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)
         return output
 
-    def _without_end(self, text: str) -> str:
-        """A response without its end token, which SkyRL's HTTP client spells out: a template would write it again."""
+    def _groups(self, batch: _Batch) -> list[list[_Rollout]]:
+        """The batch's groups in order of appearance: the trajectories that share an `instance_id`."""
+        stop_reasons = batch.output.get("stop_reasons")
+        ids = batch.input.get("trajectory_ids") or [TrajectoryID(str(p), 0) for p in range(len(batch.slots))]
+        groups: dict[str, list[_Rollout]] = {}
+        for trajectory, slot, rows, prompt in zip(ids, batch.slots, batch.rows, batch.input["prompts"], strict=True):
+            if slot.verdict is None or slot.item is None:
+                continue  # a row of another environment
+            rollout = _Rollout(
+                verdict=slot.verdict,
+                response_tokens=sum(len(batch.output["response_ids"][row]) for row in rows),
+                stop_reason=stop_reasons[rows[-1]] if stop_reasons else None,
+                item=slot.item,
+                trajectory=trajectory,
+                row=rows[-1],
+                conversation=[*prompt, {"role": "assistant", "content": self._without_end_token(slot.text)}],
+            )
+            groups.setdefault(trajectory.instance_id, []).append(rollout)
+        return list(groups.values())
+
+    def _without_end_token(self, text: str) -> str:
+        """SkyRL's HTTP client decodes a response with its end token, which a chat template would then add again."""
         for end in (getattr(self.tokenizer, "eos_token", None), getattr(self.tokenizer, "pad_token", None)):
             text = text.removesuffix(end) if isinstance(end, str) else text
         return text
 
-    def _settle(self, rollouts: list[_Rollout], train: bool) -> _Group:
-        candidates = [rollout.as_candidate() for rollout in rollouts]
-        earned = settle_group(
-            candidates,
+    def _settle(self, batch: _Batch, group: Sequence[_Rollout]) -> list[Earned]:
+        return settle_group(
+            group,
             self.config,
             max_length=self.generator_cfg.sampling_params.max_generate_length,
-            penalise=train,
+            penalize=batch.phase == "train",
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
         )
-        return _Group(rollouts, earned, outcome_of([c.verdict.base_score for c in candidates], self.config.solved_at))
 
     def _metrics(
-        self, batch: GeneratorInput, output: GeneratorOutput, slots: Sequence[RolloutSlot], groups: Sequence[_Group]
+        self, batch: _Batch, groups: Sequence[Sequence[_Rollout]], records: Sequence[GroupRecord], masked: int
     ) -> dict[str, Any]:
-        """SkyRL's rollout metrics, recomputed where they depend on rewards, and ours."""
-        rows = _trajectory_of_row(output, len(slots))
-        last = _last_row_of_trajectory(rows)
+        """SkyRL's rollout metrics, recomputed if they depend on rewards, and ours."""
+        trajectories = batch.trajectory_of_each_row()
+        episodes: list[dict[str, Any]] = [{} for _ in trajectories]
+        for rollout in itertools.chain.from_iterable(groups):
+            episodes[rollout.row] = episode_metrics(rollout.item, rollout.verdict, self.config.solved_at)
         # SkyRL computed loss-mask and timing metrics before overlong filtering: those stay.
-        metrics = dict(output.get("rollout_metrics") or {})
+        metrics = dict(batch.output.get("rollout_metrics") or {})
         metrics |= get_rollout_metrics(
-            output["response_ids"],
-            output["rewards"],
-            [(slots[p].metrics or {}) if row == last[p] else {} for row, p in enumerate(rows)],
-            [batch["env_classes"][position] for position in rows],
+            batch.output["response_ids"],
+            batch.output["rewards"],
+            episodes,
+            [batch.input["env_classes"][position] for position in trajectories],
         )
-        if not groups:
+        if not records:
             return metrics
-        outcomes = Counter(group.outcome for group in groups)
+        outcomes = Counter(record.outcome for record in records)
         for outcome in Outcome:
-            metrics[f"rg_dump/mean_{outcome}"] = outcomes[outcome] / len(groups)
-        silent = sum(has_no_signal([e.reward for e in group.earned]) for group in groups)
-        metrics["rg_dump/mean_no_signal"] = silent / len(groups)
-        earned = [one for group in groups for one in group.earned]
-        metrics["rg_dump/mean_score"] = sum(one.score for one in earned) / len(earned)
-        metrics["rg_dump/mean_penalty_factor"] = sum(one.penalty_factor for one in earned) / len(earned)
-        metrics["rg_dump/mean_masked"] = sum(one.masked for one in earned) / len(earned)
+            metrics[f"rg_dump/mean_{outcome}"] = outcomes[outcome] / len(records)
+        metrics["rg_dump/mean_no_signal"] = sum(record.no_signal for record in records) / len(records)
+        rollouts = [rollout for record in records for rollout in record.rollouts]
+        metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in rollouts) / len(rollouts)
+        metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in rollouts) / len(rollouts)
+        metrics["rg_dump/mean_masked"] = masked / len(rollouts)
         if self.writer is not None:
             metrics["rg_dump/max_groups_not_on_disk"] = self.writer.missing
         return metrics
 
-    def _record(
-        self,
-        group: _Group,
-        batch: GeneratorInput,
-        phase: str,
-        step: int | None,
-        call: int,
-        weight_version: int | str | None,
-    ) -> GroupRecord:
-        first = group.rollouts[0]
-        item = first.slot.item
-        assert item is not None
+    def _record(self, batch: _Batch, group: Sequence[_Rollout], earned: Sequence[Earned]) -> GroupRecord:
+        item, uid = group[0].item, group[0].trajectory.instance_id
         run_id, attempt = (self.writer.run_id, self.writer.attempt) if self.writer else ("unrecorded", 1)
-        uid = first.trajectory.instance_id
+        version = None if batch.weight_version is None else str(batch.weight_version)
         return GroupRecord(
             item_id=item.item_id,
             run_id=run_id,
             attempt=attempt,
-            phase=phase,
-            step=step,
-            call=call,
+            phase=batch.phase,
+            step=batch.step,
+            call=batch.call,
             uid=uid,
-            group_id=group_id(run_id, attempt, phase, call, uid),
+            group_id=group_id(run_id, attempt, batch.phase, batch.call, uid),
             task=item.task,
             task_config=item.config_json,
             level=item.level,
             entry=item.entry_json,
-            outcome=group.outcome,
-            no_signal=has_no_signal([one.reward for one in group.earned]),
-            rollouts=[
-                _rollout_record(rollout, earned, batch["prompts"][rollout.position], weight_version)
-                for rollout, earned in zip(group.rollouts, group.earned, strict=True)
-            ],
+            outcome=outcome_of([rollout.verdict.scored.score for rollout in group], self.config.solved_at),
+            no_signal=has_no_signal([one.reward for one in earned]),
+            rollouts=[_rollout_record(*pair, version) for pair in zip(group, earned, strict=True)],
         )
 
     def _log(self, records: Sequence[GroupRecord]) -> None:
@@ -191,82 +214,53 @@ class RGDumpGenerator(SkyRLGymGenerator):
             )
 
 
-def _trajectory_of_row(output: GeneratorOutput, trajectories: int) -> list[int]:
-    """The input position that each output row belongs to: one row each, or one per step in step-wise mode."""
+def _rows_of_trajectories(output: GeneratorOutput, count: int) -> list[range]:
+    """The output rows of each of `count` trajectories, which SkyRL returns in order."""
     last_flags = output.get("is_last_step")
     if last_flags is None:
-        return list(range(trajectories))
-    ends = itertools.accumulate(last_flags, initial=0)
-    return [position for position, _ in zip(ends, last_flags, strict=False)]
+        return [range(row, row + 1) for row in range(count)]
+    ends = [row + 1 for row, is_last in enumerate(last_flags) if is_last]
+    return [range(start, end) for start, end in itertools.pairwise([0, *ends])]
 
 
-def _last_row_of_trajectory(rows: Sequence[int]) -> dict[int, int]:
-    return {position: row for row, position in enumerate(rows)}
-
-
-def _groups(batch: GeneratorInput, output: GeneratorOutput, slots: Sequence[RolloutSlot]) -> Iterator[list[_Rollout]]:
-    """The batch's groups in order of appearance: the trajectories that share an `instance_id`."""
-    rows = _trajectory_of_row(output, len(slots))
-    last = _last_row_of_trajectory(rows)
-    tokens = Counter[int]()
-    for row, position in enumerate(rows):
-        tokens[position] += len(output["response_ids"][row])
-    stop_reasons = output.get("stop_reasons")
-    ids = batch.get("trajectory_ids") or [TrajectoryID(str(position), 0) for position in range(len(slots))]
-    by_instance: dict[str, list[_Rollout]] = {}
-    for position, (trajectory, slot) in enumerate(zip(ids, slots, strict=True)):
-        if slot.verdict is None:
-            continue  # another environment's row
-        row = last[position]
-        rollout = _Rollout(
-            position, row, trajectory, slot, tokens[position], stop_reasons[row] if stop_reasons else None
-        )
-        by_instance.setdefault(trajectory.instance_id, []).append(rollout)
-    yield from by_instance.values()
-
-
-def _name_groups(batch: GeneratorInput, output: GeneratorOutput, records: Sequence[GroupRecord]) -> list[TrajectoryID]:
-    """The trajectory of each output row, its instance id saying which group of the record it is in."""
-    given = batch["trajectory_ids"]
-    assert given is not None
-    groups = {record.uid: GroupUid(record.uid, record.group_id) for record in records}
-    rows = [given[position] for position in _trajectory_of_row(output, len(given))]
-    return [TrajectoryID(groups.get(row.instance_id, row.instance_id), row.repetition_id) for row in rows]
-
-
-def _write_back(output: GeneratorOutput, group: _Group) -> None:
-    for rollout, earned in zip(group.rollouts, group.earned, strict=True):
+def _write_back(output: GeneratorOutput, group: Sequence[_Rollout], earned: Sequence[Earned]) -> None:
+    for rollout, one in zip(group, earned, strict=True):
         given = output["rewards"][rollout.row]
         if isinstance(given, list):
-            output["rewards"][rollout.row] = [0.0] * (len(given) - 1) + [earned.reward] if given else []
+            output["rewards"][rollout.row] = [0.0] * (len(given) - 1) + [one.reward] if given else []
         else:
-            output["rewards"][rollout.row] = earned.reward
-        if earned.masked:
+            output["rewards"][rollout.row] = one.reward
+        if one.masked:
             output["loss_masks"][rollout.row] = [0] * len(output["loss_masks"][rollout.row])
 
 
-def _rollout_record(
-    rollout: _Rollout, earned: Earned, prompt: list[dict[str, str]], weight_version: int | str | None
-) -> RolloutRecord:
-    slot = rollout.slot
-    verdict = slot.verdict
-    assert verdict is not None
+def _name_groups(batch: _Batch, records: Sequence[GroupRecord]) -> list[TrajectoryID]:
+    """The trajectory of each output row, with an instance id that names its group in the record."""
+    given = batch.input["trajectory_ids"]
+    assert given is not None
+    groups = {record.uid: GroupUid(record.uid, record.group_id) for record in records}
+    rows = [given[position] for position in batch.trajectory_of_each_row()]
+    return [TrajectoryID(groups.get(row.instance_id, row.instance_id), row.repetition_id) for row in rows]
+
+
+def _rollout_record(rollout: _Rollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
+    parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
     return RolloutRecord(
-        conversation=[*prompt, {"role": "assistant", "content": slot.text}],
+        conversation=rollout.conversation,
         score=earned.score,
         reward=earned.reward,
-        base_score=verdict.base_score,
-        raw_score=verdict.raw_score,
-        tagged_score=verdict.tagged_score,
-        violation=verdict.parsed.violation,
-        status=verdict.status,
-        detail=verdict.detail,
-        answer=verdict.parsed.answer,
+        base_score=scored.score,
+        raw_score=scored.raw,
+        tagged_score=scored.tagged,
+        violation=parsed.violation,
+        status=scored.status,
+        detail=scored.detail,
+        answer=parsed.answer,
         response_tokens=rollout.response_tokens,
         stop_reason=rollout.stop_reason,
         truncated=rollout.stop_reason == "length",
         penalty_factor=earned.penalty_factor,
         repetition=rollout.trajectory.repetition_id,
-        policy_version=None if weight_version is None else str(weight_version),
-        normalised=verdict.normalized,
+        policy_version=policy_version,
+        normalised=scored.normalized,
     )

@@ -1,8 +1,8 @@
-"""The uid of a prompt, as SkyRL carries it through a step, with the name of the group that it stands for.
+"""The uid of a prompt, as SkyRL carries it through a step, with the id of its group in the record.
 
-Invariant: to SkyRL a `GroupUid` is the plain uid. It compares, hashes and prints as that string, so that nothing that
-SkyRL does with uids changes. What SkyRL drops, repeats or reorders (dynamic sampling, mini-batches of the fully-async
-loop) are the strings themselves, so that each row keeps the name of its group without a table beside the batch.
+Invariant: to SkyRL, a `GroupUid` is the plain uid. It compares, hashes and prints as that string, so SkyRL treats it
+like any other. SkyRL drops, repeats and reorders these strings themselves (dynamic sampling, mini-batches of the
+fully-async loop), so each row keeps the id of its group without a separate table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class GroupUid(str):
 
     Args:
         uid: SkyRL's uid of the prompt.
-        group_id: the group in the record, see `rg_env.dump.group_id`.
+        group_id: of the group in the record, see `rg_env.dump.group_id`.
 
     >>> uid = GroupUid("17", "20261121-053012-ab12:1:train:37:17")
     >>> uid == "17", uid.group_id

@@ -1,12 +1,12 @@
-"""SkyRL's trainers, noting what was really trained on.
+"""SkyRL's trainers, which also record the groups that each step was trained on.
 
-`generate()` cannot know: dynamic sampling drops and repeats groups after it, the fully-async loop trains on groups
-several steps after they were generated, or never.
+`generate()` cannot know them: dynamic sampling drops and repeats groups later, and the fully-async loop trains on
+groups several steps after they were generated, or never.
 
-Invariant: a group is noted for a step once that step's training has returned, with as many rows as the training batch
-held of it; rows that SkyRL padded and rows of other environments are not counted. What is trained on is SkyRL's choice
-alone. Nothing about a batch is kept on the trainer: rows know their group by their uid (`GroupUid`), and the count
-travels in the batch's own metadata.
+Invariant: a group is recorded for a step after that step's training has returned, with the number of its rows in the
+training batch. Rows that SkyRL padded and rows of other environments are not counted. SkyRL alone decides what is
+trained on. The trainer keeps nothing about a batch: rows know their group by their uid (`GroupUid`), and the count is
+part of the batch's metadata.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.progress import ProgressSink
 
 _ROWS_OF_GROUPS = "rg_env_rows_of_groups"
-"""In a training batch's metadata: group id → rows."""
+"""Key of a training batch's metadata: group id → number of rows."""
 
 
-class NotesTrainedGroups:
-    """Mixin in front of one of SkyRL's trainers, whose generator is an `RGDumpGenerator`."""
+class RecordsTrainedGroups:
+    """Mixin for SkyRL's trainers. The generator must be an `RGDumpGenerator`."""
 
     generator: Any
     global_step: int
@@ -38,10 +38,11 @@ class NotesTrainedGroups:
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
     ) -> tuple[GeneratorOutput, list[str], bool]:
-        """SkyRL's own, with groups named before it picks among them, and each pick under a uid of its own after.
+        """As in SkyRL, but uids name their groups before it selects some, and every selected group has a unique uid.
 
-        SkyRL 0.3.0 gives the copies of a group (`replace`) its uid, and so does a prompt that comes round again while a
-        batch is being filled (`filter`); it then refuses its own batch, in which every uid must stand for one group.
+        In SkyRL 0.3.0, the copies of a group (`replace`) have the same uid, and so do the groups of a prompt that is
+        drawn again while a batch is being filled (`filter`). SkyRL then refuses its own batch, because it expects one
+        group per uid.
         """
         output, uids, keep_sampling = super().handle_dynamic_sampling(  # type: ignore[misc]
             generator_output, _named(generator_output, uids)
@@ -53,20 +54,20 @@ class NotesTrainedGroups:
     def postprocess_generator_output(
         self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
     ) -> tuple[GeneratorOutput, list[str]]:
-        """SkyRL's own, on uids that name their groups."""
+        """As in SkyRL, on uids that name their groups."""
         result: tuple[GeneratorOutput, list[str]] = super().postprocess_generator_output(  # type: ignore[misc]
             generator_output, _named(generator_output, uids), *args, **kwargs
         )
         return result
 
     def convert_to_training_input(self, generator_output: GeneratorOutput, uids: list[str]) -> TrainingInputBatch:
-        """SkyRL's own, and the rows of each group in the metadata."""
+        """As in SkyRL, with the number of rows of each group in the metadata."""
         batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
         batch.metadata[_ROWS_OF_GROUPS] = Counter(uid.group_id for uid in uids if isinstance(uid, GroupUid))
         return batch
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
-        """SkyRL's own; when it has returned, the groups are noted as trained on."""
+        """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
         rows = data.metadata.pop(_ROWS_OF_GROUPS, {})
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
@@ -80,22 +81,22 @@ class NotesTrainedGroups:
         return status
 
     def save_checkpoints(self) -> str:
-        """SkyRL's own, once the record has what the checkpoint is going to cover."""
+        """As in SkyRL, after everything that the checkpoint covers has been written to the dump."""
         if self.generator.writer is not None:
             self.generator.writer.flush(self.cfg.rg_dump.dump_ack_timeout)
         path: str = super().save_checkpoints()  # type: ignore[misc]
         return path
 
 
-class RGTrainer(NotesTrainedGroups, RayPPOTrainer):
+class RGTrainer(RecordsTrainedGroups, RayPPOTrainer):
     """SkyRL's synchronous trainer."""
 
 
-class RGFullyAsyncTrainer(NotesTrainedGroups, FullyAsyncRayPPOTrainer):
-    """SkyRL's fully-async trainer, which has no callbacks: it tells how far it is by itself.
+class RGFullyAsyncTrainer(RecordsTrainedGroups, FullyAsyncRayPPOTrainer):
+    """SkyRL's fully-async trainer. It has no callbacks, so it reports its progress itself.
 
     Args:
-        progress: whom to tell; None for nobody.
+        progress: receives the reports; None for no reports.
         Everything else: as `FullyAsyncRayPPOTrainer`.
     """
 
@@ -111,9 +112,9 @@ class RGFullyAsyncTrainer(NotesTrainedGroups, FullyAsyncRayPPOTrainer):
 
 
 def _named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
-    """The uids of a batch's rows, saying which groups they stand for.
+    """The uids of a batch's rows, with the names of their groups.
 
-    Those that do so already are right: SkyRL may have picked among rows since, and `trajectory_ids` does not follow.
+    Uids that have them already are right: SkyRL may have selected rows since, which does not change `trajectory_ids`.
     """
     trajectories = output.get("trajectory_ids")
     if not trajectories or any(isinstance(uid, GroupUid) for uid in uids):
@@ -122,7 +123,7 @@ def _named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
 
 
 def _one_uid_per_group(uids: Sequence[str], size: int) -> Iterator[str]:
-    """Blocks of `size` rows, each under a uid that no other block has: `17`, then `17#1`, …"""
+    """The uids of blocks of `size` rows, made unique to each block: `17`, then `17#1`, …"""
     seen = Counter[str]()
     for start in range(0, len(uids), size):
         block = uids[start : start + size]

@@ -11,7 +11,7 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, write_manifest
-from rg_env.rewards import Candidate, settle_group
+from rg_env.rewards import Rollout, settle_group
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
 from tests.dump.records import RUN_ID, group, rollout
@@ -34,28 +34,28 @@ def recorded(
     """The group of these responses; their lengths in tokens are 16, 32, 48 and so on."""
     one = item(task)
     verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think) for text in responses]
-    candidates = [Candidate(verdict, 16 * (k + 1), stopped=k != 4) for k, verdict in enumerate(verdicts)]
-    penalise = changes.get("phase") != "eval"
-    earned = settle_group(candidates, config, max_length=MAX_LENGTH, penalise=penalise, zero_on_non_stop=True)
+    settled = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
+    penalize = changes.get("phase") != "eval"
+    earned = settle_group(settled, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
     rollouts = [
         rollout(
-            verdict.base_score,
+            verdict.scored.score,
             k,
             conversation=[{"role": "user", "content": "?"}, {"role": "assistant", "content": text}],
             score=one_earned.score,
             reward=one_earned.reward,
-            raw_score=verdict.raw_score,
-            tagged_score=verdict.tagged_score,
+            raw_score=verdict.scored.raw,
+            tagged_score=verdict.scored.tagged,
             violation=verdict.parsed.violation,
-            status=verdict.status,
-            detail=verdict.detail,
+            status=verdict.scored.status,
+            detail=verdict.scored.detail,
             answer=verdict.parsed.answer,
-            response_tokens=candidate.response_tokens,
-            stop_reason="stop" if candidate.stopped else "length",
+            response_tokens=one_settled.response_tokens,
+            stop_reason=one_settled.stop_reason,
             penalty_factor=one_earned.penalty_factor,
         )
-        for k, (text, verdict, candidate, one_earned) in enumerate(
-            zip(responses, verdicts, candidates, earned, strict=True)
+        for k, (text, verdict, one_settled, one_earned) in enumerate(
+            zip(responses, verdicts, settled, earned, strict=True)
         )
     ]
     values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item_id": one.item_id}

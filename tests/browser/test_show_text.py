@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import ConditionError, parse_conditions, sample_of
-from rg_env.analysis.anatomy import anatomy, without_think
+from rg_env.analysis.reparse import faults, reparse, without_think
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.cli import app
@@ -52,14 +52,14 @@ def test_what_comes_out_can_be_printed_and_ordinary_text_stays(text):
 @given(RESPONSES, st.booleans())
 def test_parts_are_those_that_the_scorer_read(text, prefilled):
     parsed = parse_response(text, prefilled, max_answer_chars=3)
-    parts = anatomy(text, parsed.violation)
+    parts = reparse(text, parsed.violation)
     if parsed.think is not None:
-        assert text[parts.think.start : parts.think.end].strip() == parsed.think or prefilled
+        assert text[slice(*parts.think_span)].strip() == parsed.think or prefilled
     if parsed.answer is not None:
-        assert text[parts.answer.start : parts.answer.end].strip() == parsed.answer
-    assert bool(parts.faults) == (parsed.violation is not None)
-    assert all(0 <= fault.span.start <= fault.span.end <= len(text) for fault in parts.faults)
-    spans = [fault.span for fault in parts.faults]
+        assert text[slice(*parts.answer_span)].strip() == parsed.answer
+    spans, what = faults(text, parsed.violation)
+    assert bool(spans) == bool(what) == (parsed.violation is not None)
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
     assert spans == sorted(spans)
 
 
@@ -92,16 +92,16 @@ def test_working_that_the_prompt_began_is_dropped_up_to_its_end():
 )
 def test_a_violation_is_marked_where_it_is(text, violation, marked):
     assert parse_response(text).violation == violation
-    faults = anatomy(text, Violation(violation)).faults
-    assert [text[fault.span.start : fault.span.end] for fault in faults] == marked
+    spans, _ = faults(text, Violation(violation))
+    assert [text[start:end] for start, end in spans] == marked
 
 
 @given(RESPONSES)
 def test_a_coloured_response_has_the_whole_text_and_a_note_at_each_fault(text):
     violation = parse_response(text).violation
-    faults = anatomy(text, violation).faults
+    spans, what = faults(text, violation)
     shown = styled_response(rollout(conversation=[{"role": "assistant", "content": text}], violation=violation)).plain
-    for _, what in sorted({(fault.span.end, fault.what) for fault in faults}, reverse=True):
+    for _ in {span.end for span in spans}:
         note = f"◀ {what} "
         place = shown.rindex(note)
         shown = shown[:place] + shown[place + len(note) :]

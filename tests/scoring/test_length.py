@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused(
     [
         (LengthPenaltyConfig(kind="dapo", buffer=1001), [True], "buffer=1001"),
         (LengthPenaltyConfig(kind="cosine"), [True], "one of atropos"),
-        (LengthPenaltyConfig(kind="kimi"), [True, False], "2 marks"),
+        (LengthPenaltyConfig(kind="kimi"), [True, False], "2 values"),
     ],
 )
 def test_settings_that_cannot_be_applied_are_refused(

@@ -235,7 +235,7 @@ def test_an_answer_that_had_no_core_to_run_on_is_not_remembered(
     for _ in range(2):
         scored = impatient.score(item("coin_flip", seed=99), "1e999999999")
         assert scored.status is Status.TIMEOUT
-        assert "for want of a free core" in scored.detail
+        assert "no core was free" in scored.detail
 
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
@@ -265,9 +265,9 @@ def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, m
 def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item: Item) -> None:
     entry = item("chain_sum")
     verdict = scorer.judge(entry, f"<think>a</think><answer>{entry['answer']}</answer>")
-    assert (verdict.raw_score, verdict.base_score, verdict.status) == (1.0, 1.0, Status.OK)
-    assert verdict.tagged_score is not None
-    assert verdict.tagged_score < 1
+    assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (1.0, 1.0, Status.OK)
+    assert verdict.scored.tagged is not None
+    assert verdict.scored.tagged < 1
     assert verdict.parsed.answer == entry["answer"]
 
 
@@ -277,23 +277,23 @@ def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
     closed.close()
     verdict = closed.judge(entry, f"<answer>{entry['answer']}</answer>")
     assert verdict.parsed.violation is Violation.NO_THINK
-    assert (verdict.raw_score, verdict.tagged_score, verdict.base_score) == (None, None, 0.0)
-    assert (verdict.status, verdict.detail) == (Status.OK, "")
+    assert (verdict.scored.raw, verdict.scored.tagged, verdict.scored.score) == (None, None, 0.0)
+    assert (verdict.scored.status, verdict.scored.detail) == (Status.OK, "")
 
 
 def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer, item: Item) -> None:
     entry = item("chain_sum")
     text = f"a</think><answer>{entry['answer']}</answer>"
-    assert scorer.judge(entry, text, prefilled_think=True).base_score == 1.0
+    assert scorer.judge(entry, text, prefilled_think=True).scored.score == 1.0
     long = scorer.judge(entry, f"<think></think><answer>{'4' * 8193}</answer>")
     assert long.parsed.violation is Violation.ANSWER_TOO_LONG
 
 
 def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> None:
     verdict = scorer.judge(item("boxnet"), "<think></think><answer>[1]</answer>")
-    assert (verdict.raw_score, verdict.base_score, verdict.status) == (None, 0.0, Status.ERROR)
+    assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (None, 0.0, Status.ERROR)
     assert verdict.parsed.answer == "[1]"
-    assert verdict.detail
+    assert verdict.scored.detail
 
 
 # -- sharing

@@ -61,12 +61,12 @@ def test_a_slot_gets_the_text_with_its_verdict(row):
     text = f"<think>sum</think><answer>{answer_of(row)}</answer>"
     step(row, text, slot=slot)
     assert slot.text == text
-    assert slot.verdict.base_score == 1.0
+    assert slot.verdict.scored.score == 1.0
     assert slot.item.entry == decode_entry(row["extra_info"]["entry"])
 
 
 def test_without_a_slot_it_says_once_that_nothing_is_recorded(row, monkeypatch):
-    monkeypatch.setattr(RGDumpEnv, "_said_unrecorded", False)
+    monkeypatch.setattr(RGDumpEnv, "_warned_unrecorded", False)
     said = []
     handler = logger.add(said.append, level="WARNING", format="{message}")
     try:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rg_env.analysis.anatomy import without_think
 from rg_env.analysis.export.kinds import Think
 from rg_env.analysis.export.left_out import LeftOut, Reason
+from rg_env.analysis.reparse import without_think
 from rg_env.dump.schema import GroupRecord, Message, RolloutRecord
 from rg_env.scoring.types import Status
 

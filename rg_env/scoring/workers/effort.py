@@ -1,7 +1,7 @@
-"""Whether a process that is late was busy, or waited for a core that others had.
+"""Whether a process that missed its deadline was computing, or waiting for a free core.
 
-Invariant: only a process that the system says is runnable, and that got less than half of a core meanwhile, counts as
-starved. One that sleeps is late by its own doing. Where there is no /proc, nobody is starved.
+Invariant: a process counts as starved only if the system reports it as runnable and it got less than half of a core in
+the meantime. A process that sleeps is not starved. Without /proc, no process is.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _LEAST_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a process had done at one moment.
+    """The state and CPU time of a process at one moment.
 
     Attributes:
-        runnable: it was running, or wanted to.
-        cpu_seconds: processor time of its whole life.
+        runnable: it was running or waiting for a core.
+        cpu_seconds: CPU time since it started.
     """
 
     pid: int
@@ -28,7 +28,7 @@ class Effort:
 
     @classmethod
     def of(cls, pid: int) -> Effort:
-        """Now; as one that sleeps where that cannot be known."""
+        """The process now. If that is unknown, it counts as sleeping."""
         try:
             state, *numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks = int(numbers[10]) + int(numbers[11])  # utime and stime
@@ -37,6 +37,6 @@ class Effort:
         return cls(pid, state == "R", ticks / os.sysconf("SC_CLK_TCK"))
 
     def starved_since(self, seconds: float) -> bool:
-        """Whether the process wanted to run ever since this moment, `seconds` ago, and mostly could not."""
+        """Whether the process was runnable at this moment, `seconds` ago, and is now, but got little CPU time since."""
         now = Effort.of(self.pid)
         return self.runnable and now.runnable and now.cpu_seconds - self.cpu_seconds < _LEAST_SHARE * seconds

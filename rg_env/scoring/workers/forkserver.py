@@ -1,7 +1,7 @@
-"""The trainer's end of the fork server: start it, have it fork and kill workers, end it.
+"""The trainer's end of the fork server: start it, make it fork and kill workers, end it.
 
-Invariant: one `ForkServer` is one process. Once it has failed it only fails; who wants another makes another. Nothing
-of the trainer is handed to it but the paths of its imports and a short list of environment variables: no tokens.
+Invariant: one `ForkServer` is one process. After a failure every call fails, and a new `ForkServer` is needed. The
+process gets nothing from the trainer but its import paths and a short list of environment variables: no tokens.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_FIRST_FRAME = 1 << 16
 
 
 class ForkServerError(Exception):
-    """The process did not start, or is gone. The message says what it wrote last."""
+    """The process did not start, or has ended. The message has the last line that it wrote."""
 
 
 class ForkServer:
@@ -46,7 +46,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._measures: list[Measure] | None = None
         self._start_by = monotonic() + start_seconds
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (a file, not a pipe: it never blocks the writer)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
         self._control, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-P", "-m", "rg_env.scoring.workers.worker", str(theirs.fileno())]
@@ -59,7 +59,7 @@ class ForkServer:
                     pass_fds=[theirs.fileno()],
                     cwd="/",
                     env=_environment(),
-                    start_new_session=True,  # Ctrl-C in the trainer's terminal is the trainer's to handle
+                    start_new_session=True,  # the trainer handles Ctrl-C in its terminal
                 )
             except OSError as error:
                 self._control.close()
@@ -67,28 +67,28 @@ class ForkServer:
                 raise ForkServerError(str(error)) from error
 
     def measures(self) -> list[Measure]:
-        """What its workers are kept from doing, as tried by one. Waits until it is ready.
+        """What its workers cannot do, as tried by one of them. Waits until the process is ready.
 
         Raises:
-            ForkServerError: it is gone, or did not get ready.
+            ForkServerError: it has ended, or did not become ready.
         """
         try:
             with self._lock:
                 return list(self._wait_until_ready())
         except (OSError, EOFError) as error:
-            raise ForkServerError(self._last_words(error)) from error
+            raise ForkServerError(self._last_line(error)) from error
 
     def fork(self, memory_bytes: int, cpu_seconds: int) -> tuple[socket.socket, int]:
-        """A new worker: the socket to it, and its pid, to be given to `kill` in the end.
+        """A new worker: the socket to it, and its pid, for which the caller must call `kill` in the end.
 
         Waits until the fork server is ready.
 
         Args:
             memory_bytes: how far the worker may grow, in bytes of address space.
-            cpu_seconds: what one answer may take, of CPU time; in [0, 2³²).
+            cpu_seconds: CPU time that one answer may take; in [0, 2³²).
 
         Raises:
-            ForkServerError: it is gone, or did not get ready, or could not fork.
+            ForkServerError: it has ended, or did not become ready, or could not fork.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -101,14 +101,14 @@ class ForkServer:
                 raise ForkServerError(f"cannot fork: {os.strerror(-pid)}")
         except (OSError, EOFError) as error:
             ours.close()
-            raise ForkServerError(self._last_words(error)) from error
+            raise ForkServerError(self._last_line(error)) from error
         except BaseException:
             ours.close()
             raise
         return ours, pid
 
     def kill(self, pid: int) -> None:
-        """Kill a worker and everything it started in its process group. Returns at once; never fails."""
+        """Kill a worker and everything in its process group. Returns at once and never fails."""
         with self._lock, suppress(OSError):
             self._control.sendall(COMMAND.pack(KILL, pid, 0, 0))
 
@@ -116,11 +116,11 @@ class ForkServer:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the process and all its workers. Calls under way fail. May be called again."""
+        """End the process and all its workers. Running calls fail. May be called more than once."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
         if self._measures is None:
-            self._process.kill()  # it has no workers yet, and would first finish its imports
+            self._process.kill()  # it has no workers yet, and would finish its imports first
         try:
             self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -145,7 +145,7 @@ class ForkServer:
             received += chunk
         return received
 
-    def _last_words(self, error: Exception) -> str:
+    def _last_line(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
             return "it did not answer in time"
         with suppress(OSError, ValueError):
@@ -154,15 +154,15 @@ class ForkServer:
             lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
             if lines:
                 return one_line(lines[-1], MAX_LINE)
-        return "it ended without a word"
+        return "it ended without an error message"
 
 
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),  # noqa: PTH100
-        "PYTHONHASHSEED": "0",  # scores that depend on the order of a set are the same in every run
-        "OMP_NUM_THREADS": "1",  # a process that forks must have no threads, and workers share the cores with training
+        "PYTHONHASHSEED": "0",  # makes scores that depend on the order of a set reproducible
+        "OMP_NUM_THREADS": "1",  # a process that forks must have no threads, and the cores are for training
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "MPLBACKEND": "agg",

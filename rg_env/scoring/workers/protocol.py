@@ -1,7 +1,7 @@
 """Messages between the trainer and its scorer processes.
 
-Invariant: a frame is a length of four bytes and that many bytes. Requests are pickles, for a worker may trust the
-trainer. Replies are JSON in small frames, checked value by value, for a worker has run what a model wrote: whatever
+Invariant: a frame is a length of four bytes and that many bytes. Requests are pickles, because a worker may trust the
+trainer. Replies are JSON in small frames, checked value by value, because a worker may have run model output: whatever
 bytes it sends, `decode_reply` returns two forms or raises `ProtocolError`.
 """
 
@@ -17,50 +17,48 @@ from time import monotonic
 
 from rg_env.errors import one_line
 from rg_env.scoring.sandbox.sandbox import Measure
-
-Form = float | str
-"""What scoring one form of an answer gave: a score in [0, 1], or in one line why there is none."""
+from rg_env.scoring.types import Form
 
 MAX_REPLY_BYTES = 4096
 
 FORK, KILL = 1, 2
 COMMAND = struct.Struct("!BqQI")
-"""What the trainer writes into the fork server's control socket: command, pid (for KILL), and for FORK, sent with one
-socket, the memory limit in bytes and the seconds of CPU time that one answer may take."""
+"""What the trainer writes to the fork server's control socket: the command, the pid (for KILL), and for FORK, which is
+sent with one socket, the memory limit in bytes and the seconds of CPU time that one answer may take."""
 FORKED = struct.Struct("!q")
-"""The answer to FORK: a pid, or minus an errno. KILL has none."""
+"""The reply to FORK: a pid, or a negative errno. KILL has no reply."""
 
 MAX_LINE = 200
 _LENGTH = struct.Struct("!I")
 
 
 class ProtocolError(Exception):
-    """The other side sent something that is no reply: it is not to be talked to any more."""
+    """The other side sent something invalid: do not use the connection any more."""
 
 
 def send_frame(sock: socket.socket, payload: bytes, deadline: float | None = None) -> None:
     """Send one frame.
 
     Args:
-        deadline: on `time.monotonic`'s clock; None: wait for as long as it takes.
+        deadline: on the clock of `time.monotonic`; None: no limit.
 
     Raises:
         TimeoutError: the deadline passed.
-        OSError: nobody is there any more.
+        OSError: the other side is gone.
     """
     sock.settimeout(_left(deadline))
     sock.sendall(_LENGTH.pack(len(payload)) + payload)
 
 
 def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = None) -> bytes:
-    """Receive one frame, after which the other side has to be silent: requests and replies alternate.
+    """Receive one frame. The other side must then be silent, because requests and replies alternate.
 
-    Bytes that have arrived are taken even where the deadline has passed: then it was the reader who was late.
+    Bytes that have arrived are read even if the deadline has passed, because then it was the reader that was late.
 
     Raises:
         TimeoutError: the deadline passed.
-        EOFError, OSError: nobody is there any more.
-        ProtocolError: the frame is longer than `max_bytes`, or more than one came.
+        EOFError, OSError: the other side is gone.
+        ProtocolError: the frame is longer than `max_bytes`, or more than one frame was sent.
     """
     received = _recv_some(sock, deadline)
     while len(received) < _LENGTH.size:
@@ -71,39 +69,39 @@ def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = Non
     while len(received) < end:
         received += _recv_some(sock, deadline)
     if len(received) > end:
-        raise ProtocolError("more than one frame at a time")
+        raise ProtocolError("more than one frame at once")
     return bytes(memoryview(received)[_LENGTH.size :])
 
 
 def encode_reply(raw: Form, tagged: Form) -> bytes:
-    """The worker's answer to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`."""
+    """The worker's reply to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`."""
     cut = [form[:MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
     return json.dumps(cut).encode("ascii")
 
 
 def decode_reply(payload: bytes) -> tuple[Form, Form]:
-    """Read a worker's answer: (raw, tagged).
+    """Read a worker's reply: (raw, tagged).
 
     Raises:
-        ProtocolError: for anything that `encode_reply` could not have written.
+        ProtocolError: `encode_reply` cannot have written this.
     """
     try:
         reply = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"a reply that is no JSON: {error}") from None
+        raise ProtocolError(f"the reply is not JSON: {error}") from None
     if not isinstance(reply, list) or len(reply) != 2:
-        raise ProtocolError("a reply without its two forms")
+        raise ProtocolError("the reply does not have two forms")
     raw, tagged = (_checked(form) for form in reply)
     return raw, tagged
 
 
 def encode_measures(measures: Iterable[Measure]) -> bytes:
-    """The fork server's first frame: it is ready, and these are the measures that its workers will be under."""
+    """The fork server's first frame: it is ready, and its workers will be under these measures."""
     return json.dumps([asdict(measure) for measure in measures]).encode("ascii")
 
 
 def decode_measures(payload: bytes) -> list[Measure]:
-    """Read the fork server's first frame. It has run no model's text: what it says is not checked."""
+    """Read the fork server's first frame. It is not checked, because the fork server runs no model output."""
     return [Measure(**measure) for measure in json.loads(payload)]
 
 
@@ -112,7 +110,7 @@ def _checked(form: object) -> Form:
         return one_line(form, MAX_LINE) or "no reason given"
     if isinstance(form, float) and math.isfinite(form) and 0 <= form <= 1:
         return form
-    raise ProtocolError("a form that is neither a score in [0, 1] nor a reason")
+    raise ProtocolError("a form is neither a score in [0, 1] nor a reason")
 
 
 def _left(deadline: float | None) -> float | None:

@@ -1,15 +1,15 @@
-"""The scorer processes: `python -m rg_env.scoring.workers.worker FD` is a fork server, its forks are the workers.
+"""The scorer processes: `python -m rg_env.scoring.workers.worker FD` is a fork server, and its forks are the workers.
 
 Invariants:
-- The fork server imports reasoning-gym once and never sees a text that a model wrote. A worker that timed out, died or
-  ran code is replaced by a new fork of it, clean and ready, within milliseconds.
-- No process outlives the trainer: the fork server ends when its control socket or its parent is gone and kills its
-  workers; the kernel kills them too when it dies (Linux). A worker that waits ends with its own socket.
-- A pid that the trainer holds stays a process of its own: dead workers are reaped only when the trainer gives them up.
+- The fork server imports reasoning-gym once and never sees model output. A worker that timed out, died or ran code is
+  replaced within milliseconds by a new, clean fork.
+- No process outlives the trainer: the fork server kills its workers and ends when its control socket is closed or its
+  parent is gone. If the fork server dies, the kernel kills its workers (Linux). A waiting worker ends with its socket.
+- A pid that the trainer holds is never reused: dead workers are reaped only after the trainer has released them.
 
-Each worker is under the measures of `rg_env.scoring.sandbox`, as far as the system offers them; the fork server has a
-fork try them first and tells the trainer. stdin, stdout and stderr lead nowhere. Not covered: what a worker answers.
-Code that runs in it can give *its own* answer any score, which is why `rg_env.scoring.guard` keeps code out.
+Each worker is under the measures of `rg_env.scoring.sandbox` that the system offers. The fork server has a fork try
+them first and reports the result to the trainer. stdin, stdout and stderr are /dev/null. Not covered: the reply of a
+worker. Code that runs in a worker can give *its own* answer any score, so `rg_env.scoring.guard` keeps code out.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from typing import Any, NoReturn
 
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.sandbox.sandbox import Sandbox
+from rg_env.scoring.types import Form
 from rg_env.scoring.workers.protocol import (
     COMMAND,
     FORK,
     FORKED,
-    Form,
     encode_measures,
     encode_reply,
     recv_frame,
@@ -47,17 +47,17 @@ _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
 _PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
-"""The limits under which the measures are tried; any would do."""
+"""The limits under which the measures are tried. The values don't matter."""
 
 
 def serve_forks(control: socket.socket) -> None:
-    """Fork and kill workers as the trainer commands, until it is gone. Returns in the fork server only."""
+    """Fork and kill workers on the trainer's commands until the trainer is gone. Returns in the fork server only."""
     trainer, fork_server = os.getppid(), os.getpid()
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     _warm_up()
     sandbox = Sandbox()
     gc.collect()
-    gc.freeze()  # so that collections in the workers leave the shared pages shared
+    gc.freeze()  # garbage collection in the workers then leaves shared pages shared
     children: set[int] = set()
     dying: set[int] = set()
     try:
@@ -81,7 +81,7 @@ def serve_forks(control: socket.socket) -> None:
                         _be_worker(connection, fork_server, prctl, partial(sandbox.enter, memory, seconds))
                 if pid > 0:
                     children.add(pid)
-                    with suppress(OSError):  # done on both sides, so that it holds whoever comes first
+                    with suppress(OSError):  # both sides do this, so the order does not matter
                         os.setpgid(pid, pid)
                 control.sendall(FORKED.pack(pid))
             elif pid in children:
@@ -96,12 +96,12 @@ def serve_forks(control: socket.socket) -> None:
 
 
 def _warm_up() -> None:
-    """Import what scorers need. Those that run code get a new fork for each answer: one trusted item now spares every
-    fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
-    import reasoning_gym  # noqa: F401  (a fault in it shows here, not with the first answer)
+    """Import what scorers need. Tasks that run code get a new fork for each answer: scoring one trusted item of each
+    now saves every fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
+    import reasoning_gym  # noqa: F401  (an error in it shows now, not with the first answer)
 
     for task in sorted(EVALUATING_TASKS):
-        with suppress(Exception):  # a scorer that fails says so when it is asked
+        with suppress(Exception):  # a scorer that fails reports it when it is used
             dataset = make_scorer(task, {})
             item = dataset[0]
             dataset.score_answer(item["answer"], item)
@@ -114,12 +114,12 @@ def _kill_group(pid: int) -> None:
 
 
 def _be_worker(connection: socket.socket, fork_server: int, prctl: Any, enter_sandbox: Callable[[], None]) -> NoReturn:
-    """The life of a fork."""
+    """Run a worker, from fork to exit."""
     try:
         os.setpgid(0, 0)
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() == fork_server:  # else it died before the line above could take effect
+        if os.getppid() == fork_server:  # otherwise it died before the line above took effect
             nowhere = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(nowhere, fd)
@@ -127,17 +127,17 @@ def _be_worker(connection: socket.socket, fork_server: int, prctl: Any, enter_sa
             enter_sandbox()
             serve_answers(connection)
     except (EOFError, OSError):
-        pass  # the trainer gave this worker up
+        pass  # the trainer closed the connection
     finally:
         os._exit(0)
 
 
 def serve_answers(connection: socket.socket) -> None:
-    """Answer requests, one after the other, until the other end closes.
+    """Serve requests one by one until the other end closes.
 
-    `(key, (task, options))` makes ready the scorer that later requests call `key`; `(key, entry, answer)` scores, the
-    entry being a pickle of its own so that each form gets a copy. Both are answered by `encode_reply`; for the former
-    the forms are 0.0, or the reason why there is no such scorer.
+    `(key, (task, options))` prepares a scorer, which later requests refer to as `key`. `(key, entry, answer)` scores;
+    the entry is itself pickled, so that each form gets a fresh copy. Both are replied to with `encode_reply`; to the
+    former, the forms are 0.0, or the reason why there is no such scorer.
     """
     scorers: dict[bytes, Any] = {}
     while True:
@@ -148,19 +148,19 @@ def serve_answers(connection: socket.socket) -> None:
                     scorers[key] = made
                 reply = encode_reply(made, made) if isinstance(made, str) else encode_reply(0.0, 0.0)
             case (key, entry, answer):
-                # Tagged first: no scorer can read `<answer>` as code, so this form can do nothing to the other.
+                # Tagged first: no scorer can run `<answer>` as code, so this form cannot affect the other.
                 tagged = score_form(scorers[key], entry, f"<answer>{answer}</answer>")
                 reply = encode_reply(score_form(scorers[key], entry, answer), tagged)
             case other:
-                raise ValueError(f"no request: {other!r:.60}")
+                raise ValueError(f"not a request: {other!r:.60}")
         send_frame(connection, reply)
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Any:
-    """The dataset object whose `score_answer` judges this task, or in one line why there is none.
+    """The dataset object whose `score_answer` scores this task, or one line saying why there is none.
 
-    Seven tasks' scorers read the options of their dataset. None reads its items: size 1 spares making them. The scorers
-    of a version that was not audited are refused.
+    The scorers of seven tasks read the options of their dataset, none reads its items, so the size is 1. The scorers of a
+    version that was not audited are refused.
     """
     import reasoning_gym
 
@@ -180,21 +180,21 @@ def score_form(scorer: Any, entry: bytes, text: str) -> Form:
 
 
 def as_score(value: Any) -> Form:
-    """A scorer's result as a float in [0, 1]; whole numbers, booleans and NumPy's are taken, strays are clamped.
+    """A scorer's result as a float in [0, 1]. Integers, booleans and NumPy numbers are accepted; the range is clamped.
 
     >>> as_score(1.0000000000000002), as_score(True), as_score(float("nan"))
-    (1.0, 1.0, 'the scorer returned nan, which is no score')
+    (1.0, 1.0, 'the scorer returned nan, which is not a score')
     """
     number = value.item() if type(value).__module__ == "numpy" else value
     if isinstance(number, numbers.Real) and math.isfinite(number):
         return min(1.0, max(0.0, float(number)))
-    return f"the scorer returned {value!r:.60}, which is no score"
+    return f"the scorer returned {value!r:.60}, which is not a score"
 
 
 def _describe(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except BaseException:  # an exception of the answer's own making
+    except BaseException:  # an exception class that the answer defined
         return type(error).__name__
 
 

@@ -205,7 +205,7 @@ def test_an_item_whose_own_answer_is_long_allows_long_answers(scorer: Scorer) ->
     entry = reasoning_gym.create_dataset("spiral_matrix", seed=1, size=1, min_n=100, max_n=100)[0]
     assert len(entry["answer"]) > 8192
     verdict = scorer.judge(entry, f"<think></think><answer>{entry['answer']}</answer>")
-    assert (verdict.status, verdict.base_score) == (Status.OK, 1.0)
+    assert (verdict.scored.status, verdict.scored.score) == (Status.OK, 1.0)
     assert scorer.score(entry, "1 " * 20_000).status is Status.REJECTED
 
 

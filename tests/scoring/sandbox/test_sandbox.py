@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from rg_env.scoring import Status, sandbox_report
+from rg_env.scoring import AnswerScore, Status, sandbox_report
 from rg_env.scoring.sandbox.sandbox import Measure, MeasureName, Sandbox, landlock, seccomp
-from rg_env.scoring.workers import pool as pool_module
-from rg_env.scoring.workers.pool import Failure, Job, Reply, ScorerPool
+from rg_env.scoring.workers import checkout
+from rg_env.scoring.workers.connection import Job
+from rg_env.scoring.workers.pool import ScorerPool
 
 Item = Callable[..., dict[str, Any]]
-Attack = Callable[[str], Reply | Failure]
+Attack = Callable[[str], AnswerScore]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +54,12 @@ def attack(pool: ScorerPool, item: Item) -> Iterator[Attack]:
     """Run an expression in a worker; the oracle answer is still right afterwards."""
     entry = item("spiral_matrix")
 
-    def run(answer: str) -> Reply | Failure:
+    def run(answer: str) -> AnswerScore:
         return pool.run(Job.of("spiral_matrix", {}, entry, answer, runs_code=True))
 
     yield run
     right = run(entry["answer"])
-    assert isinstance(right, Reply)
+    assert right.status is Status.OK
     assert right.raw == 1.0
 
 
@@ -66,7 +67,7 @@ def succeeds(attack: Attack, statement: str) -> bool:
     """Whether the Python statement ran to its end in a worker."""
     program = f"{statement}\n__import__('os')._exit(1)"
     outcome = attack(f"exec({program!r}, {{}})")
-    return isinstance(outcome, Failure) and outcome.status is Status.CRASHED
+    return outcome.status is Status.CRASHED
 
 
 def test_code_does_run_below_the_guard(attack: Attack) -> None:
@@ -270,10 +271,10 @@ def test_missing_measures_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> No
             return [Measure("one", True), Measure("two", False, "no such thing")]
 
     said: list[str] = []
-    monkeypatch.setattr(pool_module.logger, "warning", lambda text, *args: said.append(text.format(*args)))
-    pool_module._warn_once.cache_clear()
+    monkeypatch.setattr(checkout.logger, "warning", lambda text, *args: said.append(text.format(*args)))
+    checkout._warn_once.cache_clear()
     for _ in range(3):
-        pool_module._report_once(Server())  # type: ignore[arg-type]
+        checkout._warn_about_missing_measures(Server())  # type: ignore[arg-type]
     assert len(said) == 1
     assert "two (no such thing)" in said[0]
     assert "one" not in said[0].split("without")[1].split(";")[0]

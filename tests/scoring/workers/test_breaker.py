@@ -1,79 +1,79 @@
 from __future__ import annotations
 
-from rg_env.scoring.workers.breaker import Patience
+from rg_env.scoring.workers.breaker import Breaker
 
 
-def hang(patience: Patience, task: str, count: int) -> float:
+def hang(breaker: Breaker, task: str, count: int) -> float:
     """Let answers hang; returns the seconds that they cost."""
     cost = 0.0
     for number in range(count):
-        limit = patience.limit(task)
+        limit = breaker.limit(task)
         cost += limit
-        patience.timed_out(task, b"%d" % number, limit)
+        breaker.timed_out(task, b"%d" % number, limit)
     return cost
 
 
 def test_hundreds_of_hangs_cost_a_few_limits() -> None:
-    patience = Patience(timeout=5.0)
-    assert hang(patience, "coin_flip", 256) <= 3 * 5.0 + 253 * 0.5
+    breaker = Breaker(timeout=5.0)
+    assert hang(breaker, "coin_flip", 256) <= 3 * 5.0 + 253 * 0.5
 
 
 def test_hangs_among_many_honest_answers_cost_little_too() -> None:
-    patience = Patience(timeout=5.0)
+    breaker = Breaker(timeout=5.0)
     cost = 0.0
     for _ in range(100):
-        cost += hang(patience, "coin_flip", 1)
+        cost += hang(breaker, "coin_flip", 1)
         for _ in range(20):
-            patience.ended("coin_flip")
+            breaker.finished("coin_flip")
     assert cost < 100
 
 
 def test_other_tasks_keep_their_limit() -> None:
-    patience = Patience(timeout=5.0)
-    hang(patience, "coin_flip", 10)
-    assert patience.limit("coin_flip") == 0.5
-    assert patience.limit("chain_sum") == 5.0
+    breaker = Breaker(timeout=5.0)
+    hang(breaker, "coin_flip", 10)
+    assert breaker.limit("coin_flip") == 0.5
+    assert breaker.limit("chain_sum") == 5.0
 
 
 def test_a_task_recovers_when_its_answers_end() -> None:
-    patience = Patience(timeout=5.0)
-    hang(patience, "coin_flip", 256)
-    patience.ended("coin_flip")
-    assert patience.limit("coin_flip") == 0.5
+    breaker = Breaker(timeout=5.0)
+    hang(breaker, "coin_flip", 256)
+    breaker.finished("coin_flip")
+    assert breaker.limit("coin_flip") == 0.5
     for _ in range(128):
-        patience.ended("coin_flip")
-    assert patience.limit("coin_flip") == 5.0
+        breaker.finished("coin_flip")
+    assert breaker.limit("coin_flip") == 5.0
 
 
 def test_one_hang_in_a_hundred_shortens_nothing() -> None:
-    patience = Patience(timeout=5.0)
+    breaker = Breaker(timeout=5.0)
     for _ in range(20):
-        assert patience.limit("coin_flip") == 5.0
-        hang(patience, "coin_flip", 1)
+        assert breaker.limit("coin_flip") == 5.0
+        hang(breaker, "coin_flip", 1)
         for _ in range(99):
-            patience.ended("coin_flip")
+            breaker.finished("coin_flip")
 
 
 def test_short_limits_are_not_shortened_to_nothing() -> None:
     for timeout in (0.2, 0.5, 1.0, 60.0):
-        patience = Patience(timeout)
-        hang(patience, "coin_flip", 4)
-        assert patience.limit("coin_flip") == min(timeout, max(0.5, timeout / 10))
+        breaker = Breaker(timeout)
+        hang(breaker, "coin_flip", 4)
+        assert breaker.limit("coin_flip") == min(timeout, max(0.5, timeout / 10))
 
 
 def test_only_a_full_hang_is_remembered() -> None:
-    patience = Patience(timeout=5.0)
-    assert not patience.knows(lambda: b"full")
-    patience.timed_out("coin_flip", b"full", 5.0)
-    patience.timed_out("coin_flip", b"short", 0.5)
-    assert patience.knows(lambda: b"full")
-    assert not patience.knows(lambda: b"short")
+    breaker = Breaker(timeout=5.0)
+    assert not breaker.has_hung(lambda: b"full")
+    breaker.timed_out("coin_flip", b"full", 5.0)
+    breaker.timed_out("coin_flip", b"short", 0.5)
+    assert breaker.has_hung(lambda: b"full")
+    assert not breaker.has_hung(lambda: b"short")
 
 
 def test_the_memory_is_bounded_and_keeps_what_is_met_again() -> None:
-    patience = Patience(timeout=5.0)
-    patience.timed_out("coin_flip", b"met", 5.0)
+    breaker = Breaker(timeout=5.0)
+    breaker.timed_out("coin_flip", b"met", 5.0)
     for number in range(3 * 4096):
-        patience.timed_out("coin_flip", b"%d" % number, 5.0)
-        assert patience.knows(lambda: b"met")
-    assert not patience.knows(lambda: b"0")
+        breaker.timed_out("coin_flip", b"%d" % number, 5.0)
+        assert breaker.has_hung(lambda: b"met")
+    assert not breaker.has_hung(lambda: b"0")

@@ -51,7 +51,7 @@ def test_numbers_become_floats_in_the_unit_interval(value: Any, score: float) ->
 def test_what_is_no_score_is_named(value: Any) -> None:
     result = as_score(value)
     assert isinstance(result, str)
-    assert "no score" in result
+    assert "not a score" in result
 
 
 class UnprintableError(Exception):

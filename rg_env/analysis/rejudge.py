@@ -1,12 +1,12 @@
-"""Judging a recorded response a second time, by what its line holds: the item, the task's options, the text.
+"""Scoring a recorded response again from what its line contains: the item, the task's options, the text.
 
-Invariant: nothing of the first verdict goes into the second one.
+Invariant: nothing of the recorded verdict affects the new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
@@ -17,11 +17,11 @@ from rg_env.tasks.entry_json import decode_entry
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a response answers.
+    """The question that a response answers.
 
     Attributes:
         entry: Reasoning Gym's entry.
-        config: the task's options, None where all are its defaults.
+        config: the task's options; None if all have their defaults.
     """
 
     entry: Mapping[str, Any]
@@ -29,7 +29,7 @@ class Question:
 
     @classmethod
     def of(cls, group: GroupRecord) -> Question | None:
-        """The group's question; None where its line does not hold it, as in Atropos' files."""
+        """The group's question; None if its line does not contain it, as in Atropos' files."""
         try:
             entry, config = decode_entry(group.entry), decode_entry(group.task_config)
             known = isinstance(entry["metadata"]["source_dataset"], str) and isinstance(config, Mapping)
@@ -39,8 +39,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What a response earned by itself, before any rule about its group."""
+class Scores:
+    """The scores of a recorded rollout or of a new verdict, to compare them."""
 
     violation: Violation | None
     status: Status
@@ -49,35 +49,31 @@ class Marks:
     base_score: float
 
     @classmethod
-    def of(cls, judged: RolloutRecord | Verdict) -> Marks:
-        """Those of a recorded rollout or of a new verdict."""
-        violation = judged.parsed.violation if isinstance(judged, Verdict) else judged.violation
-        return cls(violation, judged.status, judged.raw_score, judged.tagged_score, judged.base_score)
+    def of(cls, judged: RolloutRecord | Verdict) -> Scores:
+        if isinstance(judged, Verdict):
+            scored = judged.scored
+            return cls(judged.parsed.violation, scored.status, scored.raw, scored.tagged, scored.score)
+        return cls(judged.violation, judged.status, judged.raw_score, judged.tagged_score, judged.base_score)
 
-    def is_as(self, other: Marks) -> bool:
-        """Whether both say the same; numbers may differ by rounding."""
-        if (self.violation, self.status) != (other.violation, other.status):
-            return False
-        mine = (self.raw_score, self.tagged_score, self.base_score)
-        return all(
-            same(a, b) for a, b in zip(mine, (other.raw_score, other.tagged_score, other.base_score), strict=True)
-        )
+    def equals(self, other: Scores) -> bool:
+        """Whether all values are equal, numbers up to rounding."""
+        return all(map(same, astuple(self), astuple(other)))
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two recorded values are equal, numbers up to rounding."""
+    """Whether two values of a record are equal, numbers up to rounding."""
     if isinstance(one, float) and isinstance(other, (int, float)):
         return abs(one - other) <= 1e-9
     return one == other
 
 
 class Judge:
-    """Today's scorer, with the settings that each run had.
+    """The current scorer with the settings of each run.
 
     Args:
-        dump: whose groups are judged.
-        workers: answers scored at once.
-        timeout: seconds for one answer; None: as the run had it.
+        dump: contains the groups to be judged.
+        workers: number of answers scored at the same time.
+        timeout: seconds per answer; None: as in the run.
     """
 
     def __init__(self, dump: Dump, workers: int, timeout: float | None = None) -> None:
@@ -87,11 +83,11 @@ class Judge:
         self._timeout = timeout
 
     def settings(self, group: GroupRecord) -> RunSettings:
-        """The settings of the group's attempt; today's defaults where no manifest tells of it."""
+        """The settings of the group's attempt; the current defaults if no manifest has them."""
         return self._settings.get(group.run_id, {}).get(group.attempt) or self._defaults
 
     def knows_settings(self, group: GroupRecord) -> bool:
-        """Whether a manifest tells of the group's attempt."""
+        """Whether a manifest has the settings of the group's attempt."""
         return group.attempt in self._settings.get(group.run_id, {})
 
     def verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
