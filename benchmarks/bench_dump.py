@@ -1,4 +1,4 @@
-"""What recording costs: a group as JSON and on disk, ours beside its rivals, in the same run on the same groups.
+"""Cost of recording: groups encoded as JSON and written to disk, compared with alternatives on the same groups.
 
 Run: python benchmarks/bench_dump.py
 """
@@ -77,7 +77,7 @@ def make_group(number: int) -> GroupRecord:
 
 
 def best_of(work: Callable[[Path], object]) -> float:
-    """Seconds of the fastest of some repeats, each in a folder of its own."""
+    """Seconds of the fastest of several repeats, each in a separate folder."""
     seconds = []
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def main() -> None:
     logger.remove()
     groups = [make_group(number) for number in range(GROUPS)]
     megabytes = sum(len(to_line(group)) for group in groups) / 1e6
-    plain = [json.loads(to_line(group)) for group in groups]  # the rivals' head start: dicts, ready to be written
+    plain = [json.loads(to_line(group)) for group in groups]  # the alternatives start with dicts
 
     def with_json(folder: Path) -> None:
         with (folder / "dump.jsonl").open("w") as file:

@@ -1,4 +1,4 @@
-"""`parse_response` against its rival, `reasoning_gym.utils.extract_answer`, on the same 64 kB texts.
+"""Speed of `parse_response` compared with `reasoning_gym.utils.extract_answer` on the same 64 kB texts.
 
 Run: `python benchmarks/bench_parse.py`. A ratio above 1 means that `parse_response` is faster.
 """
@@ -13,7 +13,7 @@ from reasoning_gym.utils import extract_answer
 from rg_env.scoring import parse_response
 
 SIZE = 64_000
-HEAD = "<think></think>"  # without it, `parse_response` would be done at the first tag
+HEAD = "<think></think>"  # without it, `parse_response` would stop at the first tag
 TEXTS = {
     "good response, long thoughts": "<think>"
     + "a step of < 80 characters;\n" * (SIZE // 27)
@@ -27,7 +27,7 @@ TEXTS = {
 
 
 def seconds(call: Callable[[], object], at_least: float = 0.3) -> float:
-    """Time of one call, the best of as many as fit into `at_least` seconds."""
+    """Time of one call: the minimum over as many calls as fit into `at_least` seconds."""
     best = float("inf")
     end = perf_counter() + at_least
     while best == float("inf") or perf_counter() < end:

@@ -1,7 +1,7 @@
-"""A score through the pool against its rival: the same two `score_answer` calls in this process, unprotected.
+"""Time of a score through the pool compared with the same two `score_answer` calls in this process, without isolation.
 
-Run: `python benchmarks/bench_scorer.py`. The difference is what isolation costs; the ratio is through the pool over
-direct. Tasks marked * run the answer as code: each of their answers gets a fresh process.
+Run: `python benchmarks/bench_scorer.py`. The difference is the cost of isolation; the ratio is pool time over direct
+time. Tasks marked * execute the answer as code, so each of their answers gets a new process.
 """
 
 from __future__ import annotations

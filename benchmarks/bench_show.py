@@ -38,7 +38,7 @@ READ = "import polars, sys; print(polars.scan_ndjson(sys.argv[1] + '/*_rollouts_
 
 
 def make_dump(folder: Path, gigabytes: float) -> tuple[int, int]:
-    """Files as a run writes them; groups differ in their ids only, which is what reading them costs anyway."""
+    """Write files as a run does. Groups differ only in their ids, which does not affect the cost of reading them."""
     lines = [to_line(make_group(number)) for number in range(TEMPLATES)]
     size = groups = batch = 0
     while size < gigabytes * 1e9:
@@ -53,7 +53,7 @@ def make_dump(folder: Path, gigabytes: float) -> tuple[int, int]:
 
 
 def first_screen(folder: Path) -> tuple[float, float]:
-    """Seconds from the start of the process to a screen with groups on it, and seconds of processor time until then."""
+    """Seconds from the start of the process to a screen with groups, and the CPU time until then."""
     start = time.perf_counter()
     process, terminal = pty.fork()
     if process == 0:
@@ -123,7 +123,7 @@ def main() -> None:
         print(f"searching texts: {rows['length'].sum() / 1e6 / seconds:.0f} MB/s ({searched} found)")
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", READ, str(folder)], check=True, stdout=subprocess.DEVNULL)
-        print(f"polars reads the same files and shows nothing: {time.perf_counter() - start:.2f} s")
+        print(f"polars reads the same files without showing anything: {time.perf_counter() - start:.2f} s")
 
 
 if __name__ == "__main__":

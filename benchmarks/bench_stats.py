@@ -1,9 +1,9 @@
-"""What reading a record costs: `rg-env dumps stats` from the ledger and from texts, beside polars on the same files.
+"""Cost of reading a dump: `rg-env dumps stats` from the ledger and from texts, compared with polars on the same files.
 
-Run: python benchmarks/bench_stats.py            makes its own dumps, in a temporary folder
-     python benchmarks/bench_stats.py FOLDER     reads a dump that is there (see make_dump.py), for its peak memory
+Run: python benchmarks/bench_stats.py            creates dumps in a temporary folder
+     python benchmarks/bench_stats.py FOLDER     reads an existing dump (see make_dump.py), to measure peak memory
 
-Each command is a process of its own, started afresh, so that Python's and polars' own start are in its seconds.
+Each command runs in a new process, so the times include the start of Python and the import of polars.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START = "import polars"
 
 
 def cost(program: str, *args: str) -> tuple[float, float, float]:
-    """Run a Python program: seconds of wall time and of processor time, the smallest of some repeats, and peak MB."""
+    """Run a Python program. Returns wall time, CPU time (seconds) and peak MB, each the minimum of several repeats."""
     runs = []
     for _ in range(REPEATS if len(sys.argv) == 1 else 1):
         begin = os.times()
@@ -48,7 +48,7 @@ def cost(program: str, *args: str) -> tuple[float, float, float]:
 def report(name: str, found: tuple[float, float, float], size: float) -> None:
     wall, processor, memory = found
     speed = size / 1e6 / wall
-    print(f"{name:52} {wall:6.2f} s {processor:6.2f} s of processor {speed:6.0f} MB/s {memory:5.0f} MB peak")
+    print(f"{name:52} {wall:6.2f} s {processor:6.2f} s of CPU {speed:6.0f} MB/s {memory:5.0f} MB peak")
 
 
 def size_of(folder: Path) -> int:
@@ -69,7 +69,7 @@ def main() -> None:
         ours, rival = cost(STATS, str(texts)), cost(RIVAL, str(texts))
         report("rg-env dumps stats, texts without a ledger", ours, size_of(texts))
         report("polars.read_ndjson, the same files", rival, size_of(texts))
-        print(f"time of polars / time of ours, everything included: {rival[0] / ours[0]:.2f}")
+        print(f"time of polars / time of rg_env, including start-up: {rival[0] / ours[0]:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A synthetic dump of any size, written by the real codec, for benchmarks: tasks, steps, failures, violations, lengths.
+"""Create a synthetic dump of any size for benchmarks, with the real codec: tasks, steps, failures, violations, lengths.
 
 Run: python benchmarks/make_dump.py FOLDER --gigabytes 5 [--no-ledger]     (texts and their ledger)
-     python benchmarks/make_dump.py FOLDER --groups 100000 --no-texts      (the ledger alone)
+     python benchmarks/make_dump.py FOLDER --groups 100000 --no-texts      (only the ledger)
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def make_rollout(
 def make_dump(
     folder: Path, *, groups: int | None = None, size: float | None = None, texts: bool = True, ledger: bool = True
 ) -> tuple[int, int]:
-    """Write `groups` groups, or as many as make `size` bytes.
+    """Write `groups` groups, or as many as needed for `size` bytes.
 
     Returns:
         groups and bytes that were written.

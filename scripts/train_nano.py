@@ -1,8 +1,8 @@
-"""Trains `nano`, the small policy that ships in `rg_env/cpu/nano`: a few minutes on two CPU cores.
+"""Trains `nano`, the small policy in `rg_env/cpu/nano`, in a few minutes on two CPU cores.
 
 Supervised training from random weights on worked solutions (`rg_env.cpu.worked`) of train-split items, half of them
-without the working. Ends while it still makes mistakes, for reinforcement learning to mend. Invariant: nano never sees
-an eval-split question.
+without intermediate steps. Training stops while the policy still makes mistakes, so that reinforcement learning can
+improve it. Invariant: nano never sees an eval-split question.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from rg_env.scoring import Verdict
 from rg_env.tasks import Item, hash64
 
 CONTEXT = 256
-"""Tokens; the longest prompt has about 70, the longest worked solution about 60."""
+"""In tokens. The longest prompt has about 70, the longest worked solution about 60."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 PRE_TOKENS = r"</?(?:think|answer)>| ?[A-Za-z]+|[0-9]|\n|[^A-Za-z0-9\n<>]+|[<>]"
-"""Tags, words with their space, single digits, runs of punctuation."""
+"""Tags, words with the space before them, single digits, runs of punctuation."""
 WORD_SHARE = 0.1
-"""A word of this share of a task's texts is a token: the words of the prompts, not the words in questions."""
+"""A word in at least this share of a task's texts becomes a token: words of the prompts, not of single questions."""
 
 WARMUP_STEPS = 50
 AT_ONCE_SHARE = 0.5
-"""Share of the solutions that give the answer without the working."""
+"""Share of the solutions that give the answer without intermediate steps."""
 
 Message = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One item as nano meets it."""
+    """One item and its prompt."""
 
     item: Item
     messages: list[Message]
@@ -60,7 +60,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Figures:
-    """Shares in [0, 1] over one sampled response to each item. `given_format`: solved among the well-formed."""
+    """Shares in [0, 1] over one sampled response per item. `given_format`: share of well-formed responses solved."""
 
     format: float
     solved: float
@@ -70,7 +70,7 @@ class Figures:
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], lengths: Sequence[int]) -> Figures:
-        """Solved means a base score of at least 0.99, as `solved_at` has it."""
+        """A response is solved if its base score is at least 0.99, the default of `solved_at`."""
         formed = sum(verdict.parsed.violation is None for verdict in verdicts)
         solved = sum(verdict.scored.score >= 0.99 for verdict in verdicts)
         count = len(verdicts)
@@ -85,15 +85,15 @@ class Figures:
 
 
 def examples(dataset: ReasoningGymDataset, indices: Iterable[int]) -> list[Example]:
-    """The rows of those indices, items beside their prompts."""
+    """The items at these indices with their prompts."""
     return [Example(dataset.item(index), dataset.row(index)["prompt"]) for index in indices]
 
 
 def build_tokenizer(train: Sequence[Example]) -> PreTrainedTokenizerFast:
-    """Whole tokens for the words that all prompts share, single bytes for everything else.
+    """Tokens for the words that all prompts share, single bytes for everything else.
 
-    Byte-pair merges would glue the letters of the words to be spelled and the digits to be added. Here there are none:
-    a pre-token is looked up whole, and falls apart into bytes if it is no entry.
+    There are no byte-pair merges, because they would join the letters of words to be spelled and the digits of numbers
+    to be added. A pre-token is either in the vocabulary or split into bytes.
     """
     pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -131,7 +131,7 @@ def build_tokenizer(train: Sequence[Example]) -> PreTrainedTokenizerFast:
 
 
 def build_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
-    """0.9 million random parameters. Embeddings are untied: vLLM keeps the old head when it reloads tied ones."""
+    """0.9 million random parameters. Embeddings are untied: vLLM keeps the old output embeddings of tied ones."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -152,7 +152,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerBase, example: Example) -> list[int]:
-    """The prompt as SkyRL tokenises it, open for the response."""
+    """The prompt as SkyRL tokenizes it, with the generation prompt."""
     ids: list[int] = tokenizer.apply_chat_template(example.messages, add_generation_prompt=True, return_dict=False)
     return ids
 
@@ -168,7 +168,7 @@ def evaluate(
     max_new_tokens: int = 64,
     batch_size: int = 128,
 ) -> dict[str, Figures]:
-    """One response to each item, sampled at temperature 1; figures per task and for `all`. Torch's RNG is restored."""
+    """Sample one response per item at temperature 1. Returns figures per task and for `all`. Restores torch's RNG."""
     model.eval()
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     lengths: defaultdict[str, list[int]] = defaultdict(list)
@@ -202,7 +202,7 @@ def train(
     lr: float,
     check_every: int = 50,
 ) -> None:
-    """Cross-entropy on the responses alone."""
+    """Minimize the cross-entropy of the responses; prompts are masked."""
     sequences = []
     for example in train_set:
         prompt = prompt_ids(tokenizer, example)
@@ -216,7 +216,7 @@ def train(
     for step in range(1, steps + 1):
         batch = chooser.sample(sequences, batch_size)
         longest = max(len(prompt) + len(response) for prompt, response in batch)
-        ids = torch.full((batch_size, longest), tokenizer.pad_token_id)  # padding on the right: causal, no mask needed
+        ids = torch.full((batch_size, longest), tokenizer.pad_token_id)  # right padding needs no mask: causal
         labels = torch.full((batch_size, longest), -100)
         for row, (prompt, response) in enumerate(batch):
             end = len(prompt) + len(response)
@@ -235,20 +235,20 @@ def train(
 
 
 def eval_examples(per_task: int) -> list[Example]:
-    """The fixed evaluation set, with `eval_seed`'s default: 123."""
+    """The fixed evaluation set with the default `eval_seed`, 123."""
     dataset = ReasoningGymDataset.fixed_eval(NANO_TASKS, samples_per_task=per_task)
     return examples(dataset, range(len(dataset)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder to write (default: the shipped one)")
-    parser.add_argument("--eval-only", type=Path, metavar="FOLDER", help="print the eval figures of a policy and stop")
-    parser.add_argument("--seed", type=int, default=0, help="of weights, batches, sampling and items")
+    parser.add_argument("--out", type=Path, help="output folder (default: rg_env/cpu/nano)")
+    parser.add_argument("--eval-only", type=Path, metavar="FOLDER", help="only evaluate the policy in FOLDER")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights, batches, sampling and items")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--items", type=int, default=9000, help="train-split items to learn from")
+    parser.add_argument("--items", type=int, default=9000, help="number of train-split items to train on")
     parser.add_argument("--eval-per-task", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -283,7 +283,7 @@ def main() -> None:
             (out / "model.safetensors").chmod(0o644)
             seconds = time.monotonic() - start
             print(f"{options.steps} steps, {seconds:.0f} s, {model.num_parameters()} parameters → {out}")
-            model = model.to(torch.float32)  # what was saved, rounding included
+            model = model.to(torch.float32)  # the saved weights, including rounding
         figures = evaluate(model, tokenizer, eval_examples(options.eval_per_task), scorer, seed=options.seed)
     for name, of_task in figures.items():
         print(of_task.line(name))

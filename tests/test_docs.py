@@ -1,15 +1,36 @@
-"""The documents say what the code does."""
+"""The documents match the code: settings, links, commands, snippets, and the tables of files and functions."""
 
+from __future__ import annotations
+
+import ast
 import re
-from pathlib import Path
+import shlex
 
 import pytest
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.skyrl.config import known_keys
+from rg_env.dump.schema import GroupRecord, RolloutRecord
+from rg_env.skyrl.config import known_keys, load_config
+from tests.documents import PAGES, ROOT, python_blocks, run_page
 
-ROOT = Path(__file__).resolve().parents[1]
 PREFIX = "environment.skyrl_gym.rg_dump."
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+BRITISH = re.compile(
+    r"\b\w*(?:colour|behaviour|neighbour|honour|favour|labour)\w*|\b(?:\w*(?:normal|real|recogn|optim|penal|summar|organ|minim"
+    r"|maxim|util|initial|serial|token|general|special|custom|random)is(?:e|es|ed|ing|ation)|judgement|whilst|learnt|analyse\w*"
+    r"|catalogue|centre|cancelled|labelled|modelling|travelled|licence|defence|formulae|towards)\b",
+    re.IGNORECASE,
+)
+FIRST_RELEASE = "For users of a development version:"
+"""The changelog's section that quotes old names."""
+
+
+def page_id(page):
+    return page.name
 
 
 def documented():
@@ -31,18 +52,118 @@ def test_every_setting_is_documented_with_its_default():
     assert {name: default_of(name) for name in table} == table
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "dumps" / "README.md"], ids=page_id)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, anchor
 
 
-def test_commands_in_the_readme_exist():
-    from typer.testing import CliRunner
+def test_every_page_is_in_the_reading_order():
+    linked = re.findall(
+        r"\]\((docs/[\w-]+\.md|[A-Z]+\.md)\)", (ROOT / "README.md").read_text().split("## Documentation")[1]
+    )
+    pages = [page.relative_to(ROOT).as_posix() for page in PAGES if page.name != "README.md"]
+    assert sorted(linked) == sorted([*pages, "CHANGELOG.md"])
 
-    from rg_env.cli import app
 
-    commands = set(re.findall(r"^    rg-env (dumps \w+|\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert {"train", "dumps stats"} <= commands
-    for command in commands:
-        assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
+def commands_in(text):
+    """The `rg-env …` commands of a page's indented blocks, as lists of words."""
+    joined = text.replace("\\\n", " ")
+    for line in re.findall(r"^    (?:\S+/)?rg-env (.*)$", joined, re.MULTILINE):
+        yield shlex.split(line.split(" | ")[0], comments=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_commands_and_their_options_exist(page):
+    for words in commands_in(page.read_text()):
+        command = get_command(app)
+        rest = list(words)
+        while hasattr(command, "commands"):
+            name = rest.pop(0)
+            assert name in command.commands, words
+            command = command.commands[name]
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= options | {"--help"}, words
+
+
+def test_the_readme_shows_the_main_commands():
+    shown = {" ".join(words[:2]) if words[0] == "dumps" else words[0] for words in commands_in(PAGES[0].read_text())}
+    assert {"train", "dumps stats", "dumps show", "dumps validate"} <= shown
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=page_id)
+def test_the_python_code_runs(page, tmp_path, monkeypatch):
+    (tmp_path / "dumps").symlink_to(ROOT / "dumps")
+    monkeypatch.chdir(tmp_path)
+    if page.name == "export.md":  # the page's first commands make what its code loads
+        made = CliRunner().invoke(app, ["dumps", "export", "sft", "dumps/sample", "--out", "data/sft/train.jsonl"])
+        assert made.exit_code == 0, made.output
+    run_page(page)
+
+
+def test_the_settings_in_the_readme_are_valid(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")  # a cluster: no check for GPUs
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGES[0].read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "readme.yaml").write_text(block)
+    cfg = load_config([str(ROOT / "configs" / "quickstart.yaml"), str(tmp_path / "readme.yaml")])
+    assert cfg.rg_dump.debug_logging and set(cfg.rg_dump.tasks) == set(yaml.safe_load(block)[PREFIX[:-1]]["tasks"])
+
+
+def test_every_key_of_a_record_is_documented():
+    page = (ROOT / "docs" / "dumps.md").read_text()
+    listed = page[page.index("- **Group keys**") : page.index("`item_id` is the name of the task")]
+    groups, rollouts = listed.split("- **Rollout keys**")
+    assert set(re.findall(r"`(\w+)`", groups)) == set(GroupRecord.__dataclass_fields__)
+    assert set(re.findall(r"`(\w+)`", rollouts)) == set(RolloutRecord.__dataclass_fields__)
+
+
+def names_in(path):
+    """Functions, classes and `Class.method`s of a module."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{part.name}" for part in node.body if hasattr(part, "name"))
+
+
+def test_where_to_find_names_files_and_functions_that_exist():
+    section = ARCHITECTURE[ARCHITECTURE.index("## Where to find") : ARCHITECTURE.index("## Libraries")]
+    rows = re.findall(r"^\| (.+?) \| `(\S+\.py)` \| `([\w.]+)` \|$", section, re.MULTILINE)
+    assert len(rows) >= 15 and len(rows) == section.count("\n| ") - 1, "a row that is not: what, one file, one function"
+    for what, file, name in rows:
+        assert name in set(names_in(ROOT / "rg_env" / file)), f"{what}: {name} is not in rg_env/{file}"
+
+
+def test_the_table_of_modules_is_complete():
+    section = ARCHITECTURE[ARCHITECTURE.index("## Modules") : ARCHITECTURE.index("## Where to find")]
+    listed = set(re.findall(r"^\| `(\S+)` \|", section, re.MULTILINE))
+    package = ROOT / "rg_env"
+    top = {path.name for path in package.glob("*.py") if path.name != "__init__.py"}
+    folders = {f"{path.parent.relative_to(package)}/" for path in package.glob("*/__init__.py")}
+    assert top | folders <= listed
+    assert [name for name in listed if not (package / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "Makefile"], ids=page_id)
+def test_files_that_a_page_names_exist(page):
+    named = re.findall(
+        r"(?<![\w/])((?:rg_env|tests|docs|configs|scripts|benchmarks)/[\w./-]+\.(?:py|md|yaml|sh|json))",
+        page.read_text(),
+    )
+    assert [name for name in named if not (ROOT / name).exists() and "NAME" not in name] == []
+
+
+def test_the_make_targets_in_contributing_exist():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"make ([a-z][\w-]*)", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert {"test", "test-fast", "test-long", "test-vllm", "check", "format", "bench"} <= named <= targets
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=page_id)
+def test_the_spelling_is_american(page):
+    text = page.read_text().split(FIRST_RELEASE)[0]
+    assert BRITISH.findall(text) == []

@@ -25,7 +25,7 @@ def test_the_code_runs(monkeypatch, capsys):
 
 
 def test_the_conditions_are_conditions():
-    table = GUIDE[GUIDE.index("| condition |") : GUIDE.index("A column or a word that does not exist")]
+    table = GUIDE[GUIDE.index("| condition |") : GUIDE.index("An unknown column or value is rejected")]
     in_table = [text for row in table.strip().splitlines()[2:] for text in re.findall("`(.*?)`", row.split("|")[1])]
     conditions = CONDITIONS.findall(GUIDE) + in_table
     assert len(conditions) >= 14
