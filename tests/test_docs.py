@@ -100,6 +100,7 @@ def test_the_python_code_runs(page, tmp_path, monkeypatch):
     (tmp_path / "dumps").symlink_to(ROOT / "dumps")
     monkeypatch.chdir(tmp_path)
     if page.name == "export.md":  # the page's first commands make what its code loads
+        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
         made = CliRunner().invoke(app, ["dumps", "export", "sft", "dumps/sample", "--out", "data/sft/train.jsonl"])
         assert made.exit_code == 0, made.output
     run_page(page)

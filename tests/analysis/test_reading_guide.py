@@ -1,12 +1,11 @@
-"""The guide's code runs, block after block, on the sample that is in the repository."""
+"""The examples in docs/reading.md and docs/reading-show.md give what the pages say, on `dumps/sample`."""
 
 import re
-from pathlib import Path
 
 from rg_env.analysis import ConditionError, parse_conditions, statistics
 from rg_env.browser import Query
+from tests.documents import ROOT, run_page
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "reading.md").read_text()
 ABOUT_SHOW = (ROOT / "docs" / "reading-show.md").read_text()
 CONDITIONS = re.compile(r"--where '?([^'\s`)]+)")
@@ -14,9 +13,7 @@ CONDITIONS = re.compile(r"--where '?([^'\s`)]+)")
 
 def test_the_code_runs(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    names = {}
-    for block in re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL):
-        exec(compile(block, "docs/reading.md", "exec"), names)
+    names = run_page(ROOT / "docs" / "reading.md")
     assert names["table"]["task"].to_list() == ["leg_counting", "spell_backward"]
     assert names["rewards"]["step"].to_list() == [1, 2, 3]
     assert names["early"]["groups"].to_list() == [8]
@@ -41,8 +38,7 @@ def test_the_page_about_show_says_what_show_takes(monkeypatch, capsys):
     filters = ABOUT_SHOW[ABOUT_SHOW.index("## Filters") : ABOUT_SHOW.index("## Plain text")]
     lines = [Query.parse(line) for line in re.findall("^    (.*)$", filters, re.MULTILINE)]
     assert [query.text for query in lines] == ["the remainder is", "x=5"]
-    (code,) = re.findall(r"^```python\n(.*?)^```", ABOUT_SHOW, re.MULTILINE | re.DOTALL)
-    exec(compile(code, "docs/reading-show.md", "exec"), {})
+    run_page(ROOT / "docs" / "reading-show.md")
     assert capsys.readouterr().out
 
 
