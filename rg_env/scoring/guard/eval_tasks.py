@@ -8,26 +8,33 @@ that name nothing), or it is a literal (`literals`), or it is bounded arithmetic
 from __future__ import annotations
 
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rg_env.scoring.guard import literals
-from rg_env.scoring.guard.expressions import CONSTANTS, Grammar, Refusal, read
+from rg_env.scoring.guard.expressions import CONSTANTS, CONSTRUCTORS, Grammar, Refusal, read
 
 Rule = Callable[[Mapping[str, Any], str], str | None]
 """(entry, answer) → why the answer may not reach the scorer, in words for people; None if it may."""
 
-_FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "abs", "Abs"}) | {
+_FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "cbrt", "abs", "Abs"}) | {
     before + function + after
     for before in ("", "a")
     for function in ("sin", "cos", "tan", "cot", "sec", "csc")
     for after in ("", "h")
 }
-_INTEGRATION_CONSTANTS = frozenset({"C", "c", "K", "k", "C0", "C1", "C2"})
+_FREE_NAMES = (
+    frozenset(string.ascii_letters) - frozenset("EINOQS")  # which are not variables in sympy
+    | {letter + mark + digit for letter in "CcKk" for mark in ("", "_") for digit in string.digits}
+    | {"const", "Const", "constant", "Constant"}
+)
+"""What people call the constant of integration; and where its factor is 0, any variable is right."""
 _POWER = re.compile(r"\*\*\s*\(?-?(\d+)")
 _NAME = re.compile(r"[A-Za-z]\w*")
+_QUOTED = re.compile(r"""(['"])(.*)\1""")
 _ROWS_OF_NUMBERS = re.compile(r"-?\d{1,9}(?:[\s,]+-?\d{1,9})*", re.ASCII)
 
 
@@ -67,8 +74,11 @@ def _puzzle24(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _integration(entry: Mapping[str, Any], answer: str) -> str | None:
-    names = _INTEGRATION_CONSTANTS | CONSTANTS.keys() | {entry["metadata"]["variable"]}
-    read(answer, _grammar(entry, names=names, functions=_FUNCTIONS, decimals=True))
+    """A text in quotes is paid, too: sympy parses it, with ^ for powers."""
+    names = _FREE_NAMES | CONSTANTS.keys() | {entry["metadata"]["variable"]}
+    if quoted := _QUOTED.fullmatch(answer.strip()):
+        answer = quoted[2].replace("^", "**")
+    read(answer, _grammar(entry, names=names, functions=_FUNCTIONS | CONSTRUCTORS, decimals=True))
     return None
 
 

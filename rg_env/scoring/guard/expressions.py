@@ -16,12 +16,16 @@ from fractions import Fraction
 CONSTANTS = {"E": 0.5, "pi": 0.5}
 """Names that stand for numbers in sympy, with a bound of the decimal logarithm of each."""
 
+CONSTRUCTORS = frozenset({"Rational", "Integer", "S"})
+"""Functions that make numbers in sympy: `Rational(1, 3)` is 1/3."""
+
 _TOKEN = re.compile(
     r"(?P<number>(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])"
-    r"|(?P<name>[A-Za-z][A-Za-z0-9]*)(?!\w)"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9_]*)(?!\w)"
     r"|(?P<operator>\*\*|//|[-+*/(),])"
 )
 _EXPONENTIALS = frozenset({"exp", "sinh", "cosh", "tanh", "coth", "sech", "csch"})
+_WITH_TWO_ARGUMENTS = frozenset({"log", "Rational"})
 _END: tuple[str | None, str] = (None, "")
 _ADVICE = {
     "×": "write * for multiplication",
@@ -106,7 +110,7 @@ class _Reader:
 
     def __init__(self, text: str, grammar: Grammar) -> None:
         self.grammar = grammar
-        self._text = text.strip(" \t\r\n")  # as sympy does
+        self._text = text.strip()  # as sympy does
         self._integers: list[int] = []
         self._tokens = self._tokenize()
         self._kind, self._token = _END
@@ -170,10 +174,7 @@ class _Reader:
         left = self._sign()
         while operator := self._accept("*", "/"):
             right = self._sign()
-            if operator == "/":
-                right = _inverse(right)
-            value = left.value * right.value if left.value is not None and right.value is not None else None
-            left = self._bounded(left.top + right.top, left.bottom + right.bottom, value)
+            left = self._times(left, _inverse(right) if operator == "/" else right)
         return left
 
     def _sign(self) -> _Bound:
@@ -230,9 +231,12 @@ class _Reader:
             while self._accept(","):
                 arguments.append(self._sum())
         self._close()
-        if len(arguments) > (2 if name == "log" else 1):
-            raise Refusal(f"{name} takes {'two arguments at most' if name == 'log' else 'one argument'}")
+        most = 2 if name in _WITH_TWO_ARGUMENTS else 1
+        if len(arguments) > most:
+            raise Refusal(f"{name} takes {'two arguments at most' if most == 2 else 'one argument'}")
         argument = arguments[0]
+        if name in CONSTRUCTORS:
+            return argument if len(arguments) == 1 else self._times(argument, _inverse(arguments[1]))
         if name in _EXPONENTIALS:
             return self._raise(_Bound(max(1.0, argument.top), max(1.0, argument.bottom)), argument, 10)
         top = sum(part.top for part in arguments)
@@ -247,7 +251,8 @@ class _Reader:
         return _Bound(CONSTANTS.get(name, 0.0), 0.0)
 
     def _number(self, token: str) -> _Bound:
-        if token.isdigit():
+        if token.removesuffix(".").isdigit():  # a period may follow the last number
+            token = token.removesuffix(".")
             if len(token) > self.grammar.max_digits:
                 raise Refusal(f"a number has more than {self.grammar.max_digits} digits")
             integer = int(token)
@@ -262,6 +267,10 @@ class _Reader:
         return _Bound(_log(value.numerator), _log(value.denominator), value)
 
     # -- bounds
+
+    def _times(self, left: _Bound, right: _Bound) -> _Bound:
+        value = left.value * right.value if left.value is not None and right.value is not None else None
+        return self._bounded(left.top + right.top, left.bottom + right.bottom, value)
 
     def _bounded(self, top: float, bottom: float, value: Fraction | None) -> _Bound:
         if max(top, bottom) > self.grammar.max_digits:

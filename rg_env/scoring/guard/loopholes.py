@@ -7,6 +7,7 @@ Where upstream pays so much for wrong answers that a guess earns half of the rew
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -18,9 +19,10 @@ from rg_env.scoring.guard.eval_tasks import Rule
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,2})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d{1,60})\s*/\s*(\d{1,60})", re.ASCII)
 _COMPLEX = re.compile(r"[-+0-9.eEiIjJ() ]*")
-_SPACE = re.compile(r"\s+")
 _LONG_MOVE = re.compile(r"[-+][0-9]{3}|[0-9]{4}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
+_WORD = re.compile(r"[^\W_]+")
+_LATEX = frozenset({"boxed", "text", "textbf", "mathrm", "mathbf"})
 _REPEATS = re.compile(r"[0-9]+")
 _MOST_TURNS = 1000
 _MOST_SIGNS = 200
@@ -51,7 +53,8 @@ def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
     if not 0 <= value <= 1:
         return "a probability is between 0 and 1"
     right = Fraction(entry["answer"].replace(",", ""))
-    if abs(value - right) > right / 100:
+    rounded = value > 0 and (value * 10_000).denominator == 1 and abs(value - right) <= Fraction(1, 20_000)
+    if abs(value - right) > right / 100 and not rounded:
         return "the probability is off by more than 1 %, and upstream pays for common first digits"
     return None
 
@@ -63,16 +66,20 @@ def _complex_arithmetic(entry: Mapping[str, Any], answer: str) -> str | None:
 
 def _game_of_life(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays the share of right cells, which an empty board gets nearly full."""
-    if _SPACE.sub("", answer) == _SPACE.sub("", entry["answer"]):
-        return None
+    try:
+        if json.loads(answer) == json.loads(entry["answer"]):
+            return None
+    except (ValueError, RecursionError):
+        return "the answer must be a list of lists of 0 and 1"
     return "the board is not right in every cell, and upstream would pay an empty one"
 
 
 def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream compares bool(text) with bool(text): always true."""
-    if answer.strip() not in ("True", "False"):
+    words = [word for word in _WORD.findall(answer.casefold()) if word not in _LATEX]
+    if words not in (["true"], ["false"]):
         return "the answer must be True or False"
-    if answer.strip() != entry["answer"]:
+    if words[0] != entry["answer"].casefold():
         return "the answer is wrong, and upstream would pay any text"
     return None
 
@@ -99,7 +106,7 @@ def _number_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
 def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays half for any factors with the right product: for the number itself, too."""
     factors = [part.strip() for part in answer.split("×")]
-    if not all(re.fullmatch(r"\d{1,60}", factor, re.ASCII) for factor in factors):
+    if not all(re.fullmatch(r"\+?\d{1,60}", factor, re.ASCII) for factor in factors):
         return "the answer must be whole numbers with × between"
     number = math.prod(int(factor) for factor in entry["answer"].split("×"))
     if "×" in entry["answer"] and any(int(factor) == number for factor in factors):
@@ -130,7 +137,9 @@ def _rush_hour(entry: Mapping[str, Any], answer: str) -> str | None:
 def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays a right beginning: the whole question, written backwards, earns 0.97."""
     right, given = entry["answer"].casefold(), answer.strip().casefold()
-    return "more than the word is written" if given.startswith(right) and given != right else None
+    if given.startswith(right) and any(character.isalnum() for character in given[len(right) :]):
+        return "the answer contains more than the word"
+    return None
 
 
 def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:

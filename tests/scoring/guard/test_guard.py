@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer, Status, guard
-from tests.scoring.guard import closed_variants
+from tests.scoring.guard.right_answers import AROUND, FORMS, variants
 from tests.scoring.guard.variants import VARIANTS
 
 Item = Callable[..., dict[str, Any]]
@@ -173,16 +173,96 @@ def test_every_written_variant_that_the_raw_scorer_pays_passes(task: str) -> Non
             assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
 
 
-@pytest.mark.parametrize("task", closed_variants.FORMS)
-def test_right_answers_to_closed_tasks_pass_however_they_are_written(cured_items: Items, task: str) -> None:
+@pytest.mark.parametrize("task", sorted(set(FORMS) - guard.EVALUATING_TASKS))
+def test_right_answers_to_guarded_tasks_pass_however_they_are_written(cured_items: Items, task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     tried = 0
     for entry in cured_items(task, 8):
-        for answer in closed_variants.variants(entry):
-            if dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1:  # it takes no line feed in some tasks
+        for answer in variants(entry):
+            if _upstream(dataset, answer, entry) >= 0.1:  # it takes no line feed in some tasks
                 assert guard.check(entry, answer) is None, answer
                 tried += 1
     assert tried >= 30
+
+
+@pytest.mark.parametrize("task", FORMS)
+def test_no_right_answer_that_upstream_pays_in_full_is_refused(cured_items: Items, task: str) -> None:
+    dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
+    for entry in cured_items(task, 3):
+        refused = [answer for answer in variants(entry, AROUND) if guard.check(entry, answer) is not None]
+        assert [answer for answer in refused if _upstream(dataset, answer, entry) >= 1 - 1e-9] == []
+
+
+def test_the_forms_cover_every_guarded_task() -> None:
+    assert set(FORMS) == guard.GUARDED_TASKS - {"rush_hour"}
+
+
+def _upstream(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
+    try:
+        return float(dataset.score_answer(answer, copy.deepcopy(entry)))
+    except Exception:
+        return 0.0
+
+
+_BOARD = "[[0,0],[1,0]]"
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "answers"),
+    [
+        ("coin_flip", {"answer": "0.0029296875"}, ["0.0029", "0.00293", "3/1024"]),
+        ("coin_flip", {"answer": "0.000244140625"}, ["0.0002"]),
+        (
+            "simple_integration",
+            {"metadata": {"integrand": "2*x/3", "variable": "x"}},
+            [
+                "Rational(1,3)*x**2",
+                "S(1)/3*x**2",
+                "x**2/3 + C_1",
+                "x**2/3 + constant",
+                '"x**2/3 + C"',
+                "'x^2/3 + C'",
+                "x**2/3 + 0*X + C",
+            ],
+        ),
+        (
+            "intermediate_integration",
+            {"metadata": {"integrand": "sqrt(x)", "variable": "x"}},
+            ["Rational(2,3)*x**Rational(3,2)", "2*x**(3/2)/3 + C_1", '"2*x**(3/2)/3 + constant"'],
+        ),
+        ("simple_integration", {"metadata": {"integrand": "0", "variable": "x"}}, ["0*X + C", "0*x + C", "C"]),
+        ("puzzle24", {"metadata": {"numbers": [8, 3, 2, 1]}}, ["(2-1)*8*3.", "8.*3*(2-1.)"]),
+        ("countdown", {"metadata": {"numbers": [25, 4, 6, 2], "target": 112}}, ["25*4+6*2.", "25*4 + 6*2. "]),
+        ("game_of_life_halting", {"answer": "True"}, ["True.", "**True**", "true", "$\\boxed{True}$", "'TRUE'"]),
+        ("game_of_life_halting", {"answer": "False"}, ["False.", "**False**", "false"]),
+        ("game_of_life", {"answer": _BOARD}, ["[[0.0,0.0],[1.0,0.0]]", "[[false, false], [true, false]]"]),
+        ("prime_factorization", {"answer": "3 × 103"}, ["+3 × 103", "+3 × +103"]),
+        ("spell_backward", {"answer": "ainomma"}, ["ainomma.", "Ainomma!"]),
+    ],
+)
+def test_forms_that_were_once_refused_earn_1(
+    scorer: Scorer, task: str, fields: dict[str, Any], answers: list[str]
+) -> None:
+    for answer in answers:
+        scored = scorer.score(entry_of(task, **fields), answer)
+        assert scored.score >= (0.8 if task == "spell_backward" else 1.0), (answer, scored.detail)
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "answers"),
+    [
+        ("coin_flip", {"answer": "0.0029296875"}, ["0", "0.0", "0.003", "0.0028"]),
+        ("coin_flip", {"answer": "0.00003"}, ["0", "0.0000", "0.0001"]),
+        ("game_of_life_halting", {"answer": "True"}, ["False", "True False", "not True", "1", "", "untrue"]),
+        ("game_of_life", {"answer": _BOARD}, ["[[0,0],[0,0]]", "[[0,0],[1,0],[0,0]]", "[" * 5000, "9" * 5000, "{}"]),
+        ("prime_factorization", {"answer": "3 × 103"}, ["-3 × -103", "+309", "309", "3 × 103 × +1 × 309"]),
+        ("puzzle24", {"metadata": {"numbers": [8, 3, 2, 1]}}, ["8.5*3*(2-1)", "8*3*(2-1).0"]),
+        ("simple_integration", {"metadata": {"integrand": "2*x", "variable": "x"}}, ["'open(1)'", "'x**2\"", "''x''"]),
+    ],
+)
+def test_what_is_near_to_those_forms_is_refused(task: str, fields: dict[str, Any], answers: list[str]) -> None:
+    for answer in answers:
+        assert guard.check(entry_of(task, **fields), answer) is not None, answer
 
 
 def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_items: Items) -> None:

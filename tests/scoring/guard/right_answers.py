@@ -1,0 +1,147 @@
+"""Legitimate ways to write the right answer to an item, generated for every guarded task but rush_hour, whose items do
+not say how they are solved.
+
+`test_guard` tries those that upstream's raw scorer pays: none may be refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+Forms = Callable[[str], Iterable[str]]
+SPACED = ("{}", " {}", "{} ", "{}\n", "\n{}\n", "\t{}")
+AROUND = (
+    *(*SPACED, "\n{}", "{}\r\n", "{}\u00a0"),
+    *("{}.", "{}. ", "{},", "+{}", "-(-({}))"),
+    *("({})", "( {} )", "(({}))", "[{}]", "'{}'", '"{}"'),
+    *("**{}**", "*{}*", "`{}`", "```\n{}\n```"),
+    *("${}$", "$${}$$", r"\({}\)", r"\[{}\]", r"\boxed{{{}}}", r"$\boxed{{{}}}$", r"\text{{{}}}"),
+)
+"""Whitespace, period, signs, brackets, quotes, Markdown and LaTeX around an answer."""
+
+
+def answer_of(entry: Mapping[str, Any]) -> str:
+    metadata = entry["metadata"]
+    return str(entry["answer"] or metadata.get("example_answer") or metadata.get("example_correct_answer"))
+
+
+def _as_it_is(answer: str) -> list[str]:
+    return []
+
+
+def _probabilities(answer: str) -> list[str]:
+    value = Fraction(answer)
+    return [
+        re.sub(r"^(\d+\.\d+)$", r"\g<1>0", answer),
+        answer.removeprefix("0"),
+        f"{float(value):.12e}",
+        f"{float(value):.4f}" if value > 0.00005 else answer,  # 0.0000 is not right
+        f"{float(value):.4g}",
+        f"{value}",
+        f"{value}".replace("/", " / "),
+    ]
+
+
+def _complex(answer: str) -> list[str]:
+    return [answer.replace(" ", ""), answer.replace("i", "j"), f"({answer})", answer.replace(" ", "  ")]
+
+
+def _boards(answer: str) -> list[str]:
+    board = json.loads(answer)
+    cells = [[[kind(cell) for cell in row] for row in board] for kind in (int, float, bool)]
+    return [
+        *(json.dumps(form, **style) for form in cells for style in ({}, {"separators": (",", ":")}, {"indent": 1})),
+        re.sub(r"(\d)", r"\g<1>.00", answer),
+    ]
+
+
+def _roles(answer: str) -> list[str]:
+    said = re.findall(r"\w+ is an? \w+", answer)
+    return [
+        answer.removesuffix("."),
+        answer.lower(),
+        ", ".join(said),
+        " and ".join(said),
+        ", and ".join(said[::-1]) + ".",
+    ]
+
+
+def _lists(answer: str) -> list[str]:
+    return [answer.replace(" ", ""), answer.replace("'", '"'), answer.replace(", ", ",\n"), answer.replace("'", "")]
+
+
+def _factors(answer: str) -> list[str]:
+    factors = [factor.strip() for factor in answer.split("×")]
+    return [
+        "×".join(factors),
+        "  ×  ".join(factors),
+        " × ".join(factors[::-1]),
+        " × ".join(f"0{f}" for f in factors),
+        " × ".join(f"+{f}" for f in factors),
+    ]
+
+
+def _expressions(answer: str) -> list[str]:
+    return [
+        answer.replace(" ", ""),
+        re.sub(r"(?<!\*)\*(?!\*)", " * ", answer),
+        answer.replace("/", " / "),
+        re.sub(r"\b(\d+)\b", r"(\1)", answer),
+        f"(\n{answer}\n)",
+    ]
+
+
+def _decimals(answer: str) -> list[str]:
+    return [*_expressions(answer), re.sub(r"\b(\d+)\b", r"\1.0", answer), re.sub(r"\b(\d+)\b", r"\1e0", answer)]
+
+
+def _integrals(answer: str) -> list[str]:
+    bare = answer.removesuffix(" + C")
+    constants = ("C_1", "C_0", "C1", "c", "c_1", "K", "k", "D", "const", "constant", "5", "C + 0", "pi", "0*X + C")
+    forms = [answer, re.sub(r"\b(\d+)/(\d+)\b", r"Rational(\1, \2)", answer), re.sub(r"/(\d+)", r"*S(1)/\1", answer)]
+    return [*_decimals(answer), *forms, bare, *(f"{bare} + {constant}" for constant in constants)]
+
+
+def _moves(answer: str) -> list[str]:
+    return [answer.replace(" ", "  "), answer.replace(" ", "\n")]
+
+
+FORMS: dict[str, Forms] = {
+    "acre": _as_it_is,
+    "coin_flip": _probabilities,
+    "complex_arithmetic": _complex,
+    "binary_matrix": _as_it_is,
+    "countdown": _expressions,
+    "course_schedule": _as_it_is,
+    "game_of_life": _boards,
+    "game_of_life_halting": lambda answer: [answer.lower(), answer.upper()],
+    "intermediate_integration": _integrals,
+    "isomorphic_strings": _as_it_is,
+    "knights_knaves": _roles,
+    "mahjong_puzzle": _as_it_is,
+    "n_queens": _as_it_is,
+    "number_sorting": _lists,
+    "polynomial_multiplication": _decimals,
+    "prime_factorization": _factors,
+    "propositional_logic": _as_it_is,
+    "puzzle24": _expressions,
+    "ransom_note": _as_it_is,
+    "rubiks_cube": _moves,
+    "simple_integration": _integrals,
+    "spell_backward": lambda answer: [answer.upper(), answer.capitalize()],
+    "spiral_matrix": _as_it_is,
+    "string_insertion": _as_it_is,
+    "syllogism": _as_it_is,
+    "time_intervals": _as_it_is,
+}
+
+
+def variants(entry: Mapping[str, Any], around: Iterable[str] = SPACED) -> list[str]:
+    """The right answer to the item in all of its forms, each in each of the surroundings."""
+    answer = answer_of(entry)
+    forms = dict.fromkeys((answer, *FORMS[entry["metadata"]["source_dataset"]](answer)))
+    return list(dict.fromkeys(surroundings.format(form) for form in forms for surroundings in around))
