@@ -129,6 +129,7 @@ def _dead_pid() -> int:
         ("process 17 on elsewhere", True),
         ("garbage", True),
     ],
+    ids=["nobody", "ended", "alive", "elsewhere", "garbage"],
 )
 def test_without_file_locks_the_noted_writer_counts_unless_it_is_known_to_have_ended(
     tmp_path, monkeypatch, log, noted, refused
