@@ -8,15 +8,13 @@ intervals too wide, not too narrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rg_env.analysis.intervals import CONFIDENCE, difference
-from rg_env.analysis.stats import BY, SOLVED_AT, statistics
-
-if TYPE_CHECKING:
-    from rg_env.analysis.sample import Source
+from rg_env.analysis.sample import Source
+from rg_env.analysis.stats import SOLVED_AT, statistics
+from rg_env.choices import By
 
 _NOT_OF_BOTH = ("solve_rate_change",)
 """Differences themselves."""
@@ -25,7 +23,7 @@ _NOT_OF_BOTH = ("solve_rate_change",)
 def compare(
     source: Source,
     other: Source,
-    by: str = "task",
+    by: str = By.TASK,
     *,
     where: Sequence[str] = (),
     solved_at: float = SOLVED_AT,
@@ -39,11 +37,11 @@ def compare(
         with `low` and `high`, its confidence interval, and `clear`: True where the interval leaves out 0. What only one
         side has is null on the other.
     """
-    keys = list(dict.fromkeys(["phase", *BY[by]])) if by in BY else []
     sides = [
         statistics(side, by, where=where, solved_at=solved_at, pool_runs=True, confidence=confidence)
         for side in (source, other)
     ]
+    keys = list(dict.fromkeys(["phase", *By(by).columns]))
     measures = [
         name.removesuffix("_low")
         for name in dict.fromkeys([*sides[0].columns, *sides[1].columns])

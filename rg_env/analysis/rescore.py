@@ -99,7 +99,7 @@ def rescore(
     *,
     workers: int,
     timeout: float | None = None,
-    each: Callable[[Comparison], None] = lambda _: None,
+    each: Callable[[Comparison], object] = lambda _: None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Rescored:
     """Score every text of a record again.

@@ -64,9 +64,8 @@ class Sample:
         return self._made[name]
 
 
-if TYPE_CHECKING:
-    Source: TypeAlias = Dump | pl.DataFrame | ray.data.Dataset | Sample
-    """A dump; rows as `Dump.ledger_frame` has them, as a polars frame or (`Dump.to_ray`) a Ray dataset; or a sample."""
+Source: TypeAlias = "Dump | pl.DataFrame | ray.data.Dataset | Sample"
+"""A dump; rows as `Dump.ledger_frame` has them, as a polars frame or (`Dump.to_ray`) a Ray dataset; or a sample."""
 
 
 def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:

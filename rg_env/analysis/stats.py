@@ -8,30 +8,17 @@ record's own numbers; only intervals (see `intervals`) and pass@k (see `pass_at_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
 from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
-from rg_env.analysis.sample import sample_of
+from rg_env.analysis.sample import Source, sample_of
+from rg_env.choices import By
 from rg_env.dump.read.frames import GROUP_INDEX, ROLLOUT_SCHEMA
 from rg_env.dump.schema import Outcome
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation
-
-if TYPE_CHECKING:
-    from rg_env.analysis.sample import Source
-
-BY: dict[str, tuple[str, ...]] = {
-    "task": ("task",),
-    "step": ("step",),
-    "phase": ("phase",),
-    "difficulty": ("task", "level"),
-    "outcome": ("outcome",),
-    "violation": ("violation",),
-}
-"""What a row can be, and the columns that tell rows apart."""
 
 SOLVED_AT = 0.99
 PERCENTILES = (10, 50, 90)
@@ -45,7 +32,7 @@ _OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
 
 def statistics(
     source: Source,
-    by: str = "task",
+    by: str = By.TASK,
     *,
     where: Sequence[str] = (),
     solved_at: float = SOLVED_AT,
@@ -57,7 +44,7 @@ def statistics(
     Args:
         source: from `open_run`: its ledger, or where there is none its texts, with the bias that `Dump.caveat` names.
             Else rows such as `Dump.ledger_frame` has, whole groups, as a polars frame or a Ray dataset; or a sample.
-        by: `task`, `step`, `difficulty` (task and level), `outcome`, `violation`, or `phase` for one row per phase.
+        by: a value of `By`: `task`, `step`, `level` (task and level), `outcome`, `violation` or `phase`.
         where: conditions such as `step>=20`, all of which have to hold: see `parse_conditions`.
         solved_at: a rollout is solved when its base score is at least this, in [0, 1].
         pool_runs: True for one row for all runs together.
@@ -90,10 +77,10 @@ def statistics(
         ConditionError: see `parse_conditions`.
         DumpError: `by` is none of the above, or nothing could be read.
     """
-    if by not in BY:
-        raise DumpError(f"statistics by {by!r}: use one of {', '.join(BY)}")
+    if by not in list(By):
+        raise DumpError(f"statistics by {by!r}: use one of {', '.join(By)}")
     sample = sample_of(source, where)
-    keys = list(dict.fromkeys([*(() if pool_runs else ("run_id",)), "phase", *BY[by]]))
+    keys = list(dict.fromkeys([*(() if pool_runs else ("run_id",)), "phase", *By(by).columns]))
     rollouts = sample.rollouts.with_columns(
         solved=(pl.col("base_score") >= solved_at).fill_null(False), well_formed=pl.col("violation").is_null()
     )

@@ -25,7 +25,6 @@ _NONE = "none"
 """Stands for what is absent."""
 CONDITION = re.compile(r"\s*(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 """What has the shape of a condition: column, operator and value."""
-_ALIASES = {"difficulty": "level"}
 _CLOSED: dict[str, list[str]] = {
     "phase": list(Phase),
     "outcome": list(Outcome),
@@ -88,10 +87,9 @@ def _parse(text: str, columns: Mapping[str, pl.DataType]) -> Condition:
     match = CONDITION.fullmatch(text)
     if match is None:
         raise wrong("write a condition such as task=chain_sum, step>=20 or phase=eval")
-    name, operator, value = match.groups()
-    column = _ALIASES.get(name, name)
+    column, operator, value = match.groups()
     if column not in columns:
-        raise wrong(f"there is no column {name!r}; there are {', '.join(columns)}")
+        raise wrong(f"no column {column!r}; there are {', '.join(columns)}")
     dtype = columns[column]
     try:
         test = _is(column, dtype, value) if operator in ("=", "==", "!=") else _compares(column, dtype, operator, value)

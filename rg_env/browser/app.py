@@ -105,7 +105,7 @@ class Browser(App[None]):
             compact=True,
             select_on_focus=False,
             placeholder="task=gcd step=10..20, then a text to look for",
-            suggester=Completion(self),
+            suggester=Completion(self.task_names),
         )
         yield Footer()
 
@@ -266,7 +266,6 @@ class Browser(App[None]):
     def action_help(self) -> None:
         self.push_screen(Help([*GroupList.BINDINGS, *self.BINDINGS]))
 
-    @property
     def task_names(self) -> list[str]:
         """Tasks read so far, for completion."""
         return self._rows["task"].drop_nulls().unique().sort().to_list()

@@ -1,9 +1,9 @@
-"""Completion of the filter line: columns, the values of those that have few, names of tasks."""
+"""Completion of the filter line: column names, task names, and values of columns that have few."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from textual.suggester import Suggester
 
@@ -11,21 +11,22 @@ from rg_env.analysis.where import closed_values
 from rg_env.browser.query import COLUMNS
 from rg_env.sanitize import visible
 
-if TYPE_CHECKING:
-    from rg_env.browser.app import Browser
-
 _FIRST = ("task", "outcome", "violation", "phase", "step", "mean", "best")
-"""Columns that are offered before others that begin like them."""
+"""Columns that are suggested before others."""
 _BEGUN = re.compile(r"(?:^|\s)(?:(?P<name>\w+)|(?P<column>\w+)!?=(?P<values>\S*))$")
 _IN_A_TEXT = re.compile(r"(?:^|\s)/")
 
 
 class Completion(Suggester):
-    """Completes the last word."""
+    """Completes the last word.
 
-    def __init__(self, app: Browser) -> None:
+    Args:
+        task_names: returns the names of the tasks read so far.
+    """
+
+    def __init__(self, task_names: Callable[[], Iterable[str]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
-        self._app = app
+        self._task_names = task_names
 
     async def get_suggestion(self, value: str) -> str | None:
         last = _BEGUN.search(value)
@@ -39,5 +40,5 @@ class Completion(Suggester):
 
     def _values(self, column: str) -> list[str]:
         if column == "task":
-            return [name for name in self._app.task_names if visible(name) == name and re.fullmatch(r"[^\s,]+", name)]
+            return [name for name in self._task_names() if visible(name) == name and re.fullmatch(r"[^\s,]+", name)]
         return closed_values(column, COLUMNS[column]) if column in COLUMNS else []

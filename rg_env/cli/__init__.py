@@ -1,7 +1,6 @@
-"""The command `rg-env`. Each command reads its arguments, calls the library and prints; no rule lives here.
+"""The command `rg-env`. Each command parses its arguments, calls the library and prints the result.
 
-Nothing heavy is imported before a command needs it: reading dumps must not wait for torch. Exit codes: 0 good, 1 found
-problems, 2 bad usage.
+Invariant: nothing heavy is imported before a command needs it. Exit codes: 0 success, 1 problems found, 2 bad usage.
 """
 
 from rg_env.cli.app import app, main

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rg_env.choices import Split
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.options import JsonFlag
 from rg_env.errors import RGEnvError
@@ -21,20 +21,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="SkyRL on Reasoning Gym: train, evaluate, and read what happened.",
+    help="Train and evaluate with SkyRL on Reasoning Gym, and analyze the recorded rollouts.\n\nExample: rg-env tasks",
 )
 app.add_typer(dumps_app, name="dumps")
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-class Split(StrEnum):
-    train = "train"
-    eval = "eval"
-
-
 def main() -> None:
-    """Run the command line; errors that a person can mend become one line and exit code 2."""
+    """Run the command line; an error that the user can fix is one line and exit code 2."""
     try:
         app()
     except RGEnvError as error:
@@ -47,7 +42,10 @@ def main() -> None:
 
 @app.command(context_settings=_PASS_ON)
 def train(ctx: typer.Context) -> None:
-    """Train: YAML files and key=value overrides, as on SkyRL's own command line."""
+    """Train with YAML files and key=value overrides, as on SkyRL's command line.
+
+    Example: rg-env train configs/quickstart.yaml trainer.epochs=1
+    """
     from rg_env.train import run_command
     from rg_env.train import train as run
 
@@ -56,7 +54,10 @@ def train(ctx: typer.Context) -> None:
 
 @app.command("eval", context_settings=_PASS_ON)
 def evaluate(ctx: typer.Context) -> None:
-    """Evaluate on the fixed evaluation set: the same arguments as `train`."""
+    """Evaluate on the fixed evaluation set, with the same arguments as `train`.
+
+    Example: rg-env eval configs/quickstart.yaml
+    """
     from rg_env.train import evaluate as run
     from rg_env.train import run_command
 
@@ -69,7 +70,10 @@ def evaluate(ctx: typer.Context) -> None:
 
 @app.command()
 def tasks(as_json: JsonFlag = False) -> None:
-    """List the tasks of Reasoning Gym, each tried by making one item."""
+    """List the tasks of Reasoning Gym; each is checked by generating one item.
+
+    Example: rg-env tasks --json
+    """
     from rg_env.tasks import list_tasks
 
     found = list_tasks(validate=True)
@@ -92,22 +96,27 @@ def tasks(as_json: JsonFlag = False) -> None:
 
 @app.command()
 def dataset(
-    out: Annotated[Path, typer.Option(help="The parquet file to write.")],
-    rows: Annotated[int, typer.Option(min=1, help="How many rows; for --split eval: how many of each task.")] = 1000,
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows; with --split eval, rows per task.")] = 1000,
     split: Annotated[
-        Split, typer.Option(help="Questions for training or for evaluation; they never overlap.")
-    ] = Split.train,
+        Split, typer.Option(help="Training or evaluation questions; the two never overlap.")
+    ] = Split.TRAIN,
     mix: Annotated[
         str | None,
-        typer.Option("--tasks", help="Names, categories and patterns with commas between, or a mix in YAML."),
+        typer.Option("--tasks", help="Names, categories and patterns separated by commas, or a mix in YAML."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Default: 42 for train, 123 for eval.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the questions. Default: 42 for train, 123 for eval.")
+    ] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
 ) -> None:
-    """Export rows that stock SkyRL trains on."""
+    """Write a Parquet file of prompts that SkyRL can train on without rg_env's generator.
+
+    Example: rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
+    """
     from rg_env.dataset import ReasoningGymDataset
 
-    if split is Split.train:
+    if split is Split.TRAIN:
         made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, system_prompt=system_prompt)
     else:
         made = ReasoningGymDataset.fixed_eval(
@@ -119,15 +128,18 @@ def dataset(
 
 @app.command()
 def score(
-    task: Annotated[str, typer.Argument(help="A task of Reasoning Gym; `rg-env tasks` lists them.")],
-    response: Annotated[str | None, typer.Option(help="What a model said; `-` reads it from standard input.")] = None,
-    index: Annotated[int, typer.Option(min=0, help="Which item.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="The dataset's seed.")] = 42,
-    split: Annotated[Split, typer.Option(help="Which split.")] = Split.train,
+    task: Annotated[str, typer.Argument(help="Task of Reasoning Gym, see `rg-env tasks`.")],
+    response: Annotated[str | None, typer.Option(help="Response to score; - reads it from standard input.")] = None,
+    index: Annotated[int, typer.Option(min=0, help="Index of the item.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data set.")] = 42,
+    split: Annotated[Split, typer.Option(help="Split of the item.")] = Split.TRAIN,
     prefilled_think: Annotated[bool, typer.Option(help="The prompt already opened <think>.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score one response to one item, showing every number; without --response, show the item."""
+    """Score a response to one item and show every score; without --response, show the item.
+
+    Example: echo "<think>1+1</think><answer>2</answer>" | rg-env score chain_sum --response -
+    """
     from rg_env.dataset import ReasoningGymDataset
     from rg_env.scoring import Scorer
     from rg_env.tasks import Item
@@ -161,14 +173,19 @@ def score(
 
 @app.command()
 def audit(
-    tasks: Annotated[str | None, typer.Option("--tasks", help="A task mix; default: all tasks.")] = None,
+    tasks: Annotated[str | None, typer.Option("--tasks", help="Task mix. Default: all tasks.")] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks.")] = False,
-    record: Annotated[bool, typer.Option("--record", help="For maintainers: note the scorers as audited.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page for the documents.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="For maintainers: record the installed scorers as audited.")
+    ] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Output the page for the documentation.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Attack the scorers, Reasoning Gym's own and ours; exit code 1 if ours has a hole in the default mix."""
+    """Attack the scorers of Reasoning Gym and of rg_env; exit code 1 if rg_env has a hole in the default mix.
+
+    Example: rg-env audit --tasks gcd,countdown --quick
+    """
     from rg_env.audit.command import run_command
 
     sys.exit(run_command(tasks, items, quick, record, as_markdown, as_json))

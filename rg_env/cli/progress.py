@@ -1,4 +1,4 @@
-"""A bar for what takes more than two seconds: on standard error, only where somebody looks at a terminal."""
+"""A progress bar for work of more than two seconds, on standard error, only if it is a terminal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def late_bar(what: str, total: int | None) -> Iterator[Advance]:
-    """A bar for work whose amount is known, or not.
+    """Show a progress bar if the work takes long.
 
     Args:
-        what: what is being done.
-        total: the whole work, in any unit; None where nobody knows.
+        what: the description.
+        total: the total amount of work in any unit; None if unknown.
 
     Yields:
         a function to call with the work done since the last call.
@@ -55,8 +55,8 @@ def reading(*dumps: Dump, frames: int = 0, texts: int = 0) -> Iterator[None]:
     """Show how much of the dumps' files has been read.
 
     Args:
-        frames: how many times the files of `Dump.frames` are going to be read.
-        texts: how many times those that hold texts.
+        frames: how often the files of `Dump.frames` will be read.
+        texts: how often the files with texts will be read.
     """
     from rg_env.dump.read.chunks import size_of
 

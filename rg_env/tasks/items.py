@@ -11,11 +11,11 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from loguru import logger
 
+from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe
 from rg_env.tasks.entry_json import decode_entry, encode_entry
 from rg_env.tasks.upstream import UnusableItemError
@@ -30,13 +30,6 @@ MAX_FAILURES = 8
 
 NO_LEVEL = "null"
 """JSON of the difficulty level of an item without one."""
-
-
-class Split(StrEnum):
-    """Two disjoint sets of questions: about 7/8 of a task's are `train`, 1/8 are `eval`."""
-
-    TRAIN = "train"
-    EVAL = "eval"
 
 
 def hash64(*parts: object) -> int:

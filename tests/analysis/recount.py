@@ -20,7 +20,7 @@ KEYS = {
     "task": lambda g, r: (g.task,),
     "step": lambda g, r: (g.step,),
     "phase": lambda g, r: (),
-    "difficulty": lambda g, r: (g.task, g.level),
+    "level": lambda g, r: (g.task, g.level),
     "outcome": lambda g, r: (g.outcome.value,),
     "violation": lambda g, r: (r.violation and r.violation.value,),
 }

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rg_env.analysis.export import Common, Dpo, ExportError, Grpo, LeftOut, PerTask, Reason, Sft, Think, export
-from rg_env.analysis.export.dpo import By
+from rg_env.analysis.export import Common, Dpo, ExportError, Grpo, LeftOut, PairBy, PerTask, Reason, Sft, Think, export
 from rg_env.analysis.export.kinds import parse_per_task
 from rg_env.analysis.export.write import aside
 from rg_env.cli import app
@@ -134,7 +133,7 @@ def test_sft_lines_are_good_and_everything_else_is_accounted_for(tmp_path_factor
 @given(
     groups(),
     st.floats(0, 1, exclude_min=True),
-    st.sampled_from(list(By)),
+    st.sampled_from(list(PairBy)),
     st.integers(1, 3),
     st.sampled_from(list(Think)),
 )
@@ -168,7 +167,7 @@ def test_no_response_is_in_two_pairs(tmp_path_factory):
 
 def test_no_column_is_in_the_way_of_what_trl_hands_to_reward_functions():
     taken = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}  # TRL 1.16
-    assert not taken & set(Grpo().schema().names)
+    assert not taken & set(Grpo().schema.names)
 
 
 @given(groups(), st.booleans())
@@ -326,7 +325,7 @@ def test_datasets_loads_the_same_from_json_lines_and_parquet(tmp_path, kind):
     lines, parquet = loaded
     assert lines.features == parquet.features
     assert lines.to_list() == parquet.to_list()
-    assert lines.column_names == kind.schema().names
+    assert lines.column_names == kind.schema.names
 
 
 def test_nothing_is_overwritten_unless_asked(tmp_path):
@@ -345,7 +344,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
 
 def test_a_readme_of_somebody_elses_is_never_touched(tmp_path):
     (tmp_path / "README.md").write_text("# My project")
-    with pytest.raises(ExportError, match=r"a folder of its own, as .*train/train\.jsonl"):
+    with pytest.raises(ExportError, match=r"choose an empty folder, such as .*train/train\.jsonl"):
         export(open_run(SAMPLE), Sft(), tmp_path / "train.jsonl", force=True)
     assert (tmp_path / "README.md").read_text() == "# My project"
 
@@ -424,7 +423,7 @@ def test_nothing_to_export_is_exit_code_1_with_the_reasons(tmp_path):
     done = invoke("sft", SAMPLE, "--out", tmp_path / "x" / "train.jsonl", "--tasks", "no_such_task")
     assert done.exit_code == 1
     assert "nothing to export: 32 groups" in done.stdout
-    assert "24  groups of tasks that were not asked for" in done.stdout
+    assert "24  groups of tasks that were not selected" in done.stdout
     assert list(tmp_path.rglob("*.*")) == []
 
 
@@ -441,7 +440,7 @@ def test_nothing_to_export_is_exit_code_1_with_the_reasons(tmp_path):
         (("sft", SAMPLE, "--out", "x/x.jsonl", "--per-task", "few"), "all, median, smallest"),
         (("sft", SAMPLE, "--out", "x/x.jsonl", "--per-task", "0"), "--per-task 0"),
         (("sft", "no/such/folder", "--out", "x/x.jsonl"), "no/such/folder"),
-        (("sft", SAMPLE, "--out", "/proc/none/x.jsonl"), "cannot be made"),
+        (("sft", SAMPLE, "--out", "/proc/none/x.jsonl"), "cannot be created"),
     ],
 )
 def test_what_a_person_can_mend_is_one_line(args, says, tmp_path, monkeypatch):

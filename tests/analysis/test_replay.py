@@ -142,7 +142,7 @@ def test_the_command(scorer, tmp_path):
     dump_of(tmp_path, [one], _config())
     done = CliRunner().invoke(app, ["dumps", "replay", str(tmp_path), one.uid])
     assert done.exit_code == 0
-    assert "all as recorded" in done.stdout
+    assert "all values as recorded" in done.stdout
     shown = json.loads(CliRunner().invoke(app, ["dumps", "replay", str(tmp_path), one.uid, "--json"]).stdout)
     assert shown["expected"] == item("chain_sum").entry["answer"]
     assert [step["name"] for step in shown["rollouts"][0]["steps"]][:3] == ["violation", "answer", "status"]

@@ -100,5 +100,5 @@ def test_the_command(groups, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"dump", "out.jsonl"}
 
     shown = CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path / "dump"), *ONE])
-    assert "4 rollouts scored again, 1 would be judged differently now" in shown.stdout
+    assert "4 rollouts scored again, 1 changed" in shown.stdout
     assert sums.group_id in shown.stdout

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from rg_env.analysis import sample_of, statistics
-from rg_env.analysis.stats import BY
+from rg_env.choices import By
 from rg_env.errors import DumpError
 from tests.analysis.recount import recount
 from tests.analysis.samples import groups, ledger_dump, write_ledger, write_texts
@@ -15,13 +15,13 @@ from tests.dump.records import RUN_ID, group, rollout
 OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal")
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", By)
 @settings(max_examples=12, deadline=None)
 @given(members=groups())
 def test_figures_agree_with_a_plain_recount(tmp_path_factory, by, members):
     frame = statistics(ledger_dump(tmp_path_factory.mktemp("dump"), members), by)
     expected = recount(members, by)
-    keys = list(dict.fromkeys(("phase", *BY[by])))
+    keys = list(dict.fromkeys(("phase", *by.columns)))
     assert {tuple(row[key] for key in keys) for row in frame.iter_rows(named=True)} == set(expected)
     for row in frame.iter_rows(named=True):
         for name, value in expected[tuple(row[key] for key in keys)].items():
@@ -94,7 +94,7 @@ def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):
 
 
 def test_an_unknown_grouping_is_refused(tmp_path):
-    with pytest.raises(DumpError, match="use one of task, step, phase, difficulty, outcome, violation"):
+    with pytest.raises(DumpError, match="use one of task, step, phase, level, outcome, violation"):
         statistics(ledger_dump(tmp_path, [group(0)]), "colour")
 
 

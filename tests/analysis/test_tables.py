@@ -14,7 +14,7 @@ from rg_env.analysis import (
     sample_of,
     statistics,
 )
-from rg_env.analysis.stats import BY
+from rg_env.choices import By
 from tests.analysis.samples import ledger_dump
 from tests.dump.records import RUN_ID, group, rollout, violating
 
@@ -42,7 +42,7 @@ def dump(tmp_path):
     return ledger_dump(tmp_path, members)
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", By)
 def test_every_row_is_there_and_fits_80_columns(dump, by):
     frame = statistics(dump, by)
     text = printed(render_table(frame, "of tests", totals=statistics(dump, "phase")))

@@ -152,7 +152,7 @@ def dump(tmp_path_factory):
         ("base_score=0 violation=none", "02"),
         ("base_score=0.5 violation!=none", ""),
         ("best>=0.5 worst=0", "03"),
-        ('difficulty={"terms":\\ 2} mean>=1', "1"),
+        ('level={"terms":\\ 2} mean>=1', "1"),
         ("step=..5", "01"),
         ("step=5..", "12"),
         ("mean=0.5", "0"),
@@ -198,7 +198,7 @@ def test_a_query_is_written_as_it_is_read(conditions, text):
 def test_what_looks_like_a_condition_is_one_unless_a_slash_is_in_front():
     assert Query.parse("x == 5 is a text").text == "x == 5 is a text"
     assert Query.parse("task=gcd /x=5 step=2").text == "x=5 step=2"
-    with pytest.raises(ConditionError, match=r"^x=5: there is no column 'x'; there are .*, best, mean, worst$"):
+    with pytest.raises(ConditionError, match=r"^x=5: no column 'x'; there are .*, best, mean, worst$"):
         Query.parse("task=gcd x=5")
 
 
@@ -302,7 +302,7 @@ def test_the_command_prints_where_there_is_no_terminal():
 def test_no_group_that_fits_is_exit_code_1():
     done = show(SAMPLE, "--search", "no such words")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "no group fits /no such words" in done.stderr
+    assert "no group matches /no such words" in done.stderr
 
 
 @pytest.mark.parametrize(

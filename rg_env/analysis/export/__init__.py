@@ -1,14 +1,15 @@
-"""Data sets to train on, made from a record: supervised examples, preference pairs, groups with rewards.
+"""Training data sets made from a dump: supervised examples, preference pairs, groups with rewards.
 
-Light: needs neither torch nor trl nor datasets. What was left out, and why, is counted and told with the data.
+Needs neither torch nor trl nor datasets. What is left out is counted and reported, with the reason.
 """
 
 from rg_env.analysis.export.dpo import Dpo
 from rg_env.analysis.export.grpo import Grpo
-from rg_env.analysis.export.kinds import Common, ExportError, PerTask, Think
+from rg_env.analysis.export.kinds import Common, Exported, ExportError
 from rg_env.analysis.export.left_out import LeftOut, Reason
-from rg_env.analysis.export.run import Exported, export
+from rg_env.analysis.export.run import export
 from rg_env.analysis.export.sft import Sft
+from rg_env.choices import PairBy, PerTask, Think
 
 __all__ = [
     "Common",
@@ -17,6 +18,7 @@ __all__ = [
     "Exported",
     "Grpo",
     "LeftOut",
+    "PairBy",
     "PerTask",
     "Reason",
     "Sft",

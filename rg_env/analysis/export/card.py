@@ -1,8 +1,7 @@
-"""The card of an exported data set: `README.md` with a YAML head that Hugging Face's `datasets` reads.
+"""The card of an exported data set: `README.md` with a YAML header that Hugging Face's `datasets` reads.
 
-Invariant: the head names the file and the types of its columns, so that `load_dataset(folder)` gives the same columns
-for JSON lines and parquet, whatever the first lines hold. Names from a record are data: in the text they are set as
-code, in the head they do not occur.
+Invariant: the header names the file and the types of its columns, so that `load_dataset(folder)` gives the same columns
+for JSON lines and Parquet. Names from a dump are untrusted: the text formats them as code, the header has none.
 """
 
 from __future__ import annotations
@@ -10,22 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import yaml
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rg_env.analysis.export.run import Exported
-    from rg_env.dump import Dump
+from rg_env.analysis.export.kinds import Exported
+from rg_env.dump import Dump
 
 CARD_NAME = "README.md"
 _MARK = "<!-- written by rg-env dumps export -->"
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file is a card that an export wrote and nobody has made their own since."""
+    """Whether a file is a card that an export wrote."""
     try:
         return _MARK in path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -41,7 +38,7 @@ def card(result: Exported, dump: Dump, out: Path) -> str:
         "tags": ["reasoning-gym", "rg_env", "trl", kind.name],
         "size_categories": [_size_category(result.rows)],
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": out.name}]}],
-        "dataset_info": {"config_name": "default", "features": features(kind.schema())},
+        "dataset_info": {"config_name": "default", "features": features(kind.schema)},
     }
     settings = {
         **kind.settings(),
@@ -58,25 +55,23 @@ def card(result: Exported, dump: Dump, out: Path) -> str:
         _MARK,
         f"# {head['pretty_name']}",
         *(f"> **Note.** {note}" for note in result.notes),
-        f"{kind.summary} {result.rows} {unit}, from {result.groups} groups with {result.rollouts} rollouts.",
+        f"{kind.summary} {result.rows} {unit} from {result.groups} groups with {result.rollouts} rollouts.",
         "```python\nfrom datasets import load_dataset\n\n"
         'dataset = load_dataset("path/to/this/folder", split="train")\n```',
         "## Tasks\n\n" + _table(("task", unit), sorted(result.per_task.items())),
-        "## Left out\n\n" + (_table(("what", "how many"), result.left_out.rows(), code=False) or "Nothing."),
-        "## Made from\n\n" + _table(("run", "model"), runs),
+        "## Left out\n\n" + (_table(("what", "count"), result.left_out.rows(), code=False) or "Nothing."),
+        "## Source\n\n" + _table(("run", "model"), runs),
         "## Settings\n\n" + _table(("setting", "value"), settings.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def features(schema: pa.Schema) -> list[dict[str, Any]]:
-    """Arrow columns as `datasets` writes them in a card."""
+    """Arrow columns in the form that `datasets` uses in a card."""
     return [{"name": field.name, **_feature(field.type)} for field in schema]
 
 
 def _feature(dtype: pa.DataType) -> dict[str, Any]:
-    import pyarrow as pa
-
     if pa.types.is_list(dtype):
         inner = _feature(dtype.value_type)
         if list(inner) == ["dtype"]:
@@ -88,7 +83,7 @@ def _feature(dtype: pa.DataType) -> dict[str, Any]:
 
 
 def _size_category(rows: int) -> str:
-    """Hugging Face's names for sizes."""
+    """Hugging Face's size categories."""
     steps = [(10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M")]
     return next((name for below, name in steps if rows < below), "10M<n<100M")
 
@@ -99,5 +94,5 @@ def _table(head: tuple[str, str], rows: Iterable[tuple[str, object]], *, code: b
 
 
 def _code(text: str) -> str:
-    """A name as code in a table: nothing in it can end the cell or the line."""
+    """A name as code in a table, without characters that could end the cell or the line."""
     return "`" + re.sub(r"[`|\s]+|[^\x20-\x7e]", "_", text) + "`"

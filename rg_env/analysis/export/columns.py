@@ -1,4 +1,4 @@
-"""Columns that the kinds of data sets share, as Arrow types, and where a line comes from."""
+"""Columns that the kinds of data sets share, as Arrow types."""
 
 from __future__ import annotations
 
@@ -11,23 +11,12 @@ from rg_env.dump.schema import GroupRecord
 TEXT = pa.string()
 NUMBER = pa.float64()
 MESSAGES = pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
-"""A conversation, or a part of one, as TRL's conversational formats have it."""
+"""A conversation, or a part of one, as in TRL's conversational formats."""
 
-ORIGIN: list[tuple[str, pa.DataType]] = [
-    ("task", TEXT),
-    ("item_id", TEXT),
-    ("group_id", TEXT),
-    ("phase", TEXT),
-    ("step", pa.int64()),
-]
+ORIGIN = [(name, TEXT) for name in ("task", "item_id", "group_id", "phase")] + [("step", pa.int64())]
+"""Where a line comes from."""
 
 
 def origin(group: GroupRecord) -> dict[str, Any]:
     """The columns `ORIGIN` of a group."""
-    return {
-        "task": group.task,
-        "item_id": group.item_id,
-        "group_id": group.group_id,
-        "phase": group.phase,
-        "step": group.step,
-    }
+    return {name: getattr(group, name) for name, _ in ORIGIN}

@@ -1,82 +1,65 @@
 """Preference pairs: two responses to one prompt whose scores differ by a margin.
 
-Invariant: in every pair `score_chosen - score_rejected >= margin`, computed in floating point as anyone would check it;
-no response is in two pairs; the chosen one keeps the format and is whole.
+Invariant: in every pair `score_chosen - score_rejected >= margin` in floating point; no response is in two pairs; the
+chosen response follows the format and is not truncated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rg_env.analysis.export.kinds import PerTask, Row, Think, check_count, check_share
+import pyarrow as pa
+
+from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN, origin
+from rg_env.analysis.export.kinds import Row, check_count, check_score
 from rg_env.analysis.export.left_out import LeftOut, Reason
-from rg_env.analysis.export.rollouts import Candidate, candidates, flaw, identity, share_one_prompt
+from rg_env.analysis.export.rollouts import Candidate, candidates, flaw, identity, unusable
+from rg_env.choices import PairBy, PerTask, Think
 from rg_env.dump.schema import GroupRecord
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-class By(StrEnum):
-    """The number by which responses are compared."""
-
-    SCORE = "score"
-    """After the length penalty: of two right answers the shorter may be preferred."""
-    BASE_SCORE = "base_score"
 
 
 @dataclass(frozen=True, slots=True)
 class Dpo:
-    """`prompt`, `chosen`, `rejected`, as TRL's `DPOTrainer` takes them.
+    """`prompt`, `chosen`, `rejected`, as TRL's `DPOTrainer` expects them.
 
     Attributes:
-        margin: least difference between the two, in (0, 1].
-        by: the number that differs.
-        pairs: how many pairs of a group at most: best with worst, second best with second worst, and so on.
+        margin: minimum difference between the two scores, in (0, 1].
+        by: the score that is compared.
+        pairs: maximum number of pairs per group: best with worst, second best with second worst, and so on.
     """
 
     margin: float = 0.5
-    by: By = By.SCORE
+    by: PairBy = PairBy.SCORE
     pairs: int = 1
 
     name: ClassVar[str] = "dpo"
     default_per_task: ClassVar[PerTask] = PerTask.ALL
     summary: ClassVar[str] = (
-        "A line is a prompt with a better and a worse response from the same group (`prompt`, `chosen`, `rejected`: "
+        "Each line is a prompt with a better and a worse response from the same group (`prompt`, `chosen`, `rejected`: "
         "TRL's conversational preference format)."
+    )
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [
+            *((name, MESSAGES) for name in ("prompt", "chosen", "rejected")),
+            *((name, NUMBER) for name in ("score_chosen", "score_rejected")),
+            *ORIGIN,
+        ]
     )
 
     def __post_init__(self) -> None:
-        check_share("--margin", self.margin, above=True)
+        check_score("--margin", self.margin, positive=True)
         check_count("--pairs", self.pairs)
 
     def settings(self) -> Mapping[str, object]:
         return {"margin": self.margin, "by": self.by.value, "pairs": self.pairs}
 
-    def schema(self) -> pa.Schema:
-        import pyarrow as pa
-
-        from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN
-
-        texts = [(name, MESSAGES) for name in ("prompt", "chosen", "rejected")]
-        return pa.schema([*texts, ("score_chosen", NUMBER), ("score_rejected", NUMBER), *ORIGIN])
-
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
-        from rg_env.analysis.export.columns import origin
-
         found = sorted(candidates(group, think, left_out), key=self._rank)
-        if len(found) < 2:
-            left_out[Reason.TOO_FEW] += 1
-            return
-        if not share_one_prompt(found):
-            left_out[Reason.DIFFERENT_PROMPTS] += 1
-            return
         pairs = self._pairs(found)
-        if not pairs:
-            left_out[Reason.SMALL_MARGIN] += 1
+        if reason := unusable(found) or (None if pairs else Reason.SMALL_MARGIN):
+            left_out[reason] += 1
             return
         left_out[Reason.NOT_PAIRED] += len(found) - 2 * len(pairs)
         for chosen, rejected in pairs:
@@ -102,7 +85,7 @@ class Dpo:
         return pairs
 
     def _value(self, candidate: Candidate) -> float:
-        return candidate.record.score if self.by is By.SCORE else candidate.record.base_score
+        return candidate.record.score if self.by is PairBy.SCORE else candidate.record.base_score
 
     def _rank(self, candidate: Candidate) -> tuple[float, ...]:
         return (-self._value(candidate), *candidate.rank)

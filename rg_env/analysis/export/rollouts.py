@@ -1,7 +1,6 @@
-"""Rollouts as training text: prompt and response apart, with or without the think block.
+"""Rollouts as training text: prompt and response, with or without the think block.
 
-Invariant: only what a rollout was scored for is handed on: the response as it stands in the record, less a think block
-that was asked to be dropped, and nothing else.
+Invariant: a response is exported exactly as it was recorded, except for a think block that is dropped on request.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rg_env.analysis.export.kinds import Think
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.reparse import without_think
+from rg_env.choices import Think
 from rg_env.dump.schema import GroupRecord, Message, RolloutRecord
 from rg_env.scoring.types import Status
 
@@ -31,15 +30,15 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, float, int]:
-        """Sorts the best first: right, then rewarded most, then sampled first.
+        """Sorts the best first: by base score, then by score, then in the order of sampling.
 
-        Not the shortest of equals: that would teach to leave the working out wherever guesses come off.
+        Ties are not broken by length: that would teach the model to skip reasoning wherever guessing works.
         """
         return (-self.record.base_score, -self.record.score, self.record.repetition)
 
 
 def candidates(group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[Candidate]:
-    """The rollouts of a group that have a text and a score that can be trusted."""
+    """The rollouts of a group with a usable text and a reliable score."""
     for rollout in group.rollouts:
         messages = rollout.conversation
         if len(messages) < 2 or messages[-1]["role"] != "assistant" or not messages[-1]["content"]:
@@ -61,7 +60,7 @@ def candidates(group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[
 
 
 def flaw(record: RolloutRecord) -> Reason | None:
-    """Why nobody should be taught to write such a response, whatever it scored; None where nothing is wrong."""
+    """Why a response is a bad example whatever its score; None if it is not."""
     if record.violation is not None:
         return Reason.VIOLATION
     if record.status is not Status.OK:
@@ -69,12 +68,17 @@ def flaw(record: RolloutRecord) -> Reason | None:
     return Reason.TRUNCATED if record.truncated else None
 
 
-def share_one_prompt(group: Sequence[Candidate]) -> bool:
-    return all(candidate.prompt == group[0].prompt for candidate in group)
+def unusable(group: Sequence[Candidate]) -> Reason | None:
+    """Why the candidates of a group cannot be compared with each other; None if they can."""
+    if len(group) < 2:
+        return Reason.TOO_FEW
+    if any(candidate.prompt != group[0].prompt for candidate in group):
+        return Reason.DIFFERENT_PROMPTS
+    return None
 
 
 def identity(prompt: Sequence[Message], *responses: str) -> str:
-    """Equal for examples that differ in white space only."""
+    """A text that is equal for examples that differ only in whitespace."""
     texts = [message["role"] + "\0" + message["content"] for message in prompt]
     return "\0\0".join(" ".join(text.split()) for text in (*texts, *responses))
 

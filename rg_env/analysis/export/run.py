@@ -1,53 +1,29 @@
-"""From a dump to a data set in a file: reads once, drops duplicates, evens tasks out, writes.
+"""From a dump to a data set in a file: reads once, drops duplicates, balances tasks, writes.
 
-Invariant: the file appears whole or not at all, with its card right after it, and replaces nothing that it was not
-told to. Memory grows with the number of examples (some 200 bytes each), not with their texts: those wait on disk.
+Invariant: the file appears whole or not at all, followed by its card, and replaces an earlier one only with `force`.
+Memory grows with the number of examples (about 200 bytes each), not with their texts, which are buffered on disk.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from heapq import nsmallest
 from pathlib import Path
 
+import jsonlines
 import orjson
 
 from rg_env.analysis.export.card import CARD_NAME, card
-from rg_env.analysis.export.kinds import Common, ExportError, Kind, PerTask, Row, Think
-from rg_env.analysis.export.left_out import LeftOut, Reason
-from rg_env.analysis.export.write import aside, check_target, writer_for
+from rg_env.analysis.export.kinds import Common, Exported, ExportError, Kind, Row
+from rg_env.analysis.export.left_out import Reason
+from rg_env.analysis.export.write import aside, check_target, write_rows
+from rg_env.choices import PerTask, Think
 from rg_env.dump import Dump, GroupRecord, Phase
 
 Draw = tuple[int, int]
-"""A random number and the place of an example among all."""
-
-
-@dataclass
-class Exported:
-    """What came of an export.
-
-    Attributes:
-        kind, common: as asked.
-        groups, rollouts: read from texts.
-        per_task: examples written, by task.
-        left_out: what was not written, and why.
-        notes: what the record did not let us know, and what to beware of; a sentence each.
-    """
-
-    kind: Kind
-    common: Common
-    groups: int = 0
-    rollouts: int = 0
-    per_task: Counter[str] = field(default_factory=Counter)
-    left_out: LeftOut = field(default_factory=LeftOut)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        return self.per_task.total()
+"""A random number, and the position of an example among all."""
 
 
 def export(
@@ -58,20 +34,20 @@ def export(
     *,
     force: bool = False,
 ) -> Exported:
-    """Write a data set and its card, `README.md` beside it.
+    """Write a data set and its card, `README.md`, in the same folder.
 
     Args:
         dump: from `open_run`.
         kind: `Sft`, `Dpo` or `Grpo`.
-        out: ends in `.jsonl` or `.parquet`, which says what is written. Its folder is made if need be.
-        common: settings that all kinds have.
+        out: ends in `.jsonl` or `.parquet`, which sets the format. Its folder is created if needed.
+        common: settings that all kinds share.
         force: replace an earlier export of this name.
 
     Returns:
-        what was written and left out. Where no example was left, `rows` is 0 and there is no file.
+        what was written and left out. If no example remains, `rows` is 0 and no file is written.
 
     Raises:
-        ExportError: `out` cannot be written as asked; nothing was read yet.
+        ExportError: `out` cannot be written; nothing has been read.
         DumpError: as `Dump.groups`.
     """
     common = common or Common()
@@ -87,26 +63,29 @@ def export(
 
 def _export(dump: Dump, result: Exported, out: Path, folder: Path) -> None:
     draws: dict[str, list[Draw]] = defaultdict(list)
-    with (folder / "examples").open("wb") as lines:
+    with jsonlines.open(folder / "examples", "w", dumps=orjson.dumps) as lines:
         for place, (row, digest) in enumerate(_examples(dump, result)):
-            lines.write(orjson.dumps(row) + b"\n")
+            lines.write(row)
             draws[row["task"]].append((_random(result.common.seed, digest), place))
     chosen = _choose(draws, result.common.per_task or result.kind.default_per_task)
     result.per_task.update({task: len(places) for task, places in chosen.items() if places})
     result.left_out[Reason.OVER_SHARE] += sum(map(len, draws.values())) - result.rows
-    _count_what_has_no_text(dump, result)
+    _count_without_text(dump, result)
     result.left_out[Reason.UNREADABLE] += len(dump.problems)
     if result.rows:
-        _write(folder, {place for places in chosen.values() for place in places}, result.kind, out)
+        kept = {place for places in chosen.values() for place in places}
+        with jsonlines.open(folder / "examples", loads=orjson.loads) as lines:
+            rows = (row for place, row in enumerate(lines) if place in kept)
+            write_rows(rows, folder / "data", out.suffix, result.kind.schema)
         (folder / CARD_NAME).write_text(card(result, dump, out), encoding="utf-8")
         (folder / "data").replace(out)
         (folder / CARD_NAME).replace(out.parent / CARD_NAME)
 
 
 def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
-    """The examples before any share, with their digests; what is left out is counted on the way."""
+    """The examples of all tasks with their digests; counts what is left out."""
     seen: set[bytes] = set()
-    remarks = _Remarks(result)
+    notes = _Notes(result)
     for group in dump.groups():
         result.groups += 1
         result.rollouts += len(group.rollouts)
@@ -115,7 +94,7 @@ def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
         elif not result.common.takes_task(group.task):
             result.left_out[Reason.OTHER_TASK] += 1
         else:
-            remarks.look_at(group)
+            notes.add(group)
             for row, identity in result.kind.rows(group, result.common.think, result.left_out):
                 digest = blake2b(identity.encode(), digest_size=16).digest()
                 if digest in seen:
@@ -123,16 +102,16 @@ def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
                 else:
                     seen.add(digest)
                     yield row, digest
-    remarks.tell()
+    notes.finish()
 
 
 def _random(seed: int, digest: bytes) -> int:
-    """A number that depends on the example and the seed alone, so that another order of files draws the same."""
+    """A number that depends only on the example and the seed, not on the order of files."""
     return int.from_bytes(blake2b(digest, digest_size=8, salt=(seed % 2**64).to_bytes(8, "big")).digest(), "big")
 
 
 def _choose(draws: dict[str, list[Draw]], per_task: PerTask | int) -> dict[str, list[int]]:
-    """The places of the examples that each task may keep."""
+    """The positions of the examples that each task keeps."""
     sizes = sorted(map(len, draws.values())) or [0]
     match per_task:
         case PerTask.ALL:
@@ -146,48 +125,39 @@ def _choose(draws: dict[str, list[Draw]], per_task: PerTask | int) -> dict[str, 
     return {task: [place for _, place in nsmallest(share, drawn)] for task, drawn in draws.items()}
 
 
-def _write(folder: Path, places: set[int], kind: Kind, out: Path) -> None:
-    with writer_for(out, folder / "data", kind.schema()) as write, (folder / "examples").open("rb") as lines:
-        for place, line in enumerate(lines):
-            if place in places:
-                write(line)
-
-
-def _count_what_has_no_text(dump: Dump, result: Exported) -> None:
+def _count_without_text(dump: Dump, result: Exported) -> None:
     for record in dump.ledger():
         wanted = record.phase != Phase.EVAL or result.common.include_eval
         if record.text is None and wanted and result.common.takes_task(record.task):
             result.left_out[Reason.NO_TEXT] += 1
 
 
-class _Remarks:
-    """Gathers what the groups that are taken do not let us know."""
+class _Notes:
+    """Collects what the exported groups do not record, and warnings about them."""
 
     def __init__(self, result: Exported) -> None:
         self._result = result
         self._foreign = self._eval = self._asks_to_think = 0
 
-    def look_at(self, group: GroupRecord) -> None:
+    def add(self, group: GroupRecord) -> None:
         self._foreign += group.schema_version == 0
         self._eval += group.phase == Phase.EVAL
         first = group.rollouts[0].conversation[:1] if group.rollouts else []
         self._asks_to_think += any(m["role"] == "system" and "<think>" in m["content"] for m in first)
 
-    def tell(self) -> None:
+    def finish(self) -> None:
         notes = self._result.notes
         if self._eval:
             notes.append(
-                f"CONTAMINATED: {self._eval} evaluation groups were taken because --include-eval asked for them. "
-                "A policy trained on this set cannot be evaluated on those questions any more."
+                f"CONTAMINATED: {self._eval} evaluation groups are included (--include-eval). "
+                "A policy trained on this set can no longer be evaluated on those questions."
             )
         if self._foreign:
             notes.append(
-                f"{self._foreign} groups come from plain Atropos files, which know a score only, after the length "
-                "penalty: it stands for base score and reward. Violations, scorer failures, truncation, step and "
-                "tokens are unknown there, so nothing was left out for them; whether a group is an evaluation's is "
-                "taken from the file's name."
+                f"{self._foreign} groups come from plain Atropos files, which hold only a score, after the length "
+                "penalty: it is used as base score and reward. Violations, scorer failures, truncation, step and "
+                "tokens are unknown, so nothing was left out because of them; the file name decides whether a group "
+                "is an evaluation group."
             )
         if self._asks_to_think and self._result.common.think is Think.DROP:
-            notes.append(
-                "Think blocks were dropped from the responses, but system prompts that ask for one are still there."
-            )
+            notes.append("Think blocks were dropped from the responses, but some system prompts still ask for one.")

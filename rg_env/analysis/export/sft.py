@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rg_env.analysis.export.kinds import PerTask, Row, Think, check_count, check_share
+import pyarrow as pa
+
+from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN, origin
+from rg_env.analysis.export.kinds import Row, check_count, check_score
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import candidates, flaw, identity
+from rg_env.choices import PerTask, Think
 from rg_env.dump.schema import GroupRecord
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
 class Sft:
-    """`messages`, as TRL's `SFTTrainer` takes them.
+    """`messages`, as TRL's `SFTTrainer` expects them.
 
     Attributes:
-        min_score: lowest base score, in [0, 1].
-        per_group: how many responses of a group at most; the best come first.
+        min_score: minimum base score, in [0, 1].
+        per_group: maximum number of responses per group; the best come first.
     """
 
     min_score: float = 0.99
@@ -30,27 +31,21 @@ class Sft:
     name: ClassVar[str] = "sft"
     default_per_task: ClassVar[PerTask] = PerTask.MEDIAN
     summary: ClassVar[str] = (
-        "A line is a conversation that ends with a response that scored well (`messages`: TRL's conversational "
+        "Each line is a conversation that ends with a response that scored well (`messages`: TRL's conversational "
         "language-modeling format)."
+    )
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [("messages", MESSAGES), ("base_score", NUMBER), ("score", NUMBER), *ORIGIN]
     )
 
     def __post_init__(self) -> None:
-        check_share("--min-score", self.min_score)
+        check_score("--min-score", self.min_score)
         check_count("--per-group", self.per_group)
 
     def settings(self) -> Mapping[str, object]:
         return {"min-score": self.min_score, "per-group": self.per_group}
 
-    def schema(self) -> pa.Schema:
-        import pyarrow as pa
-
-        from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN
-
-        return pa.schema([("messages", MESSAGES), ("base_score", NUMBER), ("score", NUMBER), *ORIGIN])
-
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
-        from rg_env.analysis.export.columns import origin
-
         good = []
         for candidate in candidates(group, think, left_out):
             reason = flaw(candidate.record)

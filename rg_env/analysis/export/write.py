@@ -1,4 +1,4 @@
-"""Writing rows as JSON lines or parquet, the checks before, and the place where texts wait meanwhile."""
+"""Writing rows as JSON lines or Parquet, the checks before that, and the folder for unfinished files."""
 
 from __future__ import annotations
 
@@ -7,55 +7,57 @@ import glob
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import jsonlines
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rg_env.analysis.export.card import CARD_NAME, is_ours
-from rg_env.analysis.export.kinds import ExportError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rg_env.analysis.export.kinds import ExportError, Row
 
 ROWS_AT_ONCE = 1000
-"""Rows of a parquet row group."""
+"""Rows of a Parquet row group."""
 SUFFIXES = (".jsonl", ".parquet")
 
 
 def check_target(out: Path, force: bool) -> None:
-    """Refuse a file that cannot be written, or would replace something, before the reading starts.
+    """Check that a file can be written and replaces nothing by accident.
 
     Raises:
-        ExportError: what is in the way, and what to do.
+        ExportError: it cannot, or it would; with what to do.
     """
     if out.suffix not in SUFFIXES:
-        raise ExportError(f"--out {out}: the name has to end in {' or '.join(SUFFIXES)}")
-    beside = out.parent / CARD_NAME
+        raise ExportError(f"--out {out}: the name must end in {' or '.join(SUFFIXES)}")
+    card = out.parent / CARD_NAME
     if out.is_dir():
         raise ExportError(f"--out {out} is a folder")
     if out.exists() and not force:
-        raise ExportError(f"{out} exists: --force replaces it")
-    if beside.exists() and not is_ours(beside):
+        raise ExportError(f"{out} exists; replace it with --force")
+    if card.exists() and not is_ours(card):
         raise ExportError(
-            f"{beside} is in the way of the data set's card: name a folder of its own, "
-            f"as {out.parent / out.stem / out.name}"
+            f"{card} would be replaced by the data set's card: choose an empty folder, "
+            f"such as {out.parent / out.stem / out.name}"
         )
-    if beside.exists() and not force:
-        raise ExportError(f"{beside} describes another export: name another folder, or --force replaces it")
+    if card.exists() and not force:
+        raise ExportError(f"{card} describes another export: choose another folder, or replace it with --force")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ExportError(f"{out.parent} cannot be made ({error.strerror}): choose another --out") from None
+        raise ExportError(f"{out.parent} cannot be created ({error.strerror}): choose another --out") from None
 
 
 @contextmanager
 def aside(out: Path) -> Iterator[Path]:
-    """A hidden folder beside `out` for what is not finished. What killed exports of that name left there is removed."""
+    """A hidden folder next to `out` for unfinished files; removes those that killed exports of that name left."""
     prefix = f".{out.name}."
     for left in out.parent.glob(f"{glob.escape(prefix)}*/"):
-        with _lock(left) as nobody_uses_it:
-            if nobody_uses_it:
+        with _lock(left) as unused:
+            if unused:
                 shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=prefix) as folder, _lock(Path(folder)):
         yield Path(folder)
@@ -63,7 +65,7 @@ def aside(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[bool]:
-    """A lock that ends with the process; False where another process has it, or the file system has none."""
+    """Lock a folder until the process ends; yields False if another process holds the lock or locks are unsupported."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -76,29 +78,12 @@ def _lock(folder: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-@contextmanager
-def writer_for(out: Path, aside: Path, schema: pa.Schema) -> Iterator[Callable[[bytes], object]]:
-    """What takes rows as lines of JSON and writes them to `aside` in the format that the name `out` asks for."""
-    if out.suffix == ".jsonl":
-        with aside.open("wb") as file:
-            yield file.write
+def write_rows(rows: Iterator[Row], path: Path, suffix: str, schema: pa.Schema) -> None:
+    """Write rows to a file in the format of the suffix."""
+    if suffix == ".jsonl":
+        with jsonlines.open(path, "w", dumps=orjson.dumps) as lines:
+            lines.write_all(rows)
         return
-    import orjson
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows: list[object] = []
-    with pq.ParquetWriter(aside, schema, compression="zstd") as file:
-
-        def flush() -> None:
-            if rows:
-                file.write_table(pa.Table.from_pylist(rows, schema=schema))
-                rows.clear()
-
-        def write(line: bytes) -> None:
-            rows.append(orjson.loads(line))
-            if len(rows) == ROWS_AT_ONCE:
-                flush()
-
-        yield write
-        flush()
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        while batch := list(islice(rows, ROWS_AT_ONCE)):
+            file.write_table(pa.Table.from_pylist(batch, schema=schema))

@@ -1,4 +1,4 @@
-"""The commands `rg-env dumps …`, a module each."""
+"""The commands `rg-env dumps …`, one module each."""
 
 import typer
 
@@ -12,7 +12,10 @@ from rg_env.cli.dumps.show import show
 from rg_env.cli.dumps.stats import stats
 from rg_env.cli.dumps.validate import validate
 
-dumps_app = typer.Typer(no_args_is_help=True, help="Read what runs have recorded.")
+dumps_app = typer.Typer(
+    no_args_is_help=True,
+    help="Analyze, check and repair the dumps of runs.\n\nExample: rg-env dumps stats dumps/sample",
+)
 for command in (stats, show, report, audit, validate, recover, rescore, replay):
     dumps_app.command()(command)
 dumps_app.add_typer(export_app, name="export")

@@ -9,7 +9,10 @@ from rg_env.sanitize import visible
 
 
 def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Signs of reward hacking in what a policy did, with the groups that show them; exit code 1 if there are any."""
+    """Find signs of reward hacking and the groups that show them; exit code 1 if there are any.
+
+    Example: rg-env dumps audit dumps/sample
+    """
     from rg_env.analysis.signs import find_signs
     from rg_env.dump import open_run
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from rg_env.choices import PairBy, Think
 from rg_env.cli.options import DumpPaths, print_remarks
 from rg_env.cli.progress import reading
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Formats(TyperGroup):
-    """A format that does not exist is one line, as everything else that a person can mend."""
+    """Reports an unknown format in one line."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         from rg_env.analysis.export import ExportError
@@ -28,48 +28,43 @@ class _Formats(TyperGroup):
 
 
 export_app = typer.Typer(
-    cls=_Formats, no_args_is_help=True, help="Make a data set to train on, with its card, from what runs have recorded."
+    cls=_Formats,
+    no_args_is_help=True,
+    help="Make a training data set from a dump, with a card.\n\n"
+    "Example: rg-env dumps export sft dumps/sample --out sft/train.jsonl",
 )
 
-
-class Think(StrEnum):
-    keep = "keep"
-    drop = "drop"
-
-
-class By(StrEnum):
-    score = "score"
-    base_score = "base_score"
-
-
-Out = Annotated[
-    Path, typer.Option("--out", help="FILE.jsonl or FILE.parquet, in a folder of its own: README.md goes beside it.")
-]
+Out = Annotated[Path, typer.Option("--out", help="FILE.jsonl or FILE.parquet; README.md is written next to it.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an earlier export.")]
-Tasks = Annotated[str, typer.Option(help="Only these tasks: names and patterns with commas between.")]
-ThinkOption = Annotated[Think, typer.Option(help="What becomes of think blocks.")]
-PerTask = Annotated[
+Tasks = Annotated[str, typer.Option(help="Names and patterns of tasks, separated by commas. Default: all.")]
+ThinkOption = Annotated[Think, typer.Option(help="Keep or drop think blocks.")]
+PerTaskOption = Annotated[
     str | None,
-    typer.Option(help="Examples of each task at most: a number, all, median (of the tasks' counts) or smallest."),
+    typer.Option(help="Maximum number of examples per task: a number, all, median (of all tasks) or smallest."),
 ]
-Seed = Annotated[int, typer.Option(help="Of the draw where a task has more.")]
-IncludeEval = Annotated[bool, typer.Option("--include-eval", help="Take evaluation groups, too: contamination.")]
+Seed = Annotated[int, typer.Option(help="Seed for choosing examples in tasks that have more.")]
+IncludeEval = Annotated[
+    bool, typer.Option("--include-eval", help="Include evaluation groups. Contaminates later evaluations.")
+]
 
 
 @export_app.command()
 def sft(
     paths: DumpPaths,
     out: Out,
-    min_score: Annotated[float, typer.Option(help="Lowest base score of a response.")] = 0.99,
-    per_group: Annotated[int, typer.Option(help="Responses of a group at most; the best come first.")] = 1,
-    think: ThinkOption = Think.keep,
+    min_score: Annotated[float, typer.Option(help="Minimum base score of a response.")] = 0.99,
+    per_group: Annotated[int, typer.Option(help="Maximum number of responses per group; the best come first.")] = 1,
+    think: ThinkOption = Think.KEEP,
     tasks: Tasks = "",
-    per_task: PerTask = None,
+    per_task: PerTaskOption = None,
     seed: Seed = 42,
     include_eval: IncludeEval = False,
     force: Force = False,
 ) -> None:
-    """Good responses, for supervised training. Tasks are evened out: --per-task median unless you say otherwise."""
+    """Export good responses for supervised fine-tuning; tasks are balanced (--per-task median by default).
+
+    Example: rg-env dumps export sft dumps/sample --out sft/train.jsonl
+    """
     from rg_env.analysis.export import Sft
 
     _export(Sft(min_score, per_group), paths, out, think, tasks, per_task, seed, include_eval, force)
@@ -79,21 +74,27 @@ def sft(
 def dpo(
     paths: DumpPaths,
     out: Out,
-    margin: Annotated[float, typer.Option(help="Least difference in score between the two.")] = 0.5,
-    by: Annotated[By, typer.Option(help="The score that differs: after the length penalty, or before.")] = By.score,
-    pairs: Annotated[int, typer.Option(help="Pairs of a group at most: best with worst, and so on inwards.")] = 1,
-    think: ThinkOption = Think.keep,
+    margin: Annotated[float, typer.Option(help="Minimum difference between the two scores.")] = 0.5,
+    by: Annotated[
+        PairBy, typer.Option(help="The score to compare: after the length penalty, or before.")
+    ] = PairBy.SCORE,
+    pairs: Annotated[
+        int, typer.Option(help="Maximum number of pairs per group: best with worst, second best with second worst …")
+    ] = 1,
+    think: ThinkOption = Think.KEEP,
     tasks: Tasks = "",
-    per_task: PerTask = None,
+    per_task: PerTaskOption = None,
     seed: Seed = 42,
     include_eval: IncludeEval = False,
     force: Force = False,
 ) -> None:
-    """Pairs of a better and a worse response to the same prompt."""
-    from rg_env.analysis.export import Dpo
-    from rg_env.analysis.export.dpo import By as Number
+    """Export preference pairs: a better and a worse response to the same prompt.
 
-    _export(Dpo(margin, Number(by.value), pairs), paths, out, think, tasks, per_task, seed, include_eval, force)
+    Example: rg-env dumps export dpo dumps/sample --out dpo/train.jsonl --margin 0.3
+    """
+    from rg_env.analysis.export import Dpo
+
+    _export(Dpo(margin, by, pairs), paths, out, think, tasks, per_task, seed, include_eval, force)
 
 
 @export_app.command()
@@ -101,16 +102,19 @@ def grpo(
     paths: DumpPaths,
     out: Out,
     keep_no_signal: Annotated[
-        bool, typer.Option("--keep-no-signal", help="Take groups whose rewards are all equal, too.")
+        bool, typer.Option("--keep-no-signal", help="Include groups whose rewards are all equal.")
     ] = False,
-    think: ThinkOption = Think.keep,
+    think: ThinkOption = Think.KEEP,
     tasks: Tasks = "",
-    per_task: PerTask = None,
+    per_task: PerTaskOption = None,
     seed: Seed = 42,
     include_eval: IncludeEval = False,
     force: Force = False,
 ) -> None:
-    """Whole groups with the reward of each response."""
+    """Export whole groups with the reward of each response.
+
+    Example: rg-env dumps export grpo dumps/sample --out grpo/train.parquet
+    """
     from rg_env.analysis.export import Grpo
 
     _export(Grpo(keep_no_signal), paths, out, think, tasks, per_task, seed, include_eval, force)
@@ -128,12 +132,11 @@ def _export(
     force: bool,
 ) -> None:
     from rg_env.analysis.export import Common, export
-    from rg_env.analysis.export import Think as ThinkBlock
     from rg_env.analysis.export.kinds import parse_per_task
     from rg_env.dump import open_run
 
     common = Common(
-        think=ThinkBlock(think.value),
+        think=think,
         include_eval=include_eval,
         tasks=tuple(name.strip() for name in tasks.split(",") if name.strip()),
         per_task=None if per_task is None else parse_per_task(per_task),
@@ -150,12 +153,14 @@ def _export(
 def _print(result: Exported, out: Path) -> None:
     from rg_env.sanitize import visible
 
-    if result.rows:
-        print(f"{result.rows} lines in {out}, from {result.groups} groups with {result.rollouts} rollouts")
-        for task, count in sorted(result.per_task.items()):
-            print(f"{count:9,}  {visible(task)}")
-    else:
-        print(f"nothing to export: {result.groups} groups with {result.rollouts} rollouts were read, none is left")
+    source = f"{result.groups} groups with {result.rollouts} rollouts"
+    print(
+        f"{result.rows} lines in {out}, from {source}"
+        if result.rows
+        else f"nothing to export: {source} read, none left"
+    )
+    for task, count in sorted(result.per_task.items()):
+        print(f"{count:9,}  {visible(task)}")
     if result.left_out.total():
         print("left out:")
         for what, count in result.left_out.rows():

@@ -14,32 +14,35 @@ from rg_env.sanitize import visible
 
 def recover(
     path: Annotated[Path, typer.Argument(help="A dump folder, or a single file.")],
-    out: Annotated[Path | None, typer.Option(help="Where the mended copy goes: a folder without dumps.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the repaired copy; must not contain dumps.")] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Mend the folder itself; damaged files are moved to a folder in it.")
+        bool, typer.Option("--in-place", help="Repair the folder itself; damaged files are moved to a subfolder.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write a mended copy of a damaged record and check it; exit code 1 if something is lost or still wrong."""
+    """Repair a damaged dump and check the result; exit code 1 if data is lost or still damaged.
+
+    Example: rg-env dumps recover dumps/my-run --out dumps/repaired
+    """
     from rg_env.dump.files import list_files
     from rg_env.dump.repair.in_place import recover_in_place
-    from rg_env.dump.repair.recover import recover as mend
+    from rg_env.dump.repair.recover import recover as repair
     from rg_env.dump.repair.validate import bytes_in, validate
 
     if (out is None) != in_place:
-        raise DumpError("say where the mended copy goes, --out DIR, or --in-place to mend the folder itself")
+        raise DumpError("use --out DIR to write a repaired copy, or --in-place to repair the folder itself")
     aside = None
     target = path if out is None else out
-    with late_bar("mending", bytes_in(path)) as advance:
+    with late_bar("repairing", bytes_in(path)) as advance:
         if out is None:
             reports, aside = recover_in_place(path, advance=advance)
         else:
-            reports = mend(path, out, advance=advance)
+            reports = repair(path, out, advance=advance)
     copies = [file.path for file in list_files(target)]
-    check = [target] if copies and path.is_dir() else copies  # a single file is held against nothing else
+    check = [target] if copies and path.is_dir() else copies  # a single file is checked without the others
     still_wrong = validate(*check).findings
     left = [str(finding) for finding in still_wrong.kept]
-    verdict = "checked: nothing found wrong in it" if copies else "nothing was whole: there is no copy"
+    verdict = "checked: no problems found" if copies else "nothing could be recovered; no copy was written"
     lost = sum(report.lost for report in reports)
     if as_json:
         shown = {
@@ -73,7 +76,7 @@ def recover(
         if aside is not None:
             print(f"the damaged files are in {aside}")
         for finding in left:
-            print(visible(f"still wrong: {finding}"))
+            print(visible(f"still damaged: {finding}"))
         if not left:
             print(verdict)
     raise typer.Exit(int(bool(lost or left)))

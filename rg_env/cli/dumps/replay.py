@@ -19,18 +19,21 @@ if TYPE_CHECKING:
 
 def replay(
     path: Annotated[Path, typer.Argument(help="Dump folder or file.")],
-    group: Annotated[str, typer.Argument(help="A group's id, or a beginning or end that no other group has.")],
+    group: Annotated[str, typer.Argument(help="Group id, or its unique beginning or end.")],
     timeout: ScorerTimeout = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Decide one group again, step by step, beside what was recorded; exit code 1 if a decision differs."""
+    """Score one group again, step by step, next to the recorded values; exit code 1 if any value differs.
+
+    Example: rg-env dumps replay dumps/sample spell_backward-train-42-637542
+    """
     from rich.text import Text
 
-    from rg_env.analysis.replay import replay as decide_again
+    from rg_env.analysis.replay import replay as replay_group
     from rg_env.dump import open_run
 
     dump = open_run(path)
-    result = decide_again(dump, group, timeout=timeout)
+    result = replay_group(dump, group, timeout=timeout)
     record = result.group
     head = {
         "group_id": record.group_id,
@@ -53,11 +56,11 @@ def replay(
         terminal.print(Text(visible(rollout.text), style="dim"))
         terminal.print(_table(rollout.steps))
     terminal.print()
-    terminal.print(Text("the group", style="bold"))
+    terminal.print(Text("group", style="bold"))
     terminal.print(_table(result.steps))
     for remark in result.remarks:
         terminal.print(Text(visible(remark)))
-    print(f"{result.differences} decisions differ from the record" if result.differences else "all as recorded")
+    print(f"{result.differences} values differ from the record" if result.differences else "all values as recorded")
     print_remarks(dump)
     raise typer.Exit(int(bool(result.differences)))
 
@@ -72,7 +75,7 @@ def _table(steps: Sequence[Step]) -> Table:
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("decision", no_wrap=True)
+    table.add_column("value", no_wrap=True)
     table.add_column("recorded", overflow="fold")
     table.add_column("now", overflow="fold")
     table.add_column("", no_wrap=True)

@@ -11,16 +11,22 @@ from rg_env.cli.progress import reading
 
 def report(
     paths: DumpPaths,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    out: Annotated[Path, typer.Option(help="HTML file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     max_groups: Annotated[
-        int, typer.Option(min=1, help="Groups to browse; of more, as many at even distances over the steps.")
+        int,
+        typer.Option(
+            min=1, help="Maximum number of groups to browse; if there are more, a sample evenly spread over the steps."
+        ),
     ] = 5_000,
     solved_at: Annotated[
-        float, typer.Option(min=0, max=1, help="A rollout is right when its base score is at least this.")
+        float, typer.Option(min=0, max=1, help="A rollout with at least this base score is correct.")
     ] = 0.99,
 ) -> None:
-    """One HTML file with charts and a browser of groups; opens from disk, needs no network."""
+    """Write a self-contained HTML report with charts and a browser of groups.
+
+    Example: rg-env dumps report dumps/sample --out report.html
+    """
     from rg_env.analysis.report import write_report
     from rg_env.dump import open_run
 

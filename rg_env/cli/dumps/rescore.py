@@ -3,9 +3,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import jsonlines
 import orjson
 import typer
 
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
 
 def rescore(
     paths: DumpPaths,
-    out: Annotated[Path | None, typer.Option(help="A JSONL file for the old and the new numbers.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Answers scored at once.")] = os.cpu_count() or 1,
+    out: Annotated[Path | None, typer.Option(help="JSONL file for the old and new scores of each rollout.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = os.cpu_count() or 1,
     timeout: ScorerTimeout = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score old texts with today's scorer; exit code 1 if anything would be judged differently now."""
+    """Score recorded responses with the current scorer; exit code 1 if any result differs.
+
+    Example: rg-env dumps rescore dumps/sample --out changes.jsonl
+    """
     from rg_env.analysis.rescore import rescore as score_again
     from rg_env.dump import open_run
 
@@ -42,11 +47,11 @@ def rescore(
         if result.changed:
             console().print(_table(result))
         rollouts = sum(task.rollouts for task in result.tasks.values())
-        print(f"{rollouts} rollouts scored again, {result.changed} would be judged differently now")
+        print(f"{rollouts} rollouts scored again, {result.changed} changed")
         if result.without_question:
-            print(f"{result.without_question} groups left out: their lines do not hold the question (Atropos)")
+            print(f"{result.without_question} groups skipped: their lines do not hold the question (Atropos)")
         if result.without_settings:
-            print(f"{result.without_settings} groups scored with today's default settings, for want of a manifest")
+            print(f"{result.without_settings} groups scored with the current default settings: no manifest")
     print_remarks(dump)
     raise typer.Exit(int(bool(result.changed)))
 
@@ -69,19 +74,13 @@ def _table(result: Rescored) -> Table:
 
 
 @contextmanager
-def _writing(out: Path | None) -> Iterator[Callable[[Comparison], None]]:
-    """Where comparisons go: lines of a file that has its name once it is whole, or nowhere."""
+def _writing(out: Path | None) -> Iterator[Callable[[Comparison], object]]:
+    """Yield a function that takes each comparison: writes it to `out`, if any."""
     if out is None:
         yield lambda _: None
         return
     try:
-        with replacing(out) as draft, draft.open("wb") as file:
-
-            def write(comparison: Comparison) -> None:
-                line = {"changed": comparison.changed, "comparison": comparison}
-                flat = orjson.loads(orjson.dumps(line))
-                file.write(orjson.dumps({**flat["comparison"], "changed": flat["changed"]}) + b"\n")
-
-            yield write
+        with replacing(out) as draft, jsonlines.open(draft, "w", dumps=orjson.dumps) as lines:
+            yield lambda comparison: lines.write({**asdict(comparison), "changed": comparison.changed})
     except OSError as error:
         raise DumpError(f"{out} cannot be written ({error.strerror}): choose another file") from None

@@ -12,14 +12,19 @@ from rg_env.cli.options import DumpPaths, Where
 def show(
     paths: DumpPaths,
     where: Where = None,
-    search: Annotated[str, typer.Option(help="Text that a message contains, in whatever case.")] = "",
-    plain: Annotated[bool, typer.Option("--plain", help="Print, as is done where this is no terminal.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Groups to print at most.")] = None,
+    search: Annotated[str, typer.Option(help="Text that a message contains, ignoring case.")] = "",
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print plain text, as if standard output were not a terminal.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of groups to print.")] = None,
     every_rollout: Annotated[
         bool, typer.Option("--every-rollout", help="Print all rollouts, not only the best and the worst.")
     ] = False,
 ) -> None:
-    """Browse groups in the terminal with the keyboard (? lists the keys), or print them."""
+    """Browse groups in the terminal (press ? for the keys), or print them.
+
+    Example: rg-env dumps show dumps/sample --where outcome=all_failed --search "prime"
+    """
     from rg_env.browser import Query, print_groups
     from rg_env.dump import open_run
 
@@ -41,7 +46,7 @@ def show(
         on_problem=lambda problem: print(f"rg-env: {problem}", file=sys.stderr),
     )
     if not count:
-        print(f"rg-env: no group fits {query}" if str(query) else "rg-env: there is no group", file=sys.stderr)
+        print(f"rg-env: no group matches {query}" if str(query) else "rg-env: there are no groups", file=sys.stderr)
         sys.exit(1)
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.choices import By
 from rg_env.cli.options import DumpPaths, JsonFlag, Where, console, print_remarks
 from rg_env.cli.progress import reading
 
@@ -13,33 +13,31 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class By(StrEnum):
-    task = "task"
-    step = "step"
-    phase = "phase"
-    difficulty = "difficulty"
-    outcome = "outcome"
-    violation = "violation"
-
-
 _COMPARED = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_response_tokens")
 
 
 def stats(
     paths: DumpPaths,
-    by: Annotated[By, typer.Option(help="What a row of the table is.")] = By.task,
+    by: Annotated[By, typer.Option(help="Group rows by.")] = By.TASK,
     where: Where = None,
     against: Annotated[
-        Path | None, typer.Option(help="Another dump: both side by side, with the differences' intervals.")
+        Path | None, typer.Option(help="Another dump to compare with: differences with confidence intervals.")
     ] = None,
-    solved_at: Annotated[float, typer.Option(min=0, max=1, help="A base score from here on is solved.")] = 0.99,
-    details: Annotated[bool, typer.Option("--details", help="Every figure, with its interval.")] = False,
+    solved_at: Annotated[
+        float, typer.Option(min=0, max=1, help="A rollout with at least this base score is solved.")
+    ] = 0.99,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show all statistics with their confidence intervals.")
+    ] = False,
     as_json: JsonFlag = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print every figure for a spreadsheet.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Output all statistics as CSV.")] = False,
 ) -> None:
-    """What a policy learnt: solve rate, pass@k, scores, format, lengths, per task or over the steps."""
+    """Show what a policy has learned: solve rate, pass@k, scores, format and lengths, per task or per step.
+
+    Example: rg-env dumps stats dumps/sample --by step --where phase=train
+    """
     if as_json and as_csv:
-        raise typer.BadParameter("--json or --csv, not both")
+        raise typer.BadParameter("use --json or --csv, not both")
     from rg_env.analysis import (
         compare,
         headline,
@@ -56,26 +54,26 @@ def stats(
     if against is not None:
         other = open_run(against)
         with reading(dump, other, frames=1):
-            frame = compare(dump, other, by.value, where=conditions, solved_at=solved_at)
-        if not _for_machines(frame, as_json, as_csv):
+            frame = compare(dump, other, by, where=conditions, solved_at=solved_at)
+        if not _print_data(frame, as_json, as_csv):
             console().print(render_comparison(frame, None if details else _COMPARED))
         print_remarks(dump)
         print_remarks(other)
         return
     with reading(dump, frames=1):
         sample = sample_of(dump, conditions)
-    frame = statistics(sample, by.value, solved_at=solved_at)
-    if not _for_machines(frame, as_json, as_csv):
+    frame = statistics(sample, by, solved_at=solved_at)
+    if not _print_data(frame, as_json, as_csv):
         print(headline(sample, from_ledger=dump.caveat is None))
         if details:
             console().print(*render_details(frame))
         else:
-            totals = None if by is By.phase else statistics(sample, "phase", solved_at=solved_at)
+            totals = None if by is By.PHASE else statistics(sample, "phase", solved_at=solved_at)
             console().print(render_table(frame, totals=totals))
     print_remarks(dump)
 
 
-def _for_machines(frame: pl.DataFrame, as_json: bool, as_csv: bool) -> bool:
+def _print_data(frame: pl.DataFrame, as_json: bool, as_csv: bool) -> bool:
     if as_json:
         print(frame.write_json())
     elif as_csv:

@@ -11,7 +11,10 @@ from rg_env.sanitize import visible
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Check a record: every line, the files against each other and the manifest; exit code 1 if anything is wrong."""
+    """Check every line of a dump, its files against each other, and the manifest; exit code 1 if anything is wrong.
+
+    Example: rg-env dumps validate dumps/sample
+    """
     from rg_env.dump.repair.validate import bytes_in
     from rg_env.dump.repair.validate import validate as check
 
@@ -37,6 +40,6 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     kinds = ", ".join(f"{count} {trouble}" for trouble, count in findings.counts.items())
     print(
         f"{result.runs} run{'s'[: result.runs != 1]}, {result.ledger_lines} ledger lines, {result.texts} texts: "
-        + (f"{findings.total} found wrong ({kinds})" if findings.total else "nothing found wrong")
+        + (f"{findings.total} problems found ({kinds})" if findings.total else "no problems found")
     )
     raise typer.Exit(int(not result.good))

@@ -30,7 +30,7 @@ def test_a_sound_record_is_exit_code_0(tmp_path):
     write_record(tmp_path)
     done = invoke("validate", tmp_path)
     assert done.exit_code == 0
-    assert "7 ledger lines, 6 texts: nothing found wrong" in done.stdout
+    assert "7 ledger lines, 6 texts: no problems found" in done.stdout
     assert invoke("recover", tmp_path, "--in-place").exit_code == 0
 
 
@@ -51,7 +51,7 @@ def test_a_mended_copy_says_what_is_lost_and_validates(torn, tmp_path):
     done = invoke("recover", torn.parent, "--out", tmp_path / "out")
     assert done.exit_code == 1  # a text is gone for good
     assert "1 lost" in done.stdout
-    assert "nothing found wrong in it" in done.stdout
+    assert "checked: no problems found" in done.stdout
     assert torn.read_bytes() == before
     assert invoke("validate", tmp_path / "out").exit_code == 0
     shown = json.loads(invoke("recover", torn.parent, "--in-place", "--json").stdout)
@@ -70,8 +70,8 @@ def test_recover_asks_where_the_copy_goes(torn, args):
 def test_a_single_file_is_mended_and_checked_for_itself(torn, tmp_path):
     done = invoke("recover", torn, "--out", tmp_path / "out")
     assert done.exit_code == 1
-    assert "checked: nothing found wrong in it" in done.stdout
+    assert "checked: no problems found" in done.stdout
     assert "1 texts" in done.stdout
     noise = tmp_path / "noise.jsonl"
     noise.write_bytes(b"{\0\n")
-    assert "there is no copy" in invoke("recover", noise, "--out", tmp_path / "none").stdout
+    assert "no copy was written" in invoke("recover", noise, "--out", tmp_path / "none").stdout
