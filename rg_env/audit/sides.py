@@ -1,15 +1,13 @@
-"""The two scorers that are compared: reasoning-gym's own, and `rg_env`'s.
+"""The two scorers that the audit compares: reasoning-gym's own, and `rg_env`'s.
 
-Invariant: neither lets an attack reach the process that asks. The raw scorer runs in a worker of the same fork server,
-under the same measures (`rg_env.scoring.sandbox`), but with nothing before or after it: no guard, no retry, no fresh
-process for the next answer. What differs between the two columns of the audit is what `rg_env` adds.
+Invariant: neither lets an attack reach the calling process. The raw scorer runs in the same kind of worker, under the
+same measures (`rg_env.scoring.sandbox`), but without anything else: no guard, no retry, no fresh process for the next
+answer. The difference between the two columns of the audit is what `rg_env` adds.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,11 +19,10 @@ from typing import Any, Protocol, Self
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring import Scorer, Status
-from rg_env.scoring.workers.forkserver import ForkServer, ForkServerError
-from rg_env.scoring.workers.protocol import MAX_REPLY_BYTES, ProtocolError, decode_reply, recv_frame, send_frame
+from rg_env.scoring.workers.checkout import WorkerPool
+from rg_env.scoring.workers.connection import Job, ScoringTimeoutError, WorkerConnection
+from rg_env.scoring.workers.protocol import ProtocolError
 
-_START_SECONDS = 120.0
-_PREPARE_SECONDS = 30.0
 _MEMORY_BYTES = 1 << 30
 _PATIENT_HANGS = 3
 _IMPATIENT_SECONDS = 0.5
@@ -40,17 +37,17 @@ class Ending(StrEnum):
     HUNG = "hung"
     DIED = "died"
     ESCAPED = "escaped"
-    """An exception came out of the scorer into the process that asked."""
+    """The scorer raised an exception in the calling process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One answer's.
+    """The result of one answer.
 
     Attributes:
         score: in [0, 1]; 0 unless SCORED.
         seconds: wall time of the call.
-        grown_mb: by how much the scorer's process grew at its peak, MiB; 0 where that is not known.
+        grown_mb: growth of the scorer's process at its peak, in MiB; 0 if that is unknown.
     """
 
     ending: Ending
@@ -61,7 +58,7 @@ class Outcome:
 
 
 class Side(Protocol):
-    """A scorer under audit. `contains`: its processes are its own business, so that only what comes out counts."""
+    """A scorer under audit. `contains`: it isolates its processes itself, so only the results of its calls count."""
 
     contains: bool
     deadline: float
@@ -70,79 +67,61 @@ class Side(Protocol):
         """Begin a task."""
 
     def ask(self, entry: Mapping[str, Any], answer: str) -> Outcome:
-        """Have an answer scored. Raises nothing that an answer can cause."""
+        """Have an answer scored. No answer can make it raise."""
 
     def renew(self) -> None:
-        """Forget what answers may have done to it."""
+        """Discard all effects that answers may have had on it."""
 
 
 class RawSide:
-    """reasoning-gym's scorer, one process for all answers until it dies or `renew` is called."""
+    """reasoning-gym's scorer, in one process for all answers until it dies or `renew` is called."""
 
     contains = False
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self._server: ForkServer | None = None
-        self._worker: tuple[socket.socket, int] | None = None
-        self._task = b""
+        self._workers = WorkerPool(1, _MEMORY_BYTES, int(deadline) + 1)
+        self._worker: WorkerConnection | None = None
+        self._task = ""
         self._hangs = 0
 
     def start(self, task: str) -> None:
         self.renew()
-        self._task = pickle.dumps((task, {}))
+        self._task = task
         self._hangs = 0
 
     def ask(self, entry: Mapping[str, Any], answer: str) -> Outcome:
         began = time.monotonic()
-        sock, pid = self._worker = self._worker or self._fork()
-        before = _peak_mb(pid)
-        deadline = time.monotonic() + (self.deadline if self._hangs < _PATIENT_HANGS else _IMPATIENT_SECONDS)
+        job = Job.of(self._task, {}, entry, answer, runs_code=False)
+        worker = self._worker = self._worker or self._workers.check_out()
         try:
-            send_frame(sock, pickle.dumps((self._task, pickle.dumps(dict(entry)), answer)), deadline)
-            forms = decode_reply(recv_frame(sock, MAX_REPLY_BYTES, deadline))
-        except TimeoutError:
+            worker.prepare(job.scorer)
+        except (OSError, EOFError, ProtocolError) as error:
+            raise ScorerPoolError(f"the audit's scorer process fails to start: {error}") from error
+        before = _peak_mb(worker.pid)
+        try:
+            raw, tagged = worker.score(job, self.deadline if self._hangs < _PATIENT_HANGS else _IMPATIENT_SECONDS)
+        except ScoringTimeoutError:
             self._hangs += 1
-            grown = _peak_mb(pid) - before
+            grown = _peak_mb(worker.pid) - before
             self.renew()
             return Outcome(Ending.HUNG, seconds=time.monotonic() - began, grown_mb=grown)
         except (OSError, EOFError, ProtocolError) as error:
             self.renew()
             return Outcome(Ending.DIED, detail=str(error), seconds=time.monotonic() - began)
-        seconds, grown = time.monotonic() - began, _peak_mb(pid) - before
-        if isinstance(forms[0], str):
-            return Outcome(Ending.RAISED, 0.0, forms[0], seconds, grown)
-        return Outcome(Ending.SCORED, max(f for f in forms if not isinstance(f, str)), "", seconds, grown)
+        seconds, grown = time.monotonic() - began, _peak_mb(worker.pid) - before
+        if isinstance(raw, str):
+            return Outcome(Ending.RAISED, 0.0, raw, seconds, grown)
+        return Outcome(Ending.SCORED, raw if isinstance(tagged, str) else max(raw, tagged), "", seconds, grown)
 
     def renew(self) -> None:
-        if self._worker is not None and self._server is not None:
-            sock, pid = self._worker
-            sock.close()
-            self._server.kill(pid)
+        if self._worker is not None:
+            self._workers.check_in(self._worker, keep=False)
         self._worker = None
 
     def close(self) -> None:
         self.renew()
-        if self._server is not None:
-            self._server.close()
-
-    def _fork(self) -> tuple[socket.socket, int]:
-        for last in (False, True):
-            try:
-                if self._server is None:
-                    self._server = ForkServer(_START_SECONDS)
-                sock, pid = self._server.fork(_MEMORY_BYTES, int(self.deadline) + 1)
-                deadline = time.monotonic() + _PREPARE_SECONDS
-                send_frame(sock, pickle.dumps((self._task, pickle.loads(self._task))), deadline)
-                decode_reply(recv_frame(sock, MAX_REPLY_BYTES, deadline))
-                return sock, pid
-            except (ForkServerError, OSError, EOFError) as error:
-                if self._server is not None:
-                    self._server.close()
-                    self._server = None
-                if last:
-                    raise ScorerPoolError(f"the audit's scorer processes fail to start: {error}") from error
-        raise AssertionError
+        self._workers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -157,7 +136,7 @@ class OurSide:
     """`Scorer`, as training uses it."""
 
     contains = True
-    _ENDINGS = {  # noqa: RUF012  (never changed)
+    _ENDINGS = {  # noqa: RUF012  (constant)
         Status.OK: Ending.SCORED,
         Status.REJECTED: Ending.REFUSED,
         Status.ERROR: Ending.RAISED,
@@ -195,11 +174,11 @@ def _peak_mb(pid: int) -> int:
 
 
 def is_touched(canary: str) -> bool:
-    """Whether somebody made the canary; removes it."""
+    """Whether the canary exists; removes it."""
     with suppress(FileNotFoundError):
         if Path(canary).is_dir():
             Path(canary).rmdir()
         else:
-            os.unlink(canary)  # noqa: PTH108  (a link too)
+            os.unlink(canary)  # noqa: PTH108  (it may be a link)
         return True
     return False

@@ -159,7 +159,7 @@ def serve_answers(connection: socket.socket) -> None:
 def make_scorer(task: str, options: dict[str, Any]) -> Any:
     """The dataset object whose `score_answer` scores this task, or one line saying why there is none.
 
-    The scorers of seven tasks read the options of their dataset, none reads its items, so the size is 1. The scorers of
+    The scorers of seven tasks read the options of their dataset; none reads its items, so the size is 1. The scorers of
     a version that was not audited are refused.
     """
     import reasoning_gym
