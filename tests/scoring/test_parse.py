@@ -141,6 +141,27 @@ def test_agrees_with_a_slow_reading_of_its_table(text: str, prefilled: bool) -> 
     assert (parsed.answer is None) == (parsed.violation is not None)
 
 
+@given(st.lists(pieces, max_size=14).map("".join), st.booleans())
+def test_spans_are_where_the_parts_are(text: str, prefilled: bool) -> None:
+    parsed = parse_response(text, prefilled, max_answer_chars=5)
+    if parsed.think is not None:
+        assert parsed.think_span is not None
+        assert text[slice(*parsed.think_span)].strip() == parsed.think
+    if parsed.answer is not None:
+        assert parsed.answer_span is not None
+        assert text[slice(*parsed.answer_span)].strip() == parsed.answer
+    broken = parse.violation_spans(text, parsed)
+    assert bool(broken) == (parsed.violation is not None)
+    assert broken == sorted(broken)
+    # without the surplus tags, a response that had too many is well-formed up to what is between its answer tags
+    if parsed.violation in (V.MULTIPLE_THINK, V.ANSWER_INSIDE_THINK, V.MULTIPLE_ANSWERS):
+        assert {text[start:end] for start, end in broken} <= set(TAGS)
+        for start, end in reversed(broken):
+            text = text[:start] + text[end:]
+        again = parse_response(text, prefilled, max_answer_chars=5)
+        assert again.violation is not parsed.violation
+
+
 @given(st.text(), st.text(min_size=1), st.tuples(st.text(), st.text(), st.text()))
 def test_whatever_stands_in_the_blocks_comes_back(think: str, answer: str, prose: tuple[str, str, str]) -> None:
     if any(tag in part for tag in TAGS for part in (think, answer, *prose)) or not answer.strip():
@@ -153,8 +174,10 @@ def test_whatever_stands_in_the_blocks_comes_back(think: str, answer: str, prose
 @pytest.mark.parametrize("before", ["", "<think></think>", "<think></think><answer>"])
 @pytest.mark.timeout(20)  # quadratic time would take minutes
 def test_hostile_texts_of_a_megabyte_are_nothing_special(before: str, piece: str) -> None:
-    parsed = parse_response(before + piece * (1_000_000 // len(piece)))
+    text = before + piece * (1_000_000 // len(piece))
+    parsed = parse_response(text)
     assert parsed.violation is not None
+    assert parse.violation_spans(text, parsed)
 
 
 def test_the_examples_in_its_docstrings_hold() -> None:

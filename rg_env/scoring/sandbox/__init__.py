@@ -1,1 +1,1 @@
-"""What a scorer process may not do: Landlock, seccomp and resource limits."""
+"""Restrictions of the scorer processes: Landlock, seccomp and resource limits."""

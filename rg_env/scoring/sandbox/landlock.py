@@ -1,10 +1,10 @@
-"""Linux's Landlock: take away from this process the right to touch files, for good.
+"""Linux's Landlock: permanently restrict which files this process can access.
 
-Invariant: whatever a `Ruleset` does not allow is refused by the kernel to whoever entered it, as far as this kernel's
-Landlock knows the right (its ABI, 1 to 7 as of Linux 6.15); each layer can only take away.
+Invariant: the kernel refuses to a process in a `Ruleset` everything that the ruleset does not allow, as far as this
+kernel's Landlock has the right (its ABI, 1 to 7 as of Linux 6.15). A further ruleset can only take rights away.
 
-Not covered by Landlock: what `stat` tells, changes of mode, owner, times and extended attributes, and sockets other
-than TCP's. All but the first are what `rg_env.scoring.sandbox.seccomp` is for. Source: the kernel's
+Not covered by Landlock: the result of `stat`; changes of mode, owner, times and extended attributes; sockets other than
+TCP's. `rg_env.scoring.sandbox.seccomp` covers all but the first. Source: the kernel's
 Documentation/userspace-api/landlock.rst.
 """
 
@@ -24,22 +24,22 @@ _RULE_PATH_BENEATH = 1
 
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _FILES_OF_ABI = {1: 13, 2: 14, 3: 15, 5: 16}
-"""How many of the rights on files, bits from 0 up, an ABI knows: 2 brought REFER, 3 TRUNCATE, 5 IOCTL_DEV."""
+"""ABI → number of file rights, bits from 0 up: ABI 2 added REFER, 3 TRUNCATE, 5 IOCTL_DEV."""
 _TCP = 0b11
-"""Bind and connect, from ABI 4 on."""
+"""Bind and connect, since ABI 4."""
 _SCOPES = 0b11
-"""Abstract sockets and signals of processes outside, from ABI 6 on."""
+"""Abstract sockets of, and signals to, processes outside, since ABI 6."""
 
 
 class LandlockError(OSError):
-    """This kernel has no Landlock, or refuses it here."""
+    """This kernel has no Landlock, or refuses it to this process."""
 
 
 def abi() -> int:
-    """The version of Landlock that this kernel speaks, at least 1.
+    """The version of Landlock in this kernel, at least 1.
 
     Raises:
-        LandlockError: it speaks none.
+        LandlockError: there is no Landlock.
     """
     if sys.platform != "linux":
         raise LandlockError("needs Linux")
@@ -47,11 +47,11 @@ def abi() -> int:
 
 
 class Ruleset:
-    """Rights prepared once and entered by any number of forks.
+    """Access rights, prepared once and entered by any number of forks.
 
     Args:
-        readable: directories and files that may still be read, with all that is below. Those that do not exist are
-            passed over. Nothing may be written, made, renamed, removed or executed.
+        readable: directories (with everything below) and files that can still be read. Missing ones are skipped.
+            Nothing can be written, created, renamed, removed or executed.
 
     Raises:
         LandlockError: there is no Landlock.
@@ -68,7 +68,7 @@ class Ruleset:
                 self._allow_reading(path)
 
     def enter(self) -> None:
-        """Restrict this process and those it will start. Needs `no_new_privs` or CAP_SYS_ADMIN.
+        """Restrict this process and its future children. Needs `no_new_privs` or CAP_SYS_ADMIN.
 
         Raises:
             LandlockError: the kernel refused.

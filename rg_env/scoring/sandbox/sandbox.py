@@ -1,13 +1,13 @@
-"""What a worker gives up before it sees a text that a model wrote.
+"""The restrictions that a worker enters before it sees model output.
 
 Invariants:
-- Nothing here can keep scoring from working: what the system does not offer is left out, and said.
-- A measure is reported active only where a process under it has tried the forbidden thing and failed.
-- Giving up is for good: no measure can be taken back by the process that is under it, root or not.
+- Scoring works on every system: a measure that the system does not offer is skipped and reported.
+- A measure is reported as active only if a process under it has tried the forbidden action and failed.
+- Measures are permanent: a process under a measure cannot lift it, not even as root.
 
-Each measure alone has gaps; `docs/security.md` says in users' words what all together cover. Limits work everywhere.
-Landlock and seccomp are Linux's and need no privileges; containers usually leave both on, and they were preferred to
-user namespaces because containers usually forbid those.
+Each measure alone has gaps; `docs/security.md` describes for users what they cover together. Limits work everywhere.
+Landlock and seccomp need Linux but no privileges. Containers usually allow both and forbid user namespaces, which are
+therefore not used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PROBE_SECONDS = 10.0
 _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION = 0x20080522
 _CPU_SECONDS = 600
-"""Of a worker's whole life, on top of one answer's time: stops what spins when the trainer is frozen and cannot."""
+"""For a worker's whole life, in addition to one answer's time. Stops a spinning worker even if the trainer hangs."""
 _OPEN_FILES = 64
 _SYSTEM_FILES = (
     "/lib",
@@ -51,16 +51,16 @@ _SYSTEM_FILES = (
     "/dev/null",
     "/dev/urandom",
 )
-"""What a late import may need besides Python's own folders."""
+"""What a late import may need in addition to Python's own folders."""
 
 
 class MeasureName(StrEnum):
-    """One thing that a worker cannot do, or not for ever."""
+    """One thing that a worker cannot do, or not without limit."""
 
     LIMITS = "limits on memory, CPU time, open files, file size"
-    NO_PRIVILEGES = "no privileges, no way to new ones"
-    NO_WRITING = "no file written, made, renamed or removed"
-    NO_READING = "no file read but Python's packages and system libraries"
+    NO_PRIVILEGES = "no privileges, no way to gain any"
+    NO_WRITING = "no file written, created, renamed or removed"
+    NO_READING = "no file read except Python's packages and system libraries"
     NO_NETWORK = "no network, no new sockets"
     NO_PROCESSES = "no new processes, no other program"
     NO_SIGNALS = "no signals to other processes"
@@ -68,7 +68,7 @@ class MeasureName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Whether a measure holds on this machine, and in one line why not."""
+    """Whether a measure works on this machine, and if not, one line saying why."""
 
     name: str
     active: bool
@@ -76,37 +76,37 @@ class Measure:
 
 
 class Sandbox:
-    """Prepared once, in a process that has imported all it needs; entered by its forks."""
+    """Prepared once, in a process that has imported all it needs, and entered by its forks."""
 
     def __init__(self) -> None:
         self._failures: dict[str, str] = {}
         self._ruleset: landlock.Ruleset | None = None
         self._filter: bytes | None = None
-        with self._noting(_LANDLOCK):
+        with self._keeping_reason(_LANDLOCK):
             self._ruleset = landlock.Ruleset(readable_paths())
-        with self._noting(_SECCOMP):
+        with self._keeping_reason(_SECCOMP):
             self._filter = seccomp.build()
 
     def enter(self, memory_bytes: int, cpu_seconds: int) -> None:
         """Put this process under every measure that the system offers. Never raises.
 
         Args:
-            memory_bytes: how far it may still grow, in bytes of address space.
-            cpu_seconds: what one answer may take; the process may take ten minutes more in its whole life.
+            memory_bytes: how far the process may still grow, in bytes of address space.
+            cpu_seconds: CPU time that one answer may take; the process may take ten minutes more in its whole life.
         """
-        with self._noting(_LIMITS):
+        with self._keeping_reason(_LIMITS):
             _limit(memory_bytes, cpu_seconds)
-        with self._noting(_PRIVILEGES):
+        with self._keeping_reason(_PRIVILEGES):
             _drop_privileges()
-        with self._noting(_LANDLOCK):
+        with self._keeping_reason(_LANDLOCK):
             if self._ruleset is not None:
                 self._ruleset.enter()
-        with self._noting(_SECCOMP):  # last: it refuses what the others need
+        with self._keeping_reason(_SECCOMP):  # last, because it refuses what the others need
             if self._filter is not None:
                 seccomp.install(self._filter)
 
     def probe(self, memory_bytes: int, cpu_seconds: int) -> list[Measure]:
-        """Enter in a fork, try what should now be forbidden, and tell. Never raises."""
+        """Enter in a fork, try what should now be forbidden, and report. Never raises."""
         try:
             return self._probe(memory_bytes, cpu_seconds)
         except (OSError, ValueError) as error:
@@ -125,14 +125,14 @@ class Sandbox:
                     os._exit(0)
             os.close(writer)
             try:
-                told = b""
+                report = b""
                 while select.select([reader], [], [], _PROBE_SECONDS)[0] and (chunk := os.read(reader, 1 << 16)):
-                    told += chunk
+                    report += chunk
             finally:
                 os.close(reader)
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        return [Measure(**measure) for measure in json.loads(told)]
+        return [Measure(**measure) for measure in json.loads(report)]
 
     def _try_all(self, victim: Path) -> Iterator[Measure]:
         for name, (relies_on, holds) in _TRIALS.items():
@@ -141,12 +141,12 @@ class Sandbox:
                 yield Measure(name.value, True)
             else:
                 yield Measure(
-                    name.value, False, "; ".join(missing) or "the system took the measure, but does not hold it"
+                    name.value, False, "; ".join(missing) or "the system accepted the measure, but does not enforce it"
                 )
 
     @contextmanager
-    def _noting(self, what: str) -> Iterator[None]:
-        """Swallow what goes wrong, keeping the reason: a measure that cannot be had must not cost a score."""
+    def _keeping_reason(self, what: str) -> Iterator[None]:
+        """Suppress every error but keep the reason: scoring must work without this measure."""
         try:
             yield
         except Exception as error:
@@ -156,7 +156,7 @@ class Sandbox:
 def readable_paths() -> list[str]:
     """What a scorer may read: Python's folders, those of the packages imported so far, the system's libraries.
 
-    Not the folder of the script, nor the current one, though both may stand in `sys.path`.
+    Not the script's folder, nor the current one, although both may be in `sys.path`.
     """
     paths = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     paths |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
@@ -172,10 +172,10 @@ def _limit(memory_bytes: int, cpu_seconds: int) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, _OPEN_FILES),
-        (resource.RLIMIT_NPROC, 0),  # does not bind root, whom seccomp binds
+        (resource.RLIMIT_NPROC, 0),  # does not apply to root; seccomp does
         (resource.RLIMIT_CPU, _CPU_SECONDS + cpu_seconds),
     ]
-    with suppress(OSError):  # no /proc outside Linux, where RLIMIT_AS is of no use either
+    with suppress(OSError):  # there is no /proc outside Linux, where RLIMIT_AS has no effect either
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         wanted.append((resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes))
     for kind, value in wanted:
@@ -185,7 +185,7 @@ def _limit(memory_bytes: int, cpu_seconds: int) -> None:
 
 
 def _drop_privileges() -> None:
-    """Give up all capabilities, so that root cannot lift its limits, and any way to get new ones."""
+    """Drop all capabilities, so that root cannot lift its limits, and every way to gain new ones."""
     if sys.platform != "linux":
         raise OSError("needs Linux")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -196,7 +196,7 @@ def _drop_privileges() -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-# -- trials: each tries something forbidden that would do no harm, and returns whether the system refused
+# -- trials: each tries something forbidden but harmless, and returns whether the system refused it
 
 
 def _refused(attempt: Callable[[], object]) -> bool:
@@ -264,4 +264,4 @@ _TRIALS: dict[MeasureName, tuple[tuple[str, ...], Callable[[Path], bool]]] = {
     MeasureName.NO_PROCESSES: ((_SECCOMP,), _no_process_is_made),
     MeasureName.NO_SIGNALS: ((_LANDLOCK, _SECCOMP), _no_signal_is_sent),
 }
-"""How a measure is tried, and what it rests on: any one of those is enough."""
+"""Measure → mechanisms, any one of which is enough, and how it is tried."""

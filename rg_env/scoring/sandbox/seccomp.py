@@ -1,14 +1,15 @@
-"""Linux's seccomp: take away from this process the system calls that reach beyond it, for good.
+"""Linux's seccomp: permanently refuse the system calls by which this process could affect anything outside it.
 
-Invariant: a refused call fails with an error number, as if permission were missing or the kernel older; it never kills,
-so that a scorer that tries one by accident goes on. What an unprivileged process cannot do anyway is not listed: the
-worker has given up its privileges before (`rg_env.scoring.sandbox.sandbox`).
+Invariant: a refused call fails with an error number, as if permission were missing or the kernel were older. It never
+kills, so a scorer that makes such a call by accident continues. Calls that an unprivileged process cannot make anyway
+are not listed, because the worker has dropped its privileges before (`rg_env.scoring.sandbox.sandbox`).
 
-Calls that the kernel got after 2019 have the same numbers everywhere and are refused as unknown, but for a few harmless
-ones: this keeps out io_uring, which does files and network past every filter, and whatever comes next.
+System calls added after 2019 have the same numbers on all architectures. They are refused as unknown, except for a few
+harmless ones. This excludes io_uring, which accesses files and the network without passing the filter, and all future
+calls.
 
-Known here are x86_64 and aarch64, where numbers and argument order were taken from the kernel's own headers. Sources:
-the kernel's Documentation/userspace-api/seccomp_filter.rst, include/uapi/linux/{filter,seccomp,audit}.h.
+Supported are x86_64 and aarch64; numbers and argument order are from the kernel's headers. Sources: the kernel's
+Documentation/userspace-api/seccomp_filter.rst, include/uapi/linux/{filter,seccomp,audit}.h.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _LOAD, _JEQ, _JGE, _JSET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`; an argument's low word comes first
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Which column of the table below, and what the kernel calls the architecture."""
+"""Machine → column of the tables below, and the kernel's identifier of the architecture."""
 _X32 = 0x40000000
-"""From here on, x86_64's numbers mean the same calls for 32-bit pointers."""
+"""On x86_64, numbers from here on are the same calls with 32-bit pointers."""
 
 _FIRST_NEW = 424
 _NEW_AND_HARMLESS = (436, 439, 441, 449, 451, 453, 454, 455, 456, 462)
@@ -45,14 +46,14 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "listen": (50, 201),
     "accept": (43, 202),
     "accept4": (288, 242),
-    # processes of its own; `clone` is below, for threads may be
+    # new processes; `clone` is below, because threads are allowed
     "fork": (57, None),
     "vfork": (58, None),
     "execve": (59, 221),
     "execveat": (322, 281),
     "unshare": (272, 97),
     "setns": (308, 268),
-    "prctl": (157, 167),  # it could outlive its parent
+    "prctl": (157, 167),  # the process could outlive its parent
     # other processes of the same user
     "kill": (62, 129),
     "tkill": (200, 130),
@@ -107,7 +108,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "removexattr": (197, 14),
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
-    # what stays in the kernel when the process is gone
+    # kernel objects that outlive the process
     "shmget": (29, 194),
     "semget": (64, 190),
     "msgget": (68, 186),
@@ -121,12 +122,12 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
 }
-"""Refused whatever the arguments, with the number on x86_64 and on aarch64; None where there is no such call."""
+"""Refused with any arguments: call → number on x86_64 and on aarch64, None if there is no such call."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Refuse a call by one argument: if it has any of the `bits`, lacks them all (`unless`), or is `one_of` those."""
+    """Refuse a call if one argument has any of the `bits`, or lacks them all (`unless`), or is `one_of` the values."""
 
     numbers: tuple[int | None, int | None]
     argument: int
@@ -142,30 +143,30 @@ RULES: dict[str, _Rule] = {
     "openat": _Rule((257, 56), 2, bits=_WRITING),
     "clone": _Rule((56, 220), 0, bits=_CLONE_THREAD, unless=True),
     "prlimit64": _Rule((302, 261), 0, bits=0xFFFFFFFF),  # any pid but 0, itself
-    "fcntl": _Rule((72, 25), 1, one_of=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals by way of a socket
+    "fcntl": _Rule((72, 25), 1, one_of=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals through a socket
     "ioctl": _Rule((16, 29), 1, one_of=(0x8901, 0x8902)),  # FIOSETOWN, SIOCSPGRP: the same
 }
-"""Refused by their arguments."""
+"""Refused with certain arguments."""
 
 
 class SeccompError(OSError):
-    """This system has no seccomp filters, or refuses them here."""
+    """This system has no seccomp filters, or refuses them to this process."""
 
 
 def build(machine: str | None = None) -> bytes:
     """The filter as a classic BPF program: instructions of 8 bytes each.
 
     Args:
-        machine: as `platform.machine()` says it; None: this one.
+        machine: as from `platform.machine()`; None: this one.
 
     Raises:
-        SeccompError: for an operating system or an architecture that is not known here.
+        SeccompError: the operating system or the architecture is not supported.
     """
     machine = machine or platform.machine()
     if sys.platform != "linux":
         raise SeccompError("needs Linux")
     if machine not in _ARCHITECTURES or sys.maxsize < 1 << 32:
-        raise SeccompError(f"no table of system calls for {machine}")
+        raise SeccompError(f"{machine} is not supported")
     column, architecture = _ARCHITECTURES[machine]
     refuse, unknown = _return(_RET_ERRNO | errno.EPERM), _return(_RET_ERRNO | errno.ENOSYS)
     allow = _return(_RET_ALLOW)
@@ -184,7 +185,7 @@ def build(machine: str | None = None) -> bytes:
 
 
 def install(program: bytes) -> None:
-    """Filter the system calls of this process and of those it will start. Needs `no_new_privs`.
+    """Filter the system calls of this process and its future children. Needs `no_new_privs`.
 
     Raises:
         SeccompError: the kernel refused.
@@ -212,7 +213,7 @@ def _return(value: int) -> bytes:
 
 
 def _jump(kind: int, operand: int, if_true: int, if_false: int) -> bytes:
-    """Skip so many instructions; 0: go on with the next."""
+    """Skip this many instructions; 0: continue with the next."""
     return _instruction(kind, operand, if_true, if_false)
 
 
