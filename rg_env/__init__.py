@@ -1,4 +1,4 @@
-"""SkyRL trains on Reasoning Gym: endless verifiable puzzles, a reward that can be trusted, a record of every group."""
+"""SkyRL trains on Reasoning Gym: endless verifiable puzzles, a reward that can be trusted, a dump of every group."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ if TYPE_CHECKING:
     from rg_env.scoring import Scorer
     from rg_env.skyrl.env import RGDumpEnv
     from rg_env.skyrl.generator import RGDumpGenerator
+    from rg_env.skyrl.registration import register
 
-__all__ = ["RGDumpConfig", "RGDumpEnv", "RGDumpGenerator", "ReasoningGymDataset", "Scorer"]
+__all__ = ["RGDumpConfig", "RGDumpEnv", "RGDumpGenerator", "ReasoningGymDataset", "Scorer", "register"]
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "RGDumpConfig": "rg_env.config",
     "RGDumpEnv": "rg_env.skyrl.env",
     "RGDumpGenerator": "rg_env.skyrl.generator",
     "ReasoningGymDataset": "rg_env.dataset",
     "Scorer": "rg_env.scoring",
+    "register": "rg_env.skyrl.registration",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that reading dumps needs neither SkyRL nor torch."""
-    if name not in _HOMES:
+    """Import on first use: reading dumps needs neither SkyRL nor torch."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'rg_env' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
 """The entrypoint of training and evaluation: check everything, start Ray, run SkyRL, stop Ray.
 
 `rg-env train`, `python -m rg_env.train` and SkyRL's own `main_base` with `trainer.override_entrypoint=rg_env.train` all
-come here with the same arguments.
+call it with the same arguments.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from loguru import logger
 from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import RGEnvError
-from rg_env.skyrl.checks import check_servers
 from rg_env.skyrl.config import RGTrainConfig, load_config
 from rg_env.skyrl.logs import set_up_driver_logging
 from rg_env.skyrl.progress import ProgressSink, show_progress
 
 _STOP_SECONDS = 20.0
-"""How long a cancelled run may take to close its record before Ray is stopped under it."""
+"""How long a canceled run may take to close its dump before Ray is stopped."""
 
 
 def main(argv: Iterable[str] | None = None) -> None:
@@ -35,7 +34,7 @@ def main(argv: Iterable[str] | None = None) -> None:
 
 
 def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
-    """Run `command`, turning what a person can mend into one line.
+    """Run `command`, printing mistakes of the user as one line.
 
     Returns:
         exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C or SIGTERM.
@@ -60,7 +59,6 @@ def train(argv: Iterable[str]) -> Path:
         ConfigError: before anything is started.
     """
     cfg = load_config(argv)
-    check_servers(cfg)
     set_up_driver_logging(cfg.rg_dump)
     logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
     with running_ray(cfg):
@@ -80,7 +78,6 @@ def evaluate(argv: Iterable[str]) -> dict[str, float]:
         ConfigError: before anything is started.
     """
     cfg = load_config(argv, training=False)
-    check_servers(cfg, training=False)
     cfg.trainer.eval_interval = max(1, cfg.trainer.eval_interval)  # SkyRL's switch for having an evaluation set at all
     set_up_driver_logging(cfg.rg_dump)
     logger.info("evaluating {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
@@ -89,14 +86,14 @@ def evaluate(argv: Iterable[str]) -> dict[str, float]:
         return metrics
 
 
-@ray.remote(num_cpus=1, max_retries=0)  # Ray would start a run anew, under a new id, without a word
+@ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
 def _training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
     from rg_env.skyrl.experiment import run_training
 
     run_training(cfg, sink)
 
 
-@ray.remote(num_cpus=1, max_retries=0)  # Ray would start a run anew, under a new id, without a word
+@ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
 def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
     from rg_env.skyrl.experiment import run_evaluation
 
@@ -105,10 +102,10 @@ def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
 
 @contextmanager
 def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
-    """Ray for the length of the run. On the CPU it is a private one that leaves nothing behind."""
+    """Ray for the duration of the run. On the CPU it is a private one that leaves no files behind."""
     before = signal.getsignal(signal.SIGTERM)
     with _started_ray(cfg):
-        signal.signal(signal.SIGTERM, _terminate)  # ray.init has put its own there, which aborts
+        signal.signal(signal.SIGTERM, _terminate)  # ray.init has installed its own handler, which aborts
         try:
             yield
         finally:
@@ -131,16 +128,16 @@ def _started_ray(cfg: RGTrainConfig) -> Iterator[None]:
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt  # handled as Ctrl-C is
+    raise KeyboardInterrupt  # same handling as Ctrl-C
 
 
 def _wait(job: Any, sink: ProgressSink | None) -> Any:
-    """Wait for the task, showing how far it is; on Ctrl-C or SIGTERM let it close its record first."""
+    """Wait for the task and show its progress; on Ctrl-C or SIGTERM let it close its dump first."""
     try:
         show_progress(job, sink)
         return ray.get(job)
     except KeyboardInterrupt:
-        logger.warning("stopping: the record is being closed")
+        logger.warning("stopping: closing the dump")
         ray.cancel(job, force=False)
         deadline = time.monotonic() + _STOP_SECONDS
         ray.wait([job], timeout=max(0.0, deadline - time.monotonic()))

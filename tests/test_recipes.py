@@ -24,8 +24,9 @@ def name_of(path):
 
 @pytest.fixture(autouse=True)
 def a_cluster_somewhere(monkeypatch):
-    """GPU recipes are refused on a machine without a GPU, unless a cluster is named."""
+    """GPU recipes are refused on a machine without a GPU, unless a cluster is named; no vLLM server runs here."""
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
+    monkeypatch.setattr("rg_env.skyrl.checks.check_servers", lambda cfg, training: None)
 
 
 def leaves(node, prefix=""):

@@ -1,7 +1,7 @@
-"""SkyRL's own trainer without a GPU: FSDP2 workers on gloo, and a Hugging Face sampler in vLLM's place.
+"""SkyRL's own trainer without a GPU: FSDP2 workers on gloo, and a Hugging Face sampler instead of vLLM.
 
-Importing this package costs nothing: torch, Ray and SkyRL come with `CPUMixin` and `cpu_ray` alone, when they are
-first asked for. Nothing in SkyRL stays patched.
+Importing this package is cheap: only the first use of `CPUMixin` or `cpu_ray` imports torch, Ray and SkyRL. Nothing in
+SkyRL stays patched.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rg_env.cpu.settings import CPU_OVERRIDES, check_cpu_config
+from rg_env.cpu.settings import CPU_OVERRIDES
 from rg_env.errors import ConfigError
 
 if TYPE_CHECKING:
     from rg_env.cpu.experiment import CPUMixin
     from rg_env.cpu.ray_env import cpu_ray
 
-__all__ = ["CPU_OVERRIDES", "CPUMixin", "check_cpu_config", "cpu_ray", "named_model", "nano_path"]
+__all__ = ["CPU_OVERRIDES", "CPUMixin", "cpu_ray", "named_model", "nano_path"]
 
 
 def nano_path() -> Path:
@@ -28,10 +28,10 @@ def nano_path() -> Path:
 
 
 def named_model(name: str) -> Path:
-    """The folder behind `nano` or `smollm2`.
+    """The folder of `nano` or `smollm2`.
 
     Raises:
-        ConfigError: if it is not there and cannot be made.
+        ConfigError: if it does not exist and cannot be made.
     """
     if name == "nano":
         return nano_path()

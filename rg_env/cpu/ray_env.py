@@ -47,7 +47,7 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
     SkyRL places each training worker on a GPU; Ray is told of as many as there are workers, which exist in name only.
 
     Args:
-        cfg: a `SkyRLTrainConfig` that passed `check_cpu_config`.
+        cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
     """
     placement = cfg.trainer.placement
     workers = placement.policy_num_nodes + placement.ref_num_nodes + placement.critic_num_nodes

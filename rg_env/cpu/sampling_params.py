@@ -1,18 +1,16 @@
 """One request's sampling parameters: vLLM's names in, a frozen dataclass out, everything else refused.
 
-What is accepted means here what it means in vLLM 0.23. What would make the recorded logprobs untrue, or is not
-built, is refused in one line: at the start of a run by `check_cpu_config`, and again for every request.
-Importable without torch.
+What is accepted means the same as in vLLM 0.23. What would falsify the recorded logprobs, or is not implemented, is
+refused in one line: at the start of a run by `check_cpu`, and again for every request. Importable without torch.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rg_env.errors import ConfigError
+from rg_env.errors import need, need_number, refuse
 
 GREEDY_BELOW = 1e-5
 """A temperature below this means argmax, as in vLLM."""
@@ -28,14 +26,24 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "bad_words": (None, []),
     "allowed_token_ids": (None,),
 }
-"""Parameters that this sampler does not have, with the values at which vLLM does nothing either."""
+"""Parameters that this sampler does not support, with the values at which they have no effect in vLLM."""
+
+_PARAMETER = "sampling parameter "
+_LIMITS: dict[str, dict[str, Any]] = {
+    "max_tokens": {"whole": True, "at_least": 1},
+    "min_tokens": {"whole": True, "at_least": 0},
+    "top_k": {"whole": True, "at_least": -1},
+    "temperature": {"at_least": 0},
+    "top_p": {"above": 0, "at_most": 1},
+    "min_p": {"at_least": 0, "at_most": 1},
+}
 
 _WHY = {
     "n": "use generator.n_samples_per_prompt",
     "best_of": "use generator.n_samples_per_prompt",
-    "repetition_penalty": "the trainer's logprobs know no penalty",
-    "presence_penalty": "the trainer's logprobs know no penalty",
-    "frequency_penalty": "the trainer's logprobs know no penalty",
+    "repetition_penalty": "the trainer's logprobs have no penalty",
+    "presence_penalty": "the trainer's logprobs have no penalty",
+    "frequency_penalty": "the trainer's logprobs have no penalty",
 }
 
 
@@ -53,8 +61,8 @@ class SamplingParams:
         stop_token_ids: tokens that end the response as the end-of-sequence token does.
         ignore_eos: the end-of-sequence token does not end the response.
         skip_special_tokens: the text is decoded without them.
-        seed: replaces the run's random stream for this request, as in vLLM: the same seed and prompt give the
-            same response, however often they are asked.
+        seed: replaces the run's random stream for this request, as in vLLM: the same seed and prompt always give the
+            same response.
         logprobs: whether the caller wants the logprob of each token.
     """
 
@@ -87,14 +95,18 @@ class SamplingParams:
         for name, value in params.items():
             if name in _NEUTRAL:
                 if value not in _NEUTRAL[name]:
-                    raise _refusal(name, value, f"the CPU sampler has no {name}; " + _WHY.get(name, "leave it out"))
+                    refuse(
+                        f"{_PARAMETER}{name}",
+                        value,
+                        f"the CPU sampler has no {name}; " + _WHY.get(name, "leave it out"),
+                    )
             elif name not in cls.__slots__:
-                raise _refusal(name, value, f"unknown to the CPU sampler; it knows {', '.join(cls.__slots__)}")
+                refuse(f"{_PARAMETER}{name}", value, f"unknown to the CPU sampler; it knows {', '.join(cls.__slots__)}")
             elif value is not None:
                 fields[name] = value
 
         if (count := params.get("logprobs")) not in (None, 0, 1):
-            raise _refusal("logprobs", count, "must be null, 0 or 1: only the chosen token's logprob is recorded")
+            refuse(f"{_PARAMETER}logprobs", count, "must be null, 0 or 1: only the chosen token's logprob is recorded")
         fields["logprobs"] = count is not None
         stop = fields.get("stop", ())
         fields["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -104,30 +116,12 @@ class SamplingParams:
         return made
 
     def _check(self) -> None:
-        def need(ok: bool, name: str, right: str) -> None:
-            if not ok:
-                raise _refusal(name, getattr(self, name), right)
+        def require(ok: bool, name: str, right: str) -> None:
+            need(ok, f"{_PARAMETER}{name}", getattr(self, name), right)
 
-        def whole(name: str, low: int) -> None:
-            value = getattr(self, name)
-            ok = isinstance(value, int) and not isinstance(value, bool) and value >= low
-            need(ok, name, f"must be a whole number of at least {low}")
-
-        whole("max_tokens", 1)
-        whole("min_tokens", 0)
-        whole("top_k", -1)
-        need(self.min_tokens <= self.max_tokens, "min_tokens", f"must be at most max_tokens={self.max_tokens}")
-        need(_is_number(self.temperature) and self.temperature >= 0, "temperature", "must be a number of at least 0")
-        need(_is_number(self.top_p) and 0 < self.top_p <= 1, "top_p", "must be a number above 0 and at most 1")
-        need(_is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p", "must be a number in [0, 1]")
-        need(all(isinstance(s, str) and s for s in self.stop), "stop", "must be a list of texts that are not empty")
-        need(all(isinstance(t, int) for t in self.stop_token_ids), "stop_token_ids", "must be a list of token ids")
-        need(self.seed is None or isinstance(self.seed, int), "seed", "must be a whole number or null")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _refusal(name: str, value: object, right: str) -> ConfigError:
-    return ConfigError(f"sampling parameter {name}={value!r}: {right}")
+        for name, limits in _LIMITS.items():
+            need_number(f"{_PARAMETER}{name}", getattr(self, name), **limits)
+        require(self.min_tokens <= self.max_tokens, "min_tokens", f"must be at most max_tokens={self.max_tokens}")
+        require(all(isinstance(s, str) and s for s in self.stop), "stop", "must be a list of texts that are not empty")
+        require(all(isinstance(t, int) for t in self.stop_token_ids), "stop_token_ids", "must be a list of token ids")
+        require(self.seed is None or isinstance(self.seed, int), "seed", "must be a whole number or null")

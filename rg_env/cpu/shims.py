@@ -48,7 +48,7 @@ def flash_attn_stub() -> Iterator[None]:
     """Inside, `flash_attn.bert_padding` can be imported, for SkyRL's `model_wrapper`, which does so at its top.
 
     The two names it takes are None: they are called only with `trainer.remove_microbatch_padding`, which
-    `check_cpu_config` refuses. Where flash_attn is installed, nothing happens. peft and the model classes of
+    `check_cpu` refuses. Where flash_attn is installed, nothing happens. peft and the model classes of
     transformers are imported first, outside the stub's time, because they probe for flash_attn themselves.
     """
     if importlib.util.find_spec("flash_attn") is not None:

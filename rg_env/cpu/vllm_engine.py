@@ -50,7 +50,7 @@ def connect(cfg: Any, tokenizer: Any) -> ReloadingClient:
     vllm_router.
 
     Args:
-        cfg: a `SkyRLTrainConfig` that passed `check_cpu_config`.
+        cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
         tokenizer: the policy's.
     """
     engine = cfg.generator.inference_engine

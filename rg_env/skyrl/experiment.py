@@ -1,7 +1,7 @@
-"""The hooks that put rg_env's dataset, generator and record into SkyRL's own experiments.
+"""The hooks that put rg_env's dataset, generator and dump into SkyRL's own experiments.
 
-Runs inside the Ray task. Invariant: whatever ends the run (its last step, an exception, Ctrl-C, SIGTERM), the record is
-closed. The scorer processes go with the task's process by themselves.
+Runs inside the Ray task. Invariant: however the run ends (its last step, an exception, Ctrl-C, SIGTERM), the dump is
+closed. The scorer processes end with the task's process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import skyrl_gym
 from loguru import logger
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 from skyrl.backends.skyrl_train.utils.io import io
@@ -34,13 +33,12 @@ from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_worker_logging
 from rg_env.skyrl.progress import ProgressSink
+from rg_env.skyrl.registration import register
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
-
-ENV_ID = "rg_dump"
 
 
 class RGHooks:
-    """Dataset, generator and trainer hooks, over any of SkyRL's experiments."""
+    """Dataset, generator and trainer hooks for any of SkyRL's experiments."""
 
     cfg: RGTrainConfig
     tokenizer: Any
@@ -68,7 +66,7 @@ class RGHooks:
         )
 
     def _run_identity(self) -> tuple[str, int]:
-        """Run id and attempt of the record."""
+        """Run id and attempt of the dump."""
         return new_run_id(), 1
 
     def _prompt_dataset(self, files: list[str]) -> PromptDataset:
@@ -99,11 +97,11 @@ class RGExperiment(RGHooks, BasePPOExp):
         return dataset
 
     def _run_identity(self) -> tuple[str, int]:
-        """Those of the checkpoint where SkyRL resumes from one, so that the record goes on."""
+        """Those of the checkpoint if SkyRL resumes from one, so the dump continues."""
         return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
 
     def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
-        """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` asks for."""
+        """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` selects."""
         trainer: RGTrainer | RGFullyAsyncTrainer
         if self.cfg.trainer.fully_async.enabled:
             trainer = RGFullyAsyncTrainer(progress=self.progress, **kwargs)
@@ -116,11 +114,11 @@ class RGExperiment(RGHooks, BasePPOExp):
 
 
 class RGEvalExperiment(RGHooks, EvalOnlyEntrypoint):
-    """SkyRL's evaluation without training; the stock one builds the stock generator."""
+    """SkyRL's evaluation without training; SkyRL's own class builds the stock generator."""
 
 
 class RunReporter(TrainingCallback):
-    """Tells the driver how far the run is, and closes the record's files at its end."""
+    """Reports progress to the driver and closes the dump at the end of the run."""
 
     def __init__(self, progress: ProgressSink | None) -> None:
         self.progress = progress
@@ -136,7 +134,7 @@ class RunReporter(TrainingCallback):
 def _resumes(cfg: RGTrainConfig) -> bool:
     """Whether SkyRL will load one of this run's own checkpoints.
 
-    With `latest` it starts anew where there is none; with `from_path` it may start from another run's.
+    With `latest` it starts from scratch if there is none; with `from_path` it may start from another run's.
     """
     mode, own = ResumeMode(cfg.trainer.resume_mode), cfg.trainer.ckpt_path
     if mode is ResumeMode.LATEST:
@@ -151,7 +149,7 @@ def _normal(folder: str) -> str:
 
 
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
-    """The record of this run: its manifest and its files."""
+    """Write the manifest of this run and open its dump."""
     rg = cfg.rg_dump
     writer = DumpWriter(
         Path(rg.dump_dir),
@@ -173,16 +171,15 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
             "task_mix": rg.tasks,
         },
     )
-    logger.info("record of run {} (attempt {}) goes to {}", run_id, attempt, rg.dump_dir)
+    logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)
     return writer
 
 
 @contextmanager
 def run_environment(cfg: RGTrainConfig) -> Iterator[None]:
-    """Everything around a run inside its Ray task: logging, the registered env, an orderly end."""
+    """Everything around a run inside its Ray task: logging, the registered env, a closed dump at the end."""
     set_up_worker_logging(cfg.rg_dump)
-    if ENV_ID not in skyrl_gym.envs.registration.registry:
-        skyrl_gym.envs.register(id=ENV_ID, entry_point="rg_env.skyrl.env:RGDumpEnv")
+    register()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _close_and_exit)
     try:
@@ -205,10 +202,10 @@ def run_training(cfg: RGTrainConfig, progress: ProgressSink | None) -> None:
 
 
 def run_evaluation(cfg: RGTrainConfig) -> dict[str, float]:
-    """Body of the evaluation task: SkyRL's evaluation metrics."""
+    """Body of the evaluation task. Returns SkyRL's evaluation metrics."""
     with run_environment(cfg):
         experiment = _experiment_class(cfg, RGEvalExperiment)(cfg)
-        # The client is built outside an event loop: SkyRL may run one of its own meanwhile.
+        # Built outside an event loop: SkyRL may run its own loop to build the client.
         client = experiment.get_inference_client()
         metrics: dict[str, float] = asyncio.run(experiment.run(client))
         return metrics

@@ -1,4 +1,4 @@
-"""What a run says and to whom: ours through loguru, SkyRL's quieter when asked."""
+"""Log output of a run: ours through loguru, SkyRL's reduced on request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ _FORMAT = "<green>{time:HH:mm:ss}</green> <level>{level: <7}</level> {message}"
 
 
 def set_up_driver_logging(config: RGDumpConfig) -> None:
-    """Short lines on the terminal; what the Ray processes inherit when SkyRL is to be quiet."""
-    logger.remove()
-    logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=_ours if config.suppress_base_env_logs else None)
+    """Short lines on the terminal; with `suppress_base_env_logs`, Ray's processes are quieted too."""
+    set_up_worker_logging(config)
     if config.suppress_base_env_logs:
-        # Read when tqdm and transformers are imported, so before Ray starts its processes.
+        # tqdm and transformers read these when imported, so they are set before Ray starts its processes.
         os.environ.update(TQDM_DISABLE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TRANSFORMERS_VERBOSITY="error")
 
 
 def set_up_worker_logging(config: RGDumpConfig) -> None:
-    """Inside the Ray task. SkyRL's trainer sets loguru up anew when it is built: call this again after it."""
+    """Inside the Ray task. SkyRL's trainer reconfigures loguru when it is built: call this again after that."""
     logger.remove()
     logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=_ours if config.suppress_base_env_logs else None)
 

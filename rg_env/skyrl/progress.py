@@ -1,6 +1,6 @@
-"""How a run inside Ray tells the terminal outside how far it is.
+"""Progress of a run inside Ray, shown on the driver's terminal.
 
-The Ray task reports to a small actor and the driver asks the actor, which works wherever Ray put the task.
+The Ray task reports to a small actor and the driver polls it, which works wherever Ray placed the task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 @dataclass
 class Report:
-    """The last thing reported: step of total, and the metrics of that step."""
+    """The last report: step of total, and the metrics of that step."""
 
     step: int = 0
     total: int = 0
@@ -37,7 +37,7 @@ class _Board:
 
 
 class ProgressSink:
-    """A picklable handle on the board: `report` in the task, `latest` in the driver."""
+    """A picklable handle of the board: `report` in the task, `latest` in the driver."""
 
     def __init__(self) -> None:
         self._board = ray.remote(num_cpus=0)(_Board).remote()
@@ -79,12 +79,12 @@ def _bar(job: Any, sink: ProgressSink, console: Console) -> None:
 
 
 def _lines(job: Any, sink: ProgressSink) -> None:
-    said = -1
+    shown = -1
     while not ray.wait([job], timeout=0.5)[0]:
         report = sink.latest()
         tenth = report.step * 10 // report.total if report.total else -1
-        if tenth > said:
-            said = tenth
+        if tenth > shown:
+            shown = tenth
             logger.info("step {}/{} | {}", report.step, report.total, _describe(report))
 
 

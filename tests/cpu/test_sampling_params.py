@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.train.config import SamplingParams as SkyRLSamplingParams
-from skyrl.train.config import SkyRLTrainConfig
 
-from rg_env.cpu import CPU_OVERRIDES, check_cpu_config
 from rg_env.cpu.sampling_params import SamplingParams
 from rg_env.cpu.settings import cpu_threads
 from rg_env.errors import ConfigError
@@ -44,7 +42,7 @@ def test_what_is_off_may_be_said() -> None:
         ({"temperature": float("nan")}, "temperature=nan: must be a number of at least 0"),
         ({"top_p": 0}, "top_p=0: must be a number above 0 and at most 1"),
         ({"top_k": 2.5}, "top_k=2.5: must be a whole number of at least -1"),
-        ({"min_p": 1.5}, r"min_p=1.5: must be a number in \[0, 1\]"),
+        ({"min_p": 1.5}, r"min_p=1.5: must be a number of at least 0 and at most 1"),
         ({"max_tokens": 0}, "max_tokens=0: must be a whole number of at least 1"),
         ({"max_tokens": 4, "min_tokens": 5}, "min_tokens=5: must be at most max_tokens=4"),
         ({"stop": [""]}, "stop=.*: must be a list of texts that are not empty"),
@@ -55,46 +53,6 @@ def test_what_is_off_may_be_said() -> None:
 def test_what_is_not_supported_is_refused_in_one_line(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refusal:
         SamplingParams.from_vllm(params)
-    assert "\n" not in str(refusal.value)
-
-
-# ---------------------------------------------------------------------- the run's settings
-def config(**changes: Any) -> Any:
-    cfg = SkyRLTrainConfig.from_cli_overrides([f"{key}={value}" for key, value in CPU_OVERRIDES.items()])
-    for key, value in changes.items():
-        *path, name = key.split("__")
-        owner = cfg
-        for part in path:
-            owner = getattr(owner, part)
-        setattr(owner, name, value)
-    return cfg
-
-
-def test_the_overrides_make_a_run_that_passes() -> None:
-    check_cpu_config(config())
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("trainer__strategy", "megatron", "trainer.strategy='megatron' cannot run on the CPU: use fsdp"),
-        ("trainer__flash_attn", True, "trainer.flash_attn=true cannot run on the CPU: set it to false"),
-        ("trainer__bf16", True, "trainer.bf16=true cannot run on the CPU"),
-        ("trainer__placement__colocate_all", True, "trainer.placement.colocate_all=true cannot run"),
-        ("trainer__placement__policy_num_gpus_per_node", 4, "for 4 data-parallel workers set policy_num_nodes=4"),
-        ("trainer__policy__model__lora__rank", 8, "trainer.policy.model.lora.rank=8 cannot run on the CPU"),
-        ("trainer__ref__sequence_parallel_size", 2, "trainer.ref.sequence_parallel_size=2"),
-        ("generator__inference_engine__model_dtype", "float16", "model_dtype='float16' cannot run on the CPU"),
-        ("generator__inference_engine__num_engines", 2, "there is one sampler"),
-        ("generator__sampling_params__repetition_penalty", 1.2, "generator.sampling_params: .*repetition_penalty=1.2"),
-        ("generator__eval_sampling_params__logprobs", 3, "generator.eval_sampling_params: .*logprobs=3"),
-        ("generator__sampling_params__additional_kwargs", {"best": 1}, "best=1: unknown to the CPU sampler"),
-        ("generator__sampling_params__additional_kwargs", {"seed": 1}, "makes all samples of a group equal"),
-    ],
-)
-def test_what_cannot_run_is_refused_in_one_line(key: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as refusal:
-        check_cpu_config(config(**{key: value}))
     assert "\n" not in str(refusal.value)
 
 

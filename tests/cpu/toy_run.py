@@ -21,7 +21,8 @@ from skyrl.train.utils import validate_cfg
 from skyrl_gym.envs import register
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from rg_env.cpu import CPU_OVERRIDES, CPUMixin, check_cpu_config, cpu_ray
+from rg_env.cpu import CPU_OVERRIDES, CPUMixin, cpu_ray
+from rg_env.skyrl.checks.cpu import check_cpu
 from tests.cpu.toy import build_model
 
 
@@ -137,7 +138,7 @@ def main() -> None:
     build_model(folder / "model", tied=tied)
     values = {**settings(folder), **user}
     cfg = SkyRLTrainConfig.from_cli_overrides([f"{key}={json.dumps(value)}" for key, value in values.items()])
-    check_cpu_config(cfg)
+    check_cpu(cfg)
     validate_cfg(cfg)
     register(id="letter", entry_point="tests.cpu.toy_run:LetterEnv")
     report: dict[str, Any] = {}

@@ -1,31 +1,49 @@
-"""What a run needs and a configuration alone does not show: batches that divide, a whole model, GPUs, servers.
+"""Every check that is made before a run starts: what is typed wrong, missing or impossible is one line.
 
-Invariant: each check either passes or raises one `ConfigError` that says what is wrong and what would be right. None
-starts, changes or downloads anything.
+Invariant: each check either passes or raises one `ConfigError` that says what is wrong and how to fix it. None starts,
+writes or downloads anything.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from skyrl.train.utils import validate_cfg
+
+from rg_env.errors import ConfigError, one_line
 from rg_env.skyrl.checks.batches import check_batches
+from rg_env.skyrl.checks.cpu import check_cpu
 from rg_env.skyrl.checks.gpus import check_gpus
-from rg_env.skyrl.checks.model import check_model_folder, check_tokenizer
+from rg_env.skyrl.checks.loops import check_loop
+from rg_env.skyrl.checks.model import check_models
+from rg_env.skyrl.checks.run import check_run, check_training
 from rg_env.skyrl.checks.server import check_servers
 
-__all__ = ["check_gpus", "check_servers", "preflight"]
+__all__ = ["check_all"]
 
 
-def preflight(cfg: Any) -> None:
-    """All checks that need nothing but this machine's files.
+def check_all(cfg: Any, *, training: bool = True) -> None:
+    """All checks of a run, cheap ones first, the vLLM servers last.
 
     Args:
-        cfg: a `SkyRLTrainConfig` or a subclass.
+        cfg: an `RGTrainConfig`. SkyRL's own checks also complete it.
+        training: False for an evaluation, which needs no groups and no training batch.
 
     Raises:
-        ConfigError: for the first thing found.
+        ConfigError: for the first problem found.
     """
+    check_run(cfg)
+    if training:
+        check_training(cfg)
+        check_loop(cfg)
+    if cfg.rg_dump.device == "cpu":
+        check_cpu(cfg)
+    else:
+        check_gpus(cfg)
     check_batches(cfg)
-    for role in ("policy", "ref", "critic"):
-        check_model_folder(getattr(cfg.trainer, role).model.path, f"trainer.{role}.model.path")
-    check_tokenizer(cfg.trainer.policy.model.path, "trainer.policy.model.path", cfg.generator.chat_template)
+    check_models(cfg)
+    try:
+        validate_cfg(cfg)
+    except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
+        raise ConfigError(one_line(error)) from error
+    check_servers(cfg, training=training)

@@ -7,35 +7,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, need_number
+from rg_env.skyrl.checks.settings import require, value_of
+
+_MICRO_TRAIN, _MICRO_FORWARD = "trainer.micro_train_batch_size_per_gpu", "trainer.micro_forward_batch_size_per_gpu"
 
 
 def check_batches(cfg: Any) -> None:
     """Raises ConfigError unless training batch, mini batches and micro batches divide for policy and critic."""
     trainer = cfg.trainer
-    roles = ["policy"] + ["critic"] * (trainer.critic.model.path is not None)
-    for role in roles:
-        mini = getattr(trainer, f"{role}_mini_batch_size")
-        _at_least_one(f"trainer.{role}_mini_batch_size", mini)
-        total = trainer.train_batch_size
-        if total < mini or total % mini:
-            raise ConfigError(
-                f"trainer.train_batch_size={total}: must be divisible by trainer.{role}_mini_batch_size={mini}, "
-                f"such as {max(1, total // mini) * mini}"
-            )
+    total, micro = trainer.train_batch_size, trainer.micro_train_batch_size_per_gpu
+    for role in ["policy"] + ["critic"] * (trainer.critic.model.path is not None):
+        setting = f"trainer.{role}_mini_batch_size"
+        for name in (setting, _MICRO_TRAIN, _MICRO_FORWARD):
+            need_number(name, value_of(cfg, name), whole=True, at_least=1)
+        mini = value_of(cfg, setting)
+        nearest = max(1, total // mini) * mini
+        divides = total >= mini and total % mini == 0
+        require(cfg, "trainer.train_batch_size", divides, f"must be divisible by {setting}={mini}, such as {nearest}")
         workers = _data_parallel(trainer, role)
         responses = mini * cfg.generator.n_samples_per_prompt
-        share = f"trainer.{role}_mini_batch_size={mini} × n_samples_per_prompt / {workers} {role} worker(s)"
+        share = f"{setting}={mini} × n_samples_per_prompt / {workers} {role} worker(s)"
         if responses % workers:
             raise ConfigError(f"{share} = {responses} / {workers}: must be a whole number of responses for each worker")
-        micro = trainer.micro_train_batch_size_per_gpu
-        _at_least_one("trainer.micro_train_batch_size_per_gpu", micro)
-        if (responses // workers) % micro:
-            raise ConfigError(
-                f"trainer.micro_train_batch_size_per_gpu={micro}: must divide {share} = {responses // workers}, "
-                f"such as {_divisor_near(responses // workers, micro)}"
-            )
-    _at_least_one("trainer.micro_forward_batch_size_per_gpu", trainer.micro_forward_batch_size_per_gpu)
+        each = responses // workers
+        nearest = max(d for d in range(1, min(micro, each) + 1) if each % d == 0)
+        require(cfg, _MICRO_TRAIN, each % micro == 0, f"must divide {share} = {each}, such as {nearest}")
 
 
 def _data_parallel(trainer: Any, role: str) -> int:
@@ -49,12 +46,3 @@ def _data_parallel(trainer: Any, role: str) -> int:
     if world % width:
         raise ConfigError(f"the {world} GPU(s) of the {role} do not divide by its model-parallel width of {width}")
     return world // int(width)
-
-
-def _at_least_one(setting: str, value: int) -> None:
-    if value < 1:
-        raise ConfigError(f"{setting}={value}: must be at least 1")
-
-
-def _divisor_near(number: int, wish: int) -> int:
-    return max(d for d in range(1, min(wish, number) + 1) if number % d == 0)

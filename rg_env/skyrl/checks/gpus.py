@@ -1,4 +1,4 @@
-"""As many GPUs as the run asks for, or the name of the recipe that runs without."""
+"""As many GPUs as the run needs; without any, the recipe that runs on the CPU is named."""
 
 from __future__ import annotations
 
@@ -9,42 +9,47 @@ import torch
 
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError
+from rg_env.skyrl.checks.settings import require
 
 
 def check_gpus(cfg: Any) -> None:
-    """Raises ConfigError if this machine has too few GPUs. Where RAY_ADDRESS names a cluster, Ray knows, not we."""
+    """Raises ConfigError if this machine has too few GPUs. If RAY_ADDRESS names a cluster, Ray decides."""
     if os.environ.get("RAY_ADDRESS"):
         return
     have = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if have == 0:
+    require(
+        cfg,
+        f"{PREFIX}.device",
+        have,
+        "this machine has no GPU and RAY_ADDRESS names no cluster; the same algorithm runs on the CPU from "
+        f"{cpu_recipe(cfg)} ({PREFIX}.device=cpu)",
+    )
+    needed = gpus_needed(cfg)
+    if needed > have:
         raise ConfigError(
-            f"{PREFIX}.device=cuda: this machine has no GPU and RAY_ADDRESS names no cluster; "
-            f"without one, the same algorithm runs from {cpu_recipe(cfg)} ({PREFIX}.device=cpu)"
-        )
-    need = gpus_needed(cfg)
-    if need > have:
-        raise ConfigError(
-            f"this run needs {need} GPUs and this machine has {have}: lower trainer.placement.*_num_gpus_per_node and "
-            "generator.inference_engine.num_engines, or name a larger cluster in RAY_ADDRESS (docs/gpu.md)"
+            f"this run needs {needed} GPUs and this machine has {have}: lower trainer.placement.*_num_gpus_per_node "
+            "and generator.inference_engine.num_engines, or name a larger cluster in RAY_ADDRESS (docs/gpu.md)"
         )
 
 
 def gpus_needed(cfg: Any) -> int:
     """GPUs that SkyRL will claim, over all nodes."""
-    placement, algorithm = cfg.trainer.placement, cfg.trainer.algorithm
-    policy: int = placement.policy_num_nodes * placement.policy_num_gpus_per_node
+    placement, algorithm, engine = cfg.trainer.placement, cfg.trainer.algorithm, cfg.generator.inference_engine
+
+    def gpus_of(role: str) -> int:
+        return int(getattr(placement, f"{role}_num_nodes") * getattr(placement, f"{role}_num_gpus_per_node"))
+
+    needed = gpus_of("policy")
     if placement.colocate_all:
-        return policy
-    need = policy
+        return needed
     if (algorithm.use_kl_loss or algorithm.use_kl_in_reward) and not placement.colocate_policy_ref:
-        need += placement.ref_num_nodes * placement.ref_num_gpus_per_node
+        needed += gpus_of("ref")
     if cfg.trainer.critic.model.path:
-        need += placement.critic_num_nodes * placement.critic_num_gpus_per_node
-    engine = cfg.generator.inference_engine
+        needed += gpus_of("critic")
     if engine.run_engines_locally:
         width = engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
-        need += engine.num_engines * width
-    return need
+        needed += engine.num_engines * width
+    return needed
 
 
 def cpu_recipe(cfg: Any) -> str:

@@ -1,4 +1,4 @@
-"""A local model folder that is whole, and whose tokenizer ends an answer where its chat template does.
+"""Model folders: complete, and with a tokenizer that ends an answer where its chat template does.
 
 A hub model is left to the hub: nothing is downloaded here.
 """
@@ -6,132 +6,127 @@ A hub model is left to the hub: nothing is downloaded here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from rg_env.errors import ConfigError
+from rg_env.errors import need, one_line, refuse
+from rg_env.skyrl.checks.settings import value_of
 
 _ANSWER = "An answer."
+_LONGEST_REASON = 200
 
 
-_Refuse = Callable[[str], ConfigError]
-
-
-def check_model_folder(path: str | None, setting: str) -> None:
-    """Refuse a folder without a whole model in it.
+def check_models(cfg: Any) -> None:
+    """Check the models that a run names: those of policy, reference and critic.
 
     Args:
-        path: what `setting` says; anything but an existing folder passes.
+        cfg: a `SkyRLTrainConfig` or a subclass.
 
     Raises:
-        ConfigError: naming the file.
+        ConfigError: no policy is named, a folder does not exist or lacks a file, or the policy's tokenizer cannot write
+            a prompt or ends an answer differently from its template.
     """
-    folder, refuse = Path(path or "").expanduser(), _refusal(path, setting)
-    if not path or not folder.is_dir():
-        return
-    config = _read_json(folder / "config.json", refuse)
-    if "model_type" not in config:
-        raise refuse("config.json names no model_type, so it is no transformers model")
-    _check_weights(folder, refuse)
+    _check_policy_path(cfg.trainer.policy.model.path)
+    for role in ("policy", "ref", "critic"):
+        setting = f"trainer.{role}.model.path"
+        path = value_of(cfg, setting)
+        if path and Path(path).expanduser().is_dir():
+            folder = _ModelFolder(Path(path).expanduser(), setting)
+            folder.check_weights()
+            if role == "policy":
+                folder.check_tokenizer(has_template=cfg.generator.chat_template.name_or_path)
 
 
-def check_tokenizer(path: str, setting: str, chat_template: Any) -> None:
-    """Refuse a folder whose tokenizer cannot write a prompt, or ends an answer elsewhere than its template does.
-
-    Args:
-        path: what `setting` says; anything but an existing folder passes.
-        chat_template: SkyRL's `generator.chat_template`; one named there stands in for the tokenizer's.
-
-    Raises:
-        ConfigError: naming the token.
-    """
-    folder, refuse = Path(path).expanduser(), _refusal(path, setting)
-    if not folder.is_dir():
-        return
-    tokenizer = _load_tokenizer(folder, refuse)
-    if tokenizer.eos_token is None:
-        raise refuse(
-            "the tokenizer has no eos token, so no answer would ever end; set eos_token in tokenizer_config.json"
-        )
-    if chat_template.name_or_path:
-        return
-    if not tokenizer.chat_template:
-        raise refuse(
-            "the tokenizer has no chat template; take the model's instruct version, add chat_template.jinja to the "
-            "folder, or set generator.chat_template.name_or_path"
-        )
-    _check_end(folder, tokenizer, refuse)
+def _check_policy_path(path: str | None) -> None:
+    known = "a hub model such as Qwen/Qwen2.5-1.5B-Instruct, `nano` or `smollm2`"
+    setting = "trainer.policy.model.path"
+    if not path:
+        refuse(setting, path, f"it is not set; name a model folder, {known}")
+    folder = Path(path).expanduser()
+    ok = folder.is_dir() or (not folder.exists() and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path))
+    need(ok, setting, path, f"there is no such folder; name an existing one, {known}")
 
 
-def _refusal(path: str | None, setting: str) -> _Refuse:
-    return lambda what: ConfigError(f"{setting}={path!r}: {what}")
+class _ModelFolder:
+    def __init__(self, path: Path, setting: str) -> None:
+        self.path = path
+        self.setting = setting
 
+    def refuse(self, what: str) -> NoReturn:
+        refuse(self.setting, str(self.path), what)
 
-def _check_weights(folder: Path, refuse: _Refuse) -> None:
-    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
-        if (folder / index).is_file():
-            shards = sorted(set(_read_json(folder / index, refuse).get("weight_map", {}).values()))
-            missing = [shard for shard in shards if not (folder / shard).is_file()]
-            if missing:
-                raise refuse(f"{len(missing)} of {len(shards)} weight files are missing, {missing[0]} first")
+    def check_weights(self) -> None:
+        if "model_type" not in self._read_json("config.json"):
+            self.refuse("config.json has no model_type, so this is not a transformers model")
+        for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+            if (self.path / index).is_file():
+                shards = sorted(set(self._read_json(index).get("weight_map", {}).values()))
+                if missing := [shard for shard in shards if not (self.path / shard).is_file()]:
+                    self.refuse(f"{len(missing)} of {len(shards)} weight files are missing, {missing[0]} first")
+                return
+        if not any(self.path.glob("*.safetensors")) and not any(self.path.glob("*.bin")):
+            more = "; a GGUF file has to be converted first" if any(self.path.glob("*.gguf")) else ""
+            self.refuse(f"the folder has no weights (model.safetensors){more}")
+
+    def check_tokenizer(self, has_template: object) -> None:
+        """`has_template`: SkyRL's `generator.chat_template` replaces the tokenizer's."""
+        tokenizer = self._load_tokenizer()
+        if tokenizer.eos_token is None:
+            self.refuse(
+                "the tokenizer has no eos token, so no answer would ever end; set eos_token in tokenizer_config.json"
+            )
+        if has_template:
             return
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        more = "; a GGUF file has to be converted first" if any(folder.glob("*.gguf")) else ""
-        raise refuse(f"the folder has no weights (model.safetensors){more}")
+        if not tokenizer.chat_template:
+            self.refuse(
+                "the tokenizer has no chat template; use the model's instruct version, add chat_template.jinja to the "
+                "folder, or set generator.chat_template.name_or_path"
+            )
+        self._check_end(tokenizer)
 
+    def _load_tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
 
-def _load_tokenizer(folder: Path, refuse: _Refuse) -> Any:
-    from transformers import AutoTokenizer
+        try:
+            return AutoTokenizer.from_pretrained(self.path, trust_remote_code=True)
+        except Exception as error:  # whatever a broken file makes the tokenizer raise
+            reason = one_line(error, _LONGEST_REASON)
+            self.refuse(f"its tokenizer cannot be loaded ({reason}); copy tokenizer.json and tokenizer_config.json")
 
-    try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    except Exception as error:  # whatever a broken file makes the tokenizer raise
-        raise refuse(
-            f"its tokenizer cannot be loaded ({_one_line(error)}); copy tokenizer.json and tokenizer_config.json"
-        ) from error
+    def _check_end(self, tokenizer: Any) -> None:
+        """The token that the template puts after an answer must be one that ends generation."""
+        talk = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": _ANSWER}]
+        try:
+            text = str(tokenizer.apply_chat_template(talk, tokenize=False))
+        except Exception as error:  # templates can raise anything
+            self.refuse(f"its chat template fails on a plain chat ({one_line(error, _LONGEST_REASON)})")
+        before, _, after = text.rpartition(_ANSWER)
+        after = after.strip()
+        if not before or not after:
+            return  # the template rewrites answers or ends them with nothing: there is nothing to compare
+        ends = {tokenizer.eos_token, *self._generation_ends(tokenizer)}
+        if not any(after.startswith(end) for end in ends):
+            used = next((token for token in tokenizer.all_special_tokens if after.startswith(token)), after.split()[0])
+            self.refuse(
+                f"the chat template ends an answer with {used!r}, but the tokenizer's eos is {tokenizer.eos_token!r}, "
+                f"so generation would not stop; set eos_token to {used!r} in tokenizer_config.json"
+            )
 
+    def _generation_ends(self, tokenizer: Any) -> list[str]:
+        if not (self.path / "generation_config.json").is_file():
+            return []
+        ids = self._read_json("generation_config.json").get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [ids]
+        return [tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)]
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-def _check_end(folder: Path, tokenizer: Any, refuse: _Refuse) -> None:
-    """The token that the template puts after an answer has to be one that ends generation."""
-    talk = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": _ANSWER}]
-    try:
-        text = str(tokenizer.apply_chat_template(talk, tokenize=False))
-    except Exception as error:  # templates raise what they like
-        raise refuse(f"its chat template fails on a plain chat ({_one_line(error)})") from error
-    before, _, after = text.rpartition(_ANSWER)
-    after = after.strip()
-    if not before or not after:
-        return  # the template rewrites answers, or ends them with nothing: there is nothing to compare with
-    ends = {tokenizer.eos_token, *_generation_ends(folder, tokenizer, refuse)}
-    if not any(after.startswith(end) for end in ends):
-        used = next((token for token in tokenizer.all_special_tokens if after.startswith(token)), after.split()[0])
-        raise refuse(
-            f"the chat template ends an answer with {used!r}, but the tokenizer's eos is {tokenizer.eos_token!r}, so "
-            f"generation would run on; set eos_token to {used!r} in tokenizer_config.json"
-        )
-
-
-def _generation_ends(folder: Path, tokenizer: Any, refuse: _Refuse) -> list[str]:
-    path = folder / "generation_config.json"
-    if not path.is_file():
-        return []
-    ids = _read_json(path, refuse).get("eos_token_id")
-    ids = ids if isinstance(ids, list) else [ids]
-    return [tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)]
-
-
-def _read_json(path: Path, refuse: _Refuse) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise refuse(f"{path.name} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise refuse(f"{path.name} is no JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise refuse(f"{path.name} is no JSON object")
-    return content
+    def _read_json(self, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except OSError as error:
+            self.refuse(f"{name} cannot be read ({error.strerror})")
+        except ValueError as error:
+            self.refuse(f"{name} is not JSON ({error})")
+        if not isinstance(content, dict):
+            self.refuse(f"{name} is not a JSON object")
+        return content

@@ -1,0 +1,55 @@
+"""What no single value shows: tasks, prompts, the dump folder, data files, group and dataset size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rg_env.config import PREFIX
+from rg_env.dump import check_folder
+from rg_env.errors import ConfigError
+from rg_env.prompts import check_worked_examples, resolve_system_prompt
+from rg_env.skyrl.checks.settings import require
+from rg_env.tasks import TaskMix
+
+_NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
+"""Advantage estimators that compare a response with the others of its group."""
+
+
+def check_run(cfg: Any) -> None:
+    """What training and evaluation both need. Raises ConfigError; DumpError for an unusable dump folder."""
+    rg = cfg.rg_dump
+    resolve_system_prompt(rg.system_prompt)
+    check_worked_examples(rg.worked_examples)
+    TaskMix.parse(rg.tasks)
+    check_folder(Path(rg.dump_dir))
+    complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length
+    require(
+        cfg,
+        f"{PREFIX}.length_penalty.buffer",
+        rg.length_penalty.buffer is None or rg.length_penalty.buffer <= complete_at,
+        f"must be at most the length at which the penalty is complete, {complete_at}",
+    )
+    for name in ("train_data", "val_data"):
+        for source in getattr(cfg.data, name):
+            if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
+                raise ConfigError(f"data.{name}: no file {source!r}; `rg-env dataset --out {source}` makes one")
+
+
+def check_training(cfg: Any) -> None:
+    """Group size and dataset size. Raises ConfigError."""
+    size, estimator = cfg.generator.n_samples_per_prompt, cfg.trainer.algorithm.advantage_estimator
+    estimator = getattr(estimator, "value", estimator)
+    require(
+        cfg,
+        "generator.n_samples_per_prompt",
+        size > 1 or (size == 1 and estimator not in _NEEDS_GROUPS),
+        f"{estimator} compares the responses of a group, so a group needs at least 2",
+    )
+    batch = cfg.trainer.train_batch_size
+    require(
+        cfg,
+        f"{PREFIX}.size",
+        cfg.data.train_data or cfg.rg_dump.size >= batch,
+        f"must be at least trainer.train_batch_size={batch}",
+    )
