@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -30,8 +30,6 @@ from tests.dump.records import RUN_ID, group, rollout, violating
 SCORES = st.one_of(st.sampled_from([0.0, 0.2, 0.3, 0.7, 1.0]), st.floats(0, 1))
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 NOTHING_LEFT_OUT = Common(per_task=PerTask.ALL)
-settings.register_profile("export", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-settings.load_profile("export")
 
 
 def said(text, base_score, repetition, **changes):

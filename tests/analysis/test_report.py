@@ -237,7 +237,7 @@ def test_two_runs_are_never_put_together(tmp_path):
     assert rates == {RUN_ID: 1.0, other: 0.0}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(text=st.text(st.characters(), max_size=80), number=st.floats())
 @example(text="</script><script>alert(1)</script><!--", number=math.nan)
 @example(text="\ud800\u202e\u2028\0$title", number=math.inf)

@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 
 import pytest
-import skyrl_gym
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.utils import prepare_generator_input
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
+import rg_env
 from rg_env.analysis.signs import Sign, find_signs
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
@@ -65,8 +65,7 @@ CHEATERS = {
 @pytest.fixture(scope="module")
 def play(tmp_path_factory):
     """Have a policy play ten steps; the folder with its record."""
-    if "rg_dump" not in skyrl_gym.envs.registration.registry:
-        skyrl_gym.envs.register(id="rg_dump", entry_point="rg_env.skyrl.env:RGDumpEnv")
+    rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
     rows = ReasoningGymDataset(TASKS, size=STEPS * GROUPS)
     answers = {}

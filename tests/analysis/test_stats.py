@@ -16,7 +16,7 @@ OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_
 
 
 @pytest.mark.parametrize("by", By)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(members=groups())
 def test_figures_agree_with_a_plain_recount(tmp_path_factory, by, members):
     frame = statistics(ledger_dump(tmp_path_factory.mktemp("dump"), members), by)

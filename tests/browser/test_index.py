@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.browser import index
@@ -21,9 +21,6 @@ from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 ATROPOS = b'{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 0.5}, {"conversation": [], "score": NaN}]}\n'
-
-settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
-settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -25,8 +25,6 @@ from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
-settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
-settings.load_profile("unhurried")
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
 RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b \ud800 [/red][b]"

@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from skyrl.train.config.config import ChatTemplateConfig
 
 from rg_env.cpu import smollm2
 from rg_env.cpu.smollm2 import smollm2_path
 from rg_env.errors import ConfigError
-from rg_env.skyrl.checks.model import check_model_folder, check_tokenizer
+from rg_env.skyrl.checks.model import ModelFolder
 from rg_env.skyrl.config import load_config
 from tests.cpu.toy import build_model
 
@@ -43,8 +42,8 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     from rg_env.cpu.sampler import Request, Sampler
     from rg_env.cpu.sampling_params import SamplingParams
 
-    check_model_folder(str(folder), "smollm2")
-    check_tokenizer(str(folder), "smollm2", ChatTemplateConfig())
+    ModelFolder(folder, "smollm2").check_weights()
+    ModelFolder(folder, "smollm2").check_tokenizer()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name], "no work folder is left"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")

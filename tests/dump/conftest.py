@@ -5,11 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from loguru import logger
-
-settings.register_profile("dump", deadline=None)  # a busy machine is no failure
-settings.load_profile("dump")
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_without_the_setting_form_is_the_policys_own_business(scorer: Scorer, it
     assert not scored.normalized
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     dress=st.sampled_from(DRESSES), answer=st.text(max_size=20), task=st.sampled_from(["gcd", "puzzle24", "coin_flip"])
 )

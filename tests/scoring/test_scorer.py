@@ -66,7 +66,7 @@ def test_options_of_the_dataset_reach_its_scorer(scorer: Scorer, item: Item) -> 
     assert scorer.score(entry, nearly).raw == in_process(entry, nearly)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(exclude_categories=())), st.sampled_from(["chain_sum", "boxnet", "coin_flip"]))
 def test_no_text_makes_it_raise(scorer: Scorer, item: Item, answer: str, task: str) -> None:
     scored = scorer.score(item(task), answer)

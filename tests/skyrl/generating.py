@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 
-import skyrl_gym
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.utils import prepare_generator_input
 from skyrl.train.utils.trainer_utils import validate_generator_output
 from transformers import AutoTokenizer
 
+import rg_env
 from rg_env.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.skyrl.config import RGSkyRLGymConfig
@@ -66,8 +66,7 @@ def run(
     Returns:
         SkyRL's output, and the uid of each trajectory.
     """
-    if "rg_dump" not in skyrl_gym.envs.registration.registry:
-        skyrl_gym.envs.register(id="rg_dump", entry_point="rg_env.skyrl.env:RGDumpEnv")
+    rg_env.register()
     generator_cfg = GeneratorConfig(**{"max_input_length": 512, "n_samples_per_prompt": samples, **settings})
     generator_cfg.sampling_params.max_generate_length = 100
     gym = RGSkyRLGymConfig(rg_dump=config or RGDumpConfig())

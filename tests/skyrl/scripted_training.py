@@ -13,9 +13,9 @@ import zlib
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import skyrl_gym
 from transformers import AutoTokenizer
 
+import rg_env
 from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.skyrl.config import load_config
@@ -169,8 +169,7 @@ class _Tracker:
 def build(folder: Path, *, attempt: int = 1, mixed_share: float = 0.5, trainer_class=None, eval_size: int = 0, **more):
     """A trainer that is ready to `train()`."""
     cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
-    if "rg_dump" not in skyrl_gym.envs.registration.registry:
-        skyrl_gym.envs.register(id="rg_dump", entry_point="rg_env.skyrl.env:RGDumpEnv")
+    rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
     dataset = ReasoningGymDataset(TASK, size=cfg.rg_dump.size)
     script = Script(dataset, mixed_share)

@@ -32,10 +32,10 @@ def check_models(cfg: Any) -> None:
         setting = f"trainer.{role}.model.path"
         path = value_of(cfg, setting)
         if path and Path(path).expanduser().is_dir():
-            folder = _ModelFolder(Path(path).expanduser(), setting)
+            folder = ModelFolder(Path(path).expanduser(), setting)
             folder.check_weights()
             if role == "policy":
-                folder.check_tokenizer(has_template=cfg.generator.chat_template.name_or_path)
+                folder.check_tokenizer(cfg.generator.chat_template.name_or_path)
 
 
 def _check_policy_path(path: str | None) -> None:
@@ -48,7 +48,9 @@ def _check_policy_path(path: str | None) -> None:
     need(ok, setting, path, f"there is no such folder; name an existing one, {known}")
 
 
-class _ModelFolder:
+class ModelFolder:
+    """A folder that `setting` names. The checks raise ConfigError."""
+
     def __init__(self, path: Path, setting: str) -> None:
         self.path = path
         self.setting = setting
@@ -57,6 +59,7 @@ class _ModelFolder:
         refuse(self.setting, str(self.path), what)
 
     def check_weights(self) -> None:
+        """Refuse a folder without a complete model."""
         if "model_type" not in self._read_json("config.json"):
             self.refuse("config.json has no model_type, so this is not a transformers model")
         for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
@@ -69,14 +72,18 @@ class _ModelFolder:
             more = "; a GGUF file has to be converted first" if any(self.path.glob("*.gguf")) else ""
             self.refuse(f"the folder has no weights (model.safetensors){more}")
 
-    def check_tokenizer(self, has_template: object) -> None:
-        """`has_template`: SkyRL's `generator.chat_template` replaces the tokenizer's."""
+    def check_tokenizer(self, other_template: str | None = None) -> None:
+        """Refuse a tokenizer that cannot write a prompt, or ends an answer differently from its chat template.
+
+        Args:
+            other_template: the template that replaces the tokenizer's, as SkyRL's `generator.chat_template` names it.
+        """
         tokenizer = self._load_tokenizer()
         if tokenizer.eos_token is None:
             self.refuse(
                 "the tokenizer has no eos token, so no answer would ever end; set eos_token in tokenizer_config.json"
             )
-        if has_template:
+        if other_template:
             return
         if not tokenizer.chat_template:
             self.refuse(

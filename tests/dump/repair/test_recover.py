@@ -151,7 +151,7 @@ def _damage(folder, how, number, where, length):
     path.write_bytes(content)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example([("cut", 10, 0.5625, 1)])  # a digit of a run id, in a line that stays whole as JSON
 @given(damages)
 @example([("glue", 0, 0.0, 1), ("nul", 1, 0.5, 900)])

@@ -314,7 +314,7 @@ _ALPHABET = st.sampled_from(
 _JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=_JUNK)
 def test_no_text_makes_the_guard_raise_and_what_passes_is_inert(item: Item, answer: str) -> None:
     for task in GUARDED:

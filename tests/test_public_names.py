@@ -1,0 +1,80 @@
+"""What other people's code, files and scripts rely on is there: names, entrypoints, every command's help."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import skyrl_gym
+import typer
+from typer.testing import CliRunner
+
+import rg_env
+import rg_env.scoring
+from rg_env.cli import app
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import open_run
+
+
+@pytest.mark.parametrize("name", rg_env.__all__)
+def test_public_names_can_be_imported_and_are_listed(name):
+    namespace = {}
+    exec(f"from rg_env import {name}", namespace)
+    assert namespace[name].__name__ == name
+    assert name in dir(rg_env)
+    with pytest.raises(AttributeError, match=f"no attribute '{name}s'"):
+        getattr(rg_env, f"{name}s")
+
+
+def test_the_names_of_scoring_can_be_imported():
+    names = {"parse_response", "length_penalty", "group_penalty", "Scorer", "shared_scorer", "Verdict", "AnswerScore"}
+    assert names <= set(rg_env.scoring.__all__)
+    assert all(hasattr(rg_env.scoring, name) for name in rg_env.scoring.__all__)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    heavy = {"torch", "ray", "skyrl", "skyrl_gym", "reasoning_gym"}
+    code = f"import rg_env, sys; dir(rg_env); print({heavy} & {{*sys.modules}})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_register_makes_the_environment_known():
+    rg_env.register()
+    rg_env.register()
+    _, _, extras, _ = ReasoningGymDataset(["chain_sum"], size=1)[0]
+    env = skyrl_gym.make("rg_dump", env_config=rg_env.RGDumpConfig(), extras=extras)
+    answer = extras["reward_spec"]["ground_truth"]
+    step = env.step(f"<think>sum</think><answer>{answer}</answer>")
+    assert step["reward"] == 1.0
+    assert step["done"]
+
+
+def test_entrypoints():
+    import rg_env.train
+
+    assert callable(rg_env.train.main)  # what SkyRL's `trainer.override_entrypoint=rg_env.train` calls
+    assert callable(open_run)
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+COMMANDS = [" ".join(path) for path in commands(typer.main.get_command(app))]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command or "rg-env")
+def test_every_command_has_help(command):
+    result = CliRunner().invoke(app, [*command.split(), "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+def test_the_commands_are_those_promised():
+    promised = ["train", "eval", "tasks", "dataset", "score", "audit"] + [
+        f"dumps {name}" for name in ["stats", "show", "report", "export", "validate", "recover", "rescore", "replay"]
+    ]
+    assert set(promised) <= set(COMMANDS)
