@@ -78,7 +78,7 @@ class Scorer:
         entry = corrected(entry)
         best = self._score_form(entry, answer, config or {})
         if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
-            for form in other_forms(answer) if isinstance(answer, str) else ():
+            for form in other_forms(answer, str(entry.get("question", ""))) if isinstance(answer, str) else ():
                 again = self._score_form(entry, form, config or {})
                 if again.score > best.score:
                     best = replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
