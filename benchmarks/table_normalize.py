@@ -27,14 +27,19 @@ FORMATS: dict[str, Callable[[str], str | None]] = {
     r"`\boxed{}`": lambda text: rf"\boxed{{{text}}}",
     r"`\frac{}{}`": lambda text: re.sub(r"^(-?\d+)/(\d+)$", r"\\frac{\1}{\2}", text) if "/" in text else None,
     "`1,234`": lambda text: f"{int(text):,}" if re.fullmatch(r"-?\d{4,15}", text) else None,
+    "`7.0`": lambda text: f"{text}.0" if re.fullmatch(r"-?\d{1,15}", text) else None,
+    "lower case": lambda text: text.lower() if re.fullmatch(r"[A-Z][a-z]+", text) else None,
+    "grid spacing": lambda text: re.sub("(?<=\\S) +(?=\\S)", "  ", text) if "\n" in text else None,
 }
 HEAD = """# Effect of answer normalization
 
 With `scorer.normalize=true`, an answer that earns less than 1 is scored again in simpler forms: without markup (code
 fence, `\\boxed{{}}`, `$…$`, bold, a trailing period), then with LaTeX fractions and signs in plain notation, then
-without thousands separators. The best form counts. Normalization can only raise a score, costs up to three more
-scorings of each answer that is not fully correct, and marks every response whose score it raised as `normalized` in
-the dump. It is off by default: form is part of what a policy learns, and many tasks specify the form they want.
+without thousands separators, then as the question writes it: `False` for `false`, `72` for `72.0` if the question has
+numbers such as `30.0`, a grid with the spaces of the question's grid. The best form counts. A text that gives two
+answers, such as `9 \\boxed{{7}}`, has no form that picks one. Normalization can only raise a score, costs up to five
+more scorings of each answer that is not fully correct, and marks every response whose score it raised as `normalized`
+in the dump. It is off by default: form is part of what a policy learns, and many tasks specify the form they want.
 
 The table shows the mean score of correct answers with extra formatting, without normalization → with it. One number
 means no difference; an empty cell means that the formatting does not apply to the answer. {items} items per task. Tasks

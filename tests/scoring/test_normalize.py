@@ -125,7 +125,8 @@ def test_what_real_models_write_otherwise_earns_1(
 
 
 @pytest.mark.parametrize(
-    "part", [" ", "```\n", "``` ", " \n", "\n\n ", "1,", "111,", "\\frac{1}{", "\\boxed{", "$", "1.0", "So is ", "**", "}{"]
+    "part",
+    [" ", "```\n", "``` ", " \n", "\n\n ", "1,", "111,", "\\frac{1}{", "\\boxed{", "$", "1.0", "So is ", "**", "}{"],
 )
 def test_a_text_of_a_megabyte_takes_linear_time(part: str) -> None:
     """Quadratic time would be over ten minutes, more than a test may take."""
