@@ -124,18 +124,23 @@ class RGDumpConfig:
         Raises:
             ConfigError: one line that names the setting, its value and what would be right.
         """
-        _check_fields(self, PREFIX)
+        check_fields(self, PREFIX)
         if self.complexity_mode is not None:
             refuse(f"{PREFIX}.complexity_mode", self.complexity_mode, "is not built yet; leave it out or set null")
 
 
-def _check_fields(config: Any, prefix: str) -> None:
+def check_fields(config: Any, prefix: str) -> None:
+    """Check every field of a config by its declared type and limits.
+
+    Raises:
+        ConfigError: as `RGDumpConfig.validate`; the setting's name begins with `prefix`.
+    """
     for declared in dataclasses.fields(config):
         name, value = f"{prefix}.{declared.name}", getattr(config, declared.name)
         limits = dict(declared.metadata)
         kinds = typing.get_args(declared.type) if isinstance(declared.type, types.UnionType) else (declared.type,)
         if dataclasses.is_dataclass(value):
-            _check_fields(value, name)
+            check_fields(value, name)
         elif value is None and type(None) in kinds:
             continue
         elif choices := limits.get("choices"):

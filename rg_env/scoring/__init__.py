@@ -1,6 +1,6 @@
-"""From text to verdict: format, guard, both scores, worker pool, length penalty.
+"""From text to verdict: format, guard, scores, worker pool, length penalty.
 
-Invariant: no text that a model writes can raise, hang or crash the process that asks.
+Invariant: no model output can raise in, hang or crash the calling process.
 """
 
 from rg_env.scoring.length import Penalty, group_penalty, length_penalty

@@ -14,7 +14,7 @@ from dataclasses import asdict, astuple, replace
 from types import TracebackType
 from typing import Any
 
-from rg_env.config import ScorerConfig
+from rg_env.config import ScorerConfig, check_fields
 from rg_env.errors import ConfigError
 from rg_env.scoring import guard
 from rg_env.scoring.normalize import other_forms
@@ -43,17 +43,13 @@ class Scorer:
     """
 
     def __init__(
-        self, workers: int = 2, timeout: float = 5.0, max_answer_chars: int = 8192, normalize: bool = False
+        self,
+        workers: int = ScorerConfig.workers,
+        timeout: float = ScorerConfig.timeout,
+        max_answer_chars: int = ScorerConfig.max_answer_chars,
+        normalize: bool = ScorerConfig.normalize,
     ) -> None:
-        for name, value, ok in (
-            ("workers", workers, workers >= 1),
-            ("timeout", timeout, 0 < timeout < float("inf")),
-            ("max_answer_chars", max_answer_chars, max_answer_chars >= 1),
-        ):
-            if not ok:
-                raise ConfigError(
-                    f"Scorer({name}={value!r}): must be {'above 0' if name == 'timeout' else 'at least 1'}"
-                )
+        check_fields(ScorerConfig(workers, timeout, max_answer_chars, normalize), "Scorer")
         self._max_answer_chars = max_answer_chars
         self._normalize = normalize
         self._pool = ScorerPool(workers, timeout)
@@ -74,18 +70,17 @@ class Scorer:
             ConfigError: the entry does not name its task.
             ScorerPoolError: scorer processes cannot be started, or the scorer is closed.
         """
-        _task_of(entry)
+        task = _task_of(entry)
         entry = corrected(entry)
-        best = self._score_form(entry, answer, config or {})
+        best = self._score_form(task, config or {}, entry, answer)
         if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
             for form in other_forms(answer, str(entry.get("question", ""))) if isinstance(answer, str) else ():
-                again = self._score_form(entry, form, config or {})
+                again = self._score_form(task, config or {}, entry, form)
                 if again.score > best.score:
                     best = replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
         return best
 
-    def _score_form(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any]) -> AnswerScore:
-        task = _task_of(entry)
+    def _score_form(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str) -> AnswerScore:
         refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore.unscored(Status.REJECTED, refusal)

@@ -51,10 +51,10 @@ def test_of_two_equally_right_responses_the_longer_never_gets_more(group: list[A
 @given(groups, unit, st.floats(0, 0.99))
 def test_the_atropos_rule_never_raises_a_score(group: list[Any], correct_at: float, threshold: float) -> None:
     scores, lengths, _ = columns(group)
-    penalised = length_penalty(scores, lengths, max_length=MAX, threshold=threshold, correct_at=correct_at)
-    assert all(0 <= after <= before for after, before in zip(penalised, scores, strict=True))
+    penalized = length_penalty(scores, lengths, max_length=MAX, threshold=threshold, correct_at=correct_at)
+    assert all(0 <= after <= before for after, before in zip(penalized, scores, strict=True))
     if any(score < correct_at for score in scores):
-        assert penalised == scores
+        assert penalized == scores
 
 
 @pytest.mark.parametrize(("tokens", "factor"), [(0, 1.0), (750, 1.0), (800, 0.8), (1000, 0.0), (5000, 0.0)])

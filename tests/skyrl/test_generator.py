@@ -86,7 +86,7 @@ def test_long_right_answers_pay_in_training_and_not_in_evaluation(rows):
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 1.0]
 
 
-def test_a_penalised_group_of_right_answers_is_no_failed_group(rows, tmp_path):
+def test_a_penalized_group_of_right_answers_is_no_failed_group(rows, tmp_path):
     long = f"<think>{'1' * 200}</think><answer>{{}}</answer>"
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
         output, _ = run(rows, script_for(rows, long), writer=writer)
@@ -95,7 +95,7 @@ def test_a_penalised_group_of_right_answers_is_no_failed_group(rows, tmp_path):
     assert len(list(tmp_path.glob("reasoning_gym_environment_rollouts_*.jsonl"))) == 1
 
 
-def test_zero_reward_on_non_stop_is_honoured(rows):
+def test_zero_reward_on_non_stop_is_honored(rows):
     script = script_for(rows, right("{}"), right("{}") + "…")
     output, _ = run(rows, script, zero_reward_on_non_stop=True)
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 0.0]

@@ -38,7 +38,7 @@ def trained_in(folder):
         for file in run.files_of(FileKind.TRAINED):
             with open_lines(file.path) as lines:
                 for record in map(trained_from_line, lines):
-                    assert record.group_id not in steps[record.step], "noted twice"
+                    assert record.group_id not in steps[record.step], "recorded twice"
                     steps[record.step][record.group_id] = record.rollouts
     return dict(steps)
 
@@ -137,7 +137,7 @@ class Stock(NoModels, RayPPOTrainer): ...
 
 
 def test_stock_replace_refuses_its_own_batch(tmp_path):
-    """Why our trainers give copies uids of their own. When this fails, SkyRL has mended it."""
+    """Why our trainers make the uids of copies unique. When this test fails, SkyRL has fixed it."""
     trainer = build(tmp_path, trainer_class=Stock, **REPLACE, **{f"{RG}size": 4 * BATCH})
     with pytest.raises(AssertionError):
         train(trainer)
@@ -211,7 +211,7 @@ CHECKPOINTS = {"trainer__ckpt_interval": 1, "trainer__resume_mode": "latest", f"
 
 @pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
 def test_resuming_from_a_checkpoint(tmp_path, loop):
-    """An attempt that breaks in step 5, the second epoch, and one that goes on from the checkpoint of step 4."""
+    """One attempt fails in step 5, in the second epoch; the next continues from the checkpoint of step 4."""
     settings = {**KEEP_ALL, **loop, **CHECKPOINTS, "trainer__epochs": 3}
     first = build(tmp_path, **settings)
     first.fail_at = 5

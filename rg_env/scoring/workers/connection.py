@@ -1,7 +1,6 @@
 """The trainer's end of one worker process: the jobs it gets, and how they are sent.
 
-Invariant: after any exception the worker must be killed, because its reply, if there is one, could no longer be told
-from the reply to a later job.
+Invariant: after any exception the caller kills the worker, because a late reply could be taken for that to a later job.
 """
 
 from __future__ import annotations
