@@ -58,7 +58,8 @@ def make_group(number: int) -> GroupRecord:
         for k in range(ROLLOUTS)
     ]
     return GroupRecord(
-        item_id=f"chain_sum-{number}",
+        item_id="chain_sum",
+        item=f"chain_sum-{number}",
         run_id="bench",
         attempt=1,
         phase="train",

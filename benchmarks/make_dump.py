@@ -39,7 +39,8 @@ def make_group(number: int, draw: random.Random, thoughts: list[str]) -> GroupRe
     question, oracle = f"What is {number} + 7?\n{thoughts[number % len(thoughts)][:300]}", str(number + 7)
     rollouts = [make_rollout(k, step, rate, question, oracle, draw, thoughts) for k in range(ROLLOUTS)]
     return GroupRecord(
-        item_id=f"{task}-train-42-{number}",
+        item_id=task,
+        item=f"{task}-train-42-{number}",
         run_id=RUN_ID,
         attempt=1,
         phase="train",

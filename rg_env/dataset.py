@@ -136,7 +136,7 @@ class ReasoningGymDataset:
         """
         row = self.row(index)
         messages, env_class = row.pop("prompt"), row.pop("env_class")
-        return messages, env_class, row, row["extra_info"]["item_id"]
+        return messages, env_class, row, row["extra_info"]["item"]
 
     def item(self, index: int) -> Item:
         """The item of a row.
@@ -206,7 +206,7 @@ class ReasoningGymDataset:
         from rich.progress import Progress
 
         text = pa.string()
-        info = dict.fromkeys(("item_id", "task", "split", "entry", "task_config", "level"), text)
+        info = dict.fromkeys(("item", "task", "split", "entry", "task_config", "level"), text)
         schema = pa.schema(
             {
                 "data_source": text,

@@ -206,7 +206,7 @@ def train(
     sequences = []
     for example in train_set:
         prompt = prompt_ids(tokenizer, example)
-        at_once = hash64("at once", example.item.item_id) < AT_ONCE_SHARE * 2**64
+        at_once = hash64("at once", example.item.id) < AT_ONCE_SHARE * 2**64
         text = worked_solution(example.item.entry, at_once=at_once)
         response = tokenizer(text, add_special_tokens=False)["input_ids"]
         sequences.append((prompt, [*response, tokenizer.eos_token_id]))

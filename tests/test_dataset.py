@@ -60,7 +60,7 @@ def test_a_row_is_skyrls_row() -> None:
     assert row["env_class"] == "rg_dump"
     assert row["reward_spec"]["method"] == "rule"
     assert set(row["extra_info"]) == {
-        "item_id", "task", "split", "index", "seed", "entry", "task_config", "level",
+        "item", "task", "split", "index", "seed", "entry", "task_config", "level",
     }  # fmt: skip
     assert (item.split, item.index, item.seed, item.level) == ("train", 17, 7, "null")
 
@@ -71,7 +71,7 @@ def test_indexing_gives_what_skyrls_loader_takes() -> None:
     row = dataset.row(3)
     assert (messages, env_class) == (row.pop("prompt"), row.pop("env_class"))
     assert extras == row
-    assert uid == row["extra_info"]["item_id"]
+    assert uid == row["extra_info"]["item"]
     assert dataset.collate_fn([dataset[3]]) == [
         {"prompt": messages, "env_class": "rg_dump", "env_extras": extras, "uid": uid}
     ]
@@ -123,7 +123,7 @@ def test_the_fixed_evaluation_set() -> None:
     assert [item.task for item in items] == ["coin_flip", "gcd", "tower_of_hanoi"] * 4
     assert all(split_of(item.task, item.entry["question"]) is Split.EVAL for item in items)
     assert len({item.entry["question"] for item in items}) == 12
-    assert items[4].item_id == "gcd-eval-123-1"
+    assert items[4].id == "gcd-eval-123-1"
     again = ReasoningGymDataset.fixed_eval({"tower_of_hanoi": 1, "gcd": 1, "coin_flip": 1}, samples_per_task=4)
     assert [again.item(i) for i in reversed(range(12))] == items[::-1]
 

@@ -147,7 +147,7 @@ def score(
     row = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).row(index)
     item = Item.from_extra_info(row["extra_info"])
     shown: dict[str, Any] = {
-        "item_id": item.item_id,
+        "item": item.id,
         "question": item.entry["question"],
         "answer": item.entry["answer"],
     }

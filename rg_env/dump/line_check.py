@@ -1,4 +1,4 @@
-"""What a line must look like, derived from the dataclasses of `schema`, and what no record can say.
+"""What a line must look like, derived from the dataclasses of `schema`, and what no record can contain.
 
 Invariant: whatever the writer can have written passes; what does not pass was damaged or changed afterwards. Nothing
 here depends on a run's settings.
@@ -7,21 +7,20 @@ here depends on a run's settings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Collection, Mapping
+from types import NoneType
+from typing import Any
 
 import orjson
 
 from rg_env.dump.codec import BadLineError
+from rg_env.dump.columns import Column, layout_of, per_class
 from rg_env.dump.schema import (
-    ADDED_IN,
+    MESSAGE_KEYS,
     GroupRecord,
     LedgerRecord,
-    Message,
     Phase,
+    RolloutFacts,
     TrainedRecord,
     group_id,
     has_no_signal,
@@ -32,20 +31,16 @@ _CLOSE = 1e-9
 
 
 class FaultyRecordError(BadLineError):
-    """A line that is whole as JSON and yet no record that a run can have written."""
+    """A line that is whole as JSON and yet not a record that a run can have written."""
 
 
 def check_shape(wire: Mapping[str, Any], kind: type[GroupRecord | LedgerRecord | TrainedRecord]) -> None:
     """Check that a decoded line has exactly the keys and types of a record of this kind, as files have them.
 
-    Lines of an older version may lack what was added since.
-
     Raises:
         FaultyRecordError: naming the first place that does not fit.
     """
-    version = wire.get("schema_version")
-    hint: Any = kind
-    problem = _checker(hint, version if isinstance(version, int) else 0)(wire, "")
+    problem = _checker(kind)(wire, "")
     if problem is not None:
         raise FaultyRecordError(problem)
 
@@ -54,35 +49,33 @@ _Checker = Callable[[object, str], str | None]
 """Takes a value and its place, returns what is wrong with it."""
 
 
-@cache
-def _checker(hint: Any, version: int) -> _Checker:
-    if is_dataclass(hint):
-        hints = get_type_hints(hint)
-        parts = {field.name: _checker(hints[field.name], version) for field in fields(hint)}
-        return _object_checker(parts, {name for name in parts if ADDED_IN.get(name, 0) > version})
-    if hint == Message:
-        return _object_checker({"role": _checker(str, version), "content": _checker(str, version)}, set())
-    if get_origin(hint) is Sequence:
-        (part,) = get_args(hint)
-        return _list_checker(_checker(part, version))
-    return _value_checker(_written_types(hint))
+@per_class
+def _checker(kind: Any) -> _Checker:
+    layout = layout_of(kind)
+    parts = {name: _value_checker(column) for name, column in layout.columns.items()}
+    parts |= {name: _list_checker(_check_message) for name in layout.conversations}
+    if (rollouts := layout.rollouts) is not None:
+        if rollouts.as_columns:
+            columns = layout_of(rollouts.record).columns
+            parts |= {name: _list_checker(_value_checker(column)) for name, column in columns.items()}
+            return _both(_object_checker(parts), _length_checker(columns))
+        parts[rollouts.name] = _list_checker(_checker(rollouts.record))
+    return _object_checker(parts)
 
 
-def _object_checker(parts: Mapping[str, _Checker], optional: Collection[str]) -> _Checker:
+def _object_checker(parts: Mapping[str, _Checker]) -> _Checker:
     def check(value: object, where: str) -> str | None:
         if not isinstance(value, Mapping):
-            return f"`{where}` is no object"
+            return f"`{where}` is not an object"
         prefix = f"{where}." if where else ""
         for name, check_part in parts.items():
             if name not in value:
-                if name in optional:
-                    continue
                 return f"has no `{prefix}{name}`"
             if problem := check_part(value[name], prefix + name):
                 return problem
         for name in value:
             if name not in parts:
-                return f"has `{prefix}{name}`, which is no part of a record"
+                return f"has `{prefix}{name}`, which is not part of a record"
         return None
 
     return check
@@ -91,7 +84,7 @@ def _object_checker(parts: Mapping[str, _Checker], optional: Collection[str]) ->
 def _list_checker(check_part: _Checker) -> _Checker:
     def check(value: object, where: str) -> str | None:
         if not isinstance(value, list):
-            return f"`{where}` is no list"
+            return f"`{where}` is not a list"
         for number, part in enumerate(value):
             if problem := check_part(part, where):
                 return f"{problem} (number {number} of its list)"
@@ -100,20 +93,35 @@ def _list_checker(check_part: _Checker) -> _Checker:
     return check
 
 
-def _value_checker(types: frozenset[type[Any]]) -> _Checker:
+def _length_checker(names: Collection[str]) -> _Checker:
+    def check(value: Any, _: str) -> str | None:
+        return None if len({len(value[name]) for name in names}) == 1 else "has lists of different lengths"
+
+    return check
+
+
+def _both(first: _Checker, second: _Checker) -> _Checker:
+    return lambda value, where: first(value, where) or second(value, where)
+
+
+def _value_checker(column: Column) -> _Checker:
+    types: set[type[Any]] = {str} if column.is_text else {column.type}
+    if column.type is float:
+        types.add(int)
+    if column.may_be_null:
+        types.add(NoneType)
+
     def check(value: object, where: str) -> str | None:
         return None if type(value) in types else f"`{where}` is {value!r:.40}"
 
     return check
 
 
-def _written_types(hint: Any) -> frozenset[type[Any]]:
-    """The types that the codec writes for a field of this type: no null for strings, null for numbers not finite."""
-    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    types = {str if issubclass(option, str) else option for option in options}
-    if str in types:
-        return frozenset({str})
-    return frozenset(types | {int, NoneType} if float in types else types)
+def _check_text(value: object, where: str) -> str | None:
+    return None if type(value) is str else f"`{where}` is {value!r:.40}"
+
+
+_check_message = _object_checker(dict.fromkeys(MESSAGE_KEYS, _check_text))
 
 
 def check_group(group: GroupRecord) -> None:
@@ -127,12 +135,7 @@ def check_group(group: GroupRecord) -> None:
             raise FaultyRecordError(f"rollout {number} does not end with the assistant's response")
         if (rollout.answer is None) != (rollout.violation is not None):
             raise FaultyRecordError(f"rollout {number} has both an answer and a violation, or neither")
-    for name in ("entry", "task_config"):
-        try:
-            orjson.loads(getattr(group, name))
-        except orjson.JSONDecodeError as error:
-            raise FaultyRecordError(f"`{name}` is no JSON ({error})") from None
-    _check_numbers(LedgerRecord.of(group, None, None))
+    _check_facts(group)
 
 
 def check_ledger(record: LedgerRecord) -> None:
@@ -142,12 +145,12 @@ def check_ledger(record: LedgerRecord) -> None:
         FaultyRecordError: naming what does not.
     """
     if (record.text is None) == (record.text_reason is None):
-        raise FaultyRecordError("says both where the text is and why it is nowhere, or neither")
-    _check_numbers(record)
+        raise FaultyRecordError("has both the text's place and a reason why it is nowhere, or neither")
+    _check_facts(record)
 
 
 def check_trained(record: TrainedRecord) -> None:
-    """Check what a line of a step's training batch says.
+    """Check a line of a step's training batch.
 
     Raises:
         FaultyRecordError: no rollout was trained on, or its group is of another run.
@@ -158,39 +161,45 @@ def check_trained(record: TrainedRecord) -> None:
         raise FaultyRecordError(f"`rollouts` is {record.rollouts}, less than 1")
 
 
-def _check_numbers(record: LedgerRecord) -> None:
-    if record.phase not in tuple(Phase):
-        raise FaultyRecordError(f"`phase` is {record.phase!r}")
-    if record.group_id != group_id(record.run_id, record.attempt, record.phase, record.call, record.uid):
-        raise FaultyRecordError(f"`group_id` is {record.group_id!r}, which its parts do not make")
-    if len({len(getattr(record, name)) for name in _columns()}) > 1:
-        raise FaultyRecordError("does not have as many of each number as it has rollouts")
-    for number in range(len(record.score)):
-        if problem := _wrong_number(record, number):
+def _check_facts(group: GroupRecord | LedgerRecord) -> None:
+    for name in _json_fields(type(group)):
+        value = getattr(group, name)
+        try:
+            orjson.loads("null" if value is None else value)
+        except orjson.JSONDecodeError as error:
+            raise FaultyRecordError(f"`{name}` is not JSON ({error})") from None
+    if group.item_id != group.task:
+        raise FaultyRecordError(f"`item_id` is {group.item_id!r}, not the task's name {group.task!r}")
+    if group.phase not in tuple(Phase):
+        raise FaultyRecordError(f"`phase` is {group.phase!r}")
+    if group.group_id != group_id(group.run_id, group.attempt, group.phase, group.call, group.uid):
+        raise FaultyRecordError(f"`group_id` is {group.group_id!r}, which does not fit its parts")
+    for number, rollout in enumerate(group.rollouts):
+        if problem := _wrong_number(rollout):
             raise FaultyRecordError(f"rollout {number}: {problem}")
-    if all(map(math.isfinite, record.reward)) and record.no_signal != has_no_signal(record.reward):
-        raise FaultyRecordError(f"`no_signal` is {record.no_signal}, which its rewards are not")
+    rewards = [rollout.reward for rollout in group.rollouts]
+    if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
+        raise FaultyRecordError(f"`no_signal` is {group.no_signal}, which does not fit its rewards")
 
 
-@cache
-def _columns() -> list[str]:
-    """The fields of a ledger line that have one element for each rollout."""
-    return [name for name, hint in get_type_hints(LedgerRecord).items() if get_origin(hint) is Sequence]
+@per_class
+def _json_fields(kind: Any) -> list[str]:
+    return [name for name, column in layout_of(kind).columns.items() if column.is_json]
 
 
-def _wrong_number(record: LedgerRecord, k: int) -> str | None:
-    """What cannot be about rollout *k*, by the definition of its four numbers."""
-    raw, tagged, base = record.raw_score[k], record.tagged_score[k], record.base_score[k]
-    score, factor = record.score[k], record.penalty_factor[k]
+def _wrong_number(rollout: RolloutFacts) -> str | None:
+    """What a rollout cannot have, by the definition of its four numbers."""
+    raw, tagged, base = rollout.raw_score, rollout.tagged_score, rollout.base_score
+    score, factor = rollout.score, rollout.penalty_factor
     numbers = {"raw_score": raw, "tagged_score": tagged, "base_score": base, "score": score, "penalty_factor": factor}
     for name, value in numbers.items():
         if value is not None and not 0 <= value <= 1:  # NaN too
             return f"`{name}` is {value}, outside [0, 1]"
-    if record.violation[k] is not None or record.status[k] is not Status.OK:
+    if rollout.violation is not None or rollout.status is not Status.OK:
         if base != 0 or raw is not None or tagged is not None:
             return "has scores although nothing was scored"
     elif raw is None or tagged is None:
-        return "has no scores, and neither a violation nor a status says why"
+        return "has no scores, and neither a violation nor a status explains it"
     elif base != max(raw, tagged):
         return f"`base_score` is {base}, not the higher of {raw} and {tagged}"
     if not math.isclose(score, base * factor, abs_tol=_CLOSE):

@@ -1,26 +1,40 @@
 """What a run records, as dataclasses: a group of rollouts, and its short line in the ledger.
 
-Invariant: everything about rollout *k* (text, scores, reward) stands in one object, so that texts and numbers cannot be
-misaligned; a group's outcome is judged on base scores, before any penalty.
+Invariant: everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be
+misaligned; a group's outcome is decided on base scores, before any penalty.
+
+A field is named here and nowhere else: the lines of files, their checks and the columns of frames follow from its type
+(`rg_env.dump.columns`). To add a value, add a field to `RolloutFacts` or `GroupFacts`: it is then in text files, ledger
+and frames. Its default, if it has one, is what a line without the key means.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field, fields
+from enum import Enum, StrEnum
+from operator import attrgetter
+from typing import Annotated
 
 from rg_env.scoring.types import Status, Violation
 
-SCHEMA_VERSION = 2
-"""Version of the line formats. Plain Atropos lines, which carry none, count as 0; 1 lacked `normalised`."""
-
-ADDED_IN = {"normalised": 2}
-"""The version since which a key is in every line, for keys that the first version lacked."""
+SCHEMA_VERSION = 1
+"""Version of the line formats. Plain Atropos lines, which carry none, count as 0."""
 
 Message = dict[str, str]
-"""`{"role": ..., "content": ...}`."""
+"""A message of a conversation, with the keys `MESSAGE_KEYS`."""
+MESSAGE_KEYS = ("role", "content")
+
+
+class Mark(Enum):
+    """What the type of a field cannot say."""
+
+    JSON = "a string that holds JSON"
+    COLUMNS = "records that a line holds as one list per field"
+
+
+Json = Annotated[str, Mark.JSON]
 
 
 class Phase(StrEnum):
@@ -46,7 +60,7 @@ class FileKind(StrEnum):
     OTHER = "other_rollouts"
     EVAL = "eval_rollouts"
     TRAINED = "trained"
-    """Which groups each step was really trained on: `TrainedRecord`s."""
+    """Which groups each step was trained on: `TrainedRecord`s."""
     LEDGER = "groups"
 
     @property
@@ -61,19 +75,19 @@ class NotKept(StrEnum):
     ROLLOUTS_OFF = "dump_rollouts_off"
     FAILED_OFF = "dump_failed_rollouts_off"
     OTHER_OFF = "dump_other_rollouts_off"
-    """No base score above the threshold, yet not all 0: it fits neither of Atropos' two files."""
+    """No base score is above the threshold, yet not all are 0: the group fits neither of Atropos' two files."""
     EVAL_OFF = "dump_eval_rollouts_off"
     NO_ROLLOUTS = "no_rollouts"
     LOST = "lost"
-    """It was kept and is damaged or gone: `rg-env dumps recover` found the group in the ledger only."""
+    """The text was kept and is now damaged or gone: `rg-env dumps recover` found the group in the ledger only."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutRecord:
-    """One response and everything that was decided about it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutFacts:
+    """One response in numbers and names: what the ledger has of it.
 
     Attributes:
-        conversation: the prompt's messages, then the assistant's response as it was scored.
+        repetition: number of the sample within its group, from 0.
         score: base_score × penalty_factor, in [0, 1].
         reward: what `generate()` handed back to SkyRL; may be negative.
         base_score: max(raw, tagged), in [0, 1]; 0 on a violation or a status other than ok.
@@ -81,34 +95,43 @@ class RolloutRecord:
         tagged_score: score of `<answer>…</answer>`, in [0, 1]; None where nothing was scored.
         violation: what is wrong with the format, or None.
         status: how scoring ended.
-        detail: one line for people about a status other than ok; else empty.
-        normalised: the score is that of another form of the answer, which `detail` shows (`scorer.normalise`).
-        answer: the answer taken from the response; None exactly when there is a violation (or the file is Atropos').
         response_tokens: length of the response in tokens; None in Atropos' files.
         stop_reason: as SkyRL gives it (`stop`, `length`, …).
         truncated: True when the response hit the length limit.
         penalty_factor: in [0, 1]; 1 where no penalty applied.
-        repetition: number of the sample within its group, from 0.
         policy_version: the weights that generated it, where SkyRL knows.
+        normalized: the score is that of another form of the answer, which `detail` shows (`scorer.normalize`).
     """
 
-    conversation: Sequence[Message]
+    repetition: int
     score: float
     reward: float
     base_score: float
-    raw_score: float | None
-    tagged_score: float | None
-    violation: Violation | None
-    status: Status
-    detail: str
-    answer: str | None
-    response_tokens: int | None
-    stop_reason: str | None
-    truncated: bool
-    penalty_factor: float
-    repetition: int
+    raw_score: float | None = None
+    tagged_score: float | None = None
+    violation: Violation | None = None
+    status: Status = Status.OK
+    response_tokens: int | None = None
+    stop_reason: str | None = None
+    truncated: bool = False
+    penalty_factor: float = 1.0
     policy_version: str | None = None
-    normalised: bool = False
+    normalized: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRecord(RolloutFacts):
+    """One response and everything that was decided about it.
+
+    Attributes:
+        detail: one line for people about a status other than ok; else empty.
+        answer: the answer taken from the response; None exactly when there is a violation (or the file is Atropos').
+        conversation: the prompt's messages, then the assistant's response as it was scored.
+    """
+
+    detail: str = ""
+    answer: str | None = None
+    conversation: Sequence[Message]
 
     @property
     def response(self) -> str:
@@ -116,44 +139,56 @@ class RolloutRecord:
         return self.conversation[-1]["content"] if self.conversation else ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """All rollouts of one prompt in one `generate()` call.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """All rollouts of one prompt in one `generate()` call, without their texts.
 
     Attributes:
-        item_id: the item; in Atropos' files, the task's name.
+        item_id: the task's name, as Atropos writes it: the same as `task`.
+        item: the item, unique within a data set; empty in Atropos' files.
+        schema_version: version of the line's format; 0 for Atropos' lines.
+        group_id: see `group_id`.
         run_id: the run.
         attempt: 1 for the first start of the run, one more for each resumption.
         phase: `train` or `eval`.
         step: SkyRL's global step; None outside of training.
         call: number of the `generate()` call within the attempt.
         uid: SkyRL's uid of the prompt; repeats over epochs and resumptions.
-        group_id: see `group_id`.
         task: name of the Reasoning Gym task.
-        task_config: the task's options as a JSON string.
         level: difficulty as a JSON string, or None.
-        entry: the Reasoning Gym entry (question, answer, metadata) as a JSON string.
         outcome: see `outcome_of`.
         no_signal: True when all rewards are equal: such a group moves no weight in GRPO.
-        rollouts: in the order of SkyRL's batch.
     """
 
     item_id: str
-    run_id: str
-    attempt: int
-    phase: str
-    step: int | None
-    call: int
-    uid: str
+    item: str = ""
+    schema_version: int = SCHEMA_VERSION
     group_id: str
+    run_id: str
+    attempt: int = 1
+    phase: str
+    step: int | None = None
+    call: int = 0
+    uid: str = ""
     task: str
-    task_config: str
-    level: str | None
-    entry: str
+    level: Json | None = None
     outcome: Outcome
     no_signal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord(GroupFacts):
+    """All rollouts of one prompt in one `generate()` call.
+
+    Attributes:
+        task_config: the task's options.
+        entry: the Reasoning Gym entry (question, answer, metadata).
+        rollouts: in the order of SkyRL's batch.
+    """
+
+    task_config: Json = "{}"
+    entry: Json = "{}"
     rollouts: Sequence[RolloutRecord]
-    schema_version: int = SCHEMA_VERSION
 
     @property
     def expected_answer(self) -> str | None:
@@ -165,81 +200,29 @@ class GroupRecord:
         return None if answer is None else str(answer)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRecord:
-    """A group without its texts. Sequences hold one element per rollout, in the group's order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRecord(GroupFacts):
+    """A group without its texts.
 
     Attributes:
         text: the kind of file that holds the full text, or None.
         text_reason: why no file holds it; None where one does.
-        Everything else: as in `GroupRecord` and `RolloutRecord`.
+        rollouts: in the order of SkyRL's batch.
     """
 
-    item_id: str
-    run_id: str
-    attempt: int
-    phase: str
-    step: int | None
-    call: int
-    uid: str
-    group_id: str
-    task: str
-    level: str | None
-    outcome: Outcome
-    no_signal: bool
     text: FileKind | None
     text_reason: NotKept | None
-    repetition: Sequence[int]
-    score: Sequence[float]
-    reward: Sequence[float]
-    base_score: Sequence[float]
-    raw_score: Sequence[float | None]
-    tagged_score: Sequence[float | None]
-    violation: Sequence[Violation | None]
-    status: Sequence[Status]
-    response_tokens: Sequence[int | None]
-    stop_reason: Sequence[str | None]
-    truncated: Sequence[bool]
-    penalty_factor: Sequence[float]
-    policy_version: Sequence[str | None]
-    normalised: Sequence[bool]
-    schema_version: int = SCHEMA_VERSION
+    rollouts: Annotated[Sequence[RolloutFacts], Mark.COLUMNS]
 
     @classmethod
     def of(cls, group: GroupRecord, text: FileKind | None, text_reason: NotKept | None) -> LedgerRecord:
-        """The ledger's line for `group`."""
-        rollouts = group.rollouts
-        return cls(
-            item_id=group.item_id,
-            run_id=group.run_id,
-            attempt=group.attempt,
-            phase=group.phase,
-            step=group.step,
-            call=group.call,
-            uid=group.uid,
-            group_id=group.group_id,
-            task=group.task,
-            level=group.level,
-            outcome=group.outcome,
-            no_signal=group.no_signal,
-            text=text,
-            text_reason=text_reason,
-            repetition=[r.repetition for r in rollouts],
-            score=[r.score for r in rollouts],
-            reward=[r.reward for r in rollouts],
-            base_score=[r.base_score for r in rollouts],
-            raw_score=[r.raw_score for r in rollouts],
-            tagged_score=[r.tagged_score for r in rollouts],
-            violation=[r.violation for r in rollouts],
-            status=[r.status for r in rollouts],
-            response_tokens=[r.response_tokens for r in rollouts],
-            stop_reason=[r.stop_reason for r in rollouts],
-            truncated=[r.truncated for r in rollouts],
-            penalty_factor=[r.penalty_factor for r in rollouts],
-            policy_version=[r.policy_version for r in rollouts],
-            normalised=[r.normalised for r in rollouts],
-            schema_version=group.schema_version,
-        )
+        """The ledger's record of `group`. It shares the group's rollouts, of which only the facts are written."""
+        facts = dict(zip(_GROUP_FACTS, _group_facts(group), strict=True))
+        return cls(**facts, text=text, text_reason=text_reason, rollouts=group.rollouts)
+
+
+_GROUP_FACTS = tuple(fact.name for fact in fields(GroupFacts))
+_group_facts = attrgetter(*_GROUP_FACTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +238,12 @@ class TrainedRecord:
             `replace`, a group of 8 that was taken three times has 24. At least 1.
     """
 
+    schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
     run_id: str
     attempt: int
     step: int
     group_id: str
     rollouts: int
-    schema_version: int = SCHEMA_VERSION
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:

@@ -168,7 +168,7 @@ def _explain(item: Item, text: str, verdict: Verdict) -> None:
             why += f"; {scored.detail}"
     logger.info(
         "rg_dump {} | answer {!r} | expected {!r} | base score {:.3f} ({}) | response {!r}",
-        item.item_id,
+        item.id,
         verdict.parsed.answer,
         item.entry.get("answer"),
         scored.score,

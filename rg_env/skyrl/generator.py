@@ -183,7 +183,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         run_id, attempt = (self.writer.run_id, self.writer.attempt) if self.writer else ("unrecorded", 1)
         version = None if batch.weight_version is None else str(batch.weight_version)
         return GroupRecord(
-            item_id=item.item_id,
+            item_id=item.task,
+            item=item.id,
             run_id=run_id,
             attempt=attempt,
             phase=batch.phase,
@@ -208,7 +209,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
                 "rg_dump {} step {} | {} | {} | rewards {}",
                 record.phase,
                 record.step,
-                record.item_id,
+                record.item,
                 record.outcome,
                 " ".join(f"{rollout.reward:.3g}" for rollout in record.rollouts),
             )
@@ -262,5 +263,5 @@ def _rollout_record(rollout: _Rollout, earned: Earned, policy_version: str | Non
         penalty_factor=earned.penalty_factor,
         repetition=rollout.trajectory.repetition_id,
         policy_version=policy_version,
-        normalised=scored.normalized,
+        normalized=scored.normalized,
     )

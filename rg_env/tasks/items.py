@@ -48,7 +48,7 @@ class Item:
     """An item, as a dataset row carries it in `extra_info`.
 
     Attributes:
-        item_id: unique within (mix, prompts): `task-split-seed-index`.
+        id: unique within (mix, prompts): `task-split-seed-index`.
         index: the row that it was drawn for; in a fixed evaluation set, its number among the items of its task.
         seed: the dataset's seed.
         entry: Reasoning Gym's entry (question, answer, metadata), exactly as generated.
@@ -57,7 +57,7 @@ class Item:
         level: JSON of the difficulty level; `null` if none was set.
     """
 
-    item_id: str
+    id: str
     task: str
     split: str
     index: int
@@ -79,7 +79,7 @@ class Item:
             assert isinstance(info, Mapping)
             config = decode_entry(info["task_config"])
             return cls(
-                item_id=info["item_id"],
+                id=info["item"],
                 task=info["task"],
                 split=info["split"],
                 index=int(info["index"]),
@@ -99,7 +99,7 @@ class Item:
     def extra_info(self) -> dict[str, Any]:
         """The item as columns: only integers and strings, so that no file format changes it."""
         return {
-            "item_id": self.item_id,
+            "item": self.id,
             "task": self.task,
             "split": self.split,
             "index": self.index,
@@ -256,7 +256,7 @@ class ItemStream:
 
     def _as_item(self, index: int, draw: _Draw) -> Item:
         return Item(
-            item_id=f"{self.task}-{self.split}-{self.seed}-{index}",
+            id=f"{self.task}-{self.split}-{self.seed}-{index}",
             task=self.task,
             split=self.split.value,
             index=index,

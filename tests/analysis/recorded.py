@@ -58,7 +58,7 @@ def recorded(
             zip(responses, verdicts, settled, earned, strict=True)
         )
     ]
-    values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item_id": one.item_id}
+    values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item": one.id}
     return group(uid, rollouts, **values | changes)
 
 

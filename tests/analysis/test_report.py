@@ -154,7 +154,7 @@ def test_a_sample_is_even_over_the_steps_and_said(dump, groups):
 def test_groups_without_text_are_there_with_the_reason(tmp_path):
     made = [group(0, [1.0, 0.0]), group(1, [0.5, 0.0])]
     report = Report(build_report(dump_of(tmp_path, made, DumpPolicy())))
-    kept, left = sorted(report.groups, key=lambda one: one["item_id"])
+    kept, left = sorted(report.groups, key=lambda one: one["item"])
     assert "prompt" in kept
     assert "prompt" not in left
     assert left["text_reason"] == "dump_other_rollouts_off"

@@ -143,7 +143,7 @@ def test_the_table_sorts_both_ways(page):
         ({"f-trouble": "none"}, lambda g: all(r.violation is None and r.status == "ok" for r in g.rollouts)),
         ({"f-from": "5", "f-to": "7"}, lambda g: 5 <= g.step <= 7),
         ({"f-search": "WORD3 of"}, lambda g: any("word3 of" in r.conversation[-1]["content"] for r in g.rollouts)),
-        ({"f-search": "item-17"}, lambda g: g.item_id == "item-17"),
+        ({"f-search": "item-17"}, lambda g: g.item == "item-17"),
         ({"f-task": "gcd", "f-from": "9"}, lambda g: g.task == "gcd" and g.step >= 9),
         ({"f-search": "no such text"}, lambda g: False),
     ],
@@ -229,7 +229,7 @@ def test_hostile_text_is_shown_and_never_obeyed(show, tmp_path):
         rollout(0.0, k, conversation=said(HOSTILE, text), answer=text, detail=HOSTILE, stop_reason=HOSTILE)
         for k, text in enumerate((HOSTILE, long))
     ]
-    made = group(0, rollouts, task=HOSTILE, item_id=HOSTILE, entry=f'{{"answer": "{"<i>" * 9}"}}', level=HOSTILE)
+    made = group(0, rollouts, task=HOSTILE, item=HOSTILE, entry=f'{{"answer": "{"<i>" * 9}"}}', level=HOSTILE)
     page = show(write_report(dump_of(tmp_path, [made]), tmp_path / "r.html"))
     page.click(".row")
     assert page.evaluate("window.hacked") is None

@@ -82,7 +82,7 @@ def test_foreign_lines_may_hold_anything_where_we_have_numbers(tmp_path):
         b'{"item_id": 5, "group_id": 7, "step": "soon", "attempt": 1e300, "rollouts": [], "phase": null}\n',
         b'{"item_id": "a", "group_id": {}, "call": NaN, "uid": [], "level": {"a": 1}, "task": null, "step": 1%s,'
         b' "rollouts": [{"conversation": [], "score": NaN, "truncated": "no", "policy_version": 3}]}\n' % (b"0" * 30),
-        b'{"item_id": "b", "rollouts": [{"conversation": [], "score": 1, "response_tokens": 1.5, "normalised": []}]}\n',
+        b'{"item_id": "b", "rollouts": [{"conversation": [], "score": 1, "response_tokens": 1.5, "normalized": []}]}\n',
         b'{"item_id": "c", "rollouts": [{"conversation": [], "score": 1, "raw_score": "high"}]}\n',
     ]
     write(tmp_path, 0, [*odd, group(1)])
@@ -91,7 +91,7 @@ def test_foreign_lines_may_hold_anything_where_we_have_numbers(tmp_path):
     assert rows["problem"][3] == "'high' where a number is due"
     rows = rows.filter(pl.col("problem").is_null())
     read = [read_row(text_files(dump), row) for row in rows.iter_rows(named=True)]
-    assert [group.item_id for group in read] == ["5", "a", "b", "item-1"]
+    assert [group.item_id for group in read] == ["5", "a", "b", "chain_sum"]
     assert rows["step"].to_list() == [None, None, None, 1]
     assert rows["policy_version"].to_list()[1] == ["3"] and rows["best"][1] is None
     assert dump.ledger_frame()["group_id"].to_list() == [rows["group_id"][k] for k in (1, 2, 3, 3)]

@@ -329,7 +329,7 @@ def in_terminal(*args, keys, expects):
 
 def test_the_command_opens_in_a_terminal_and_obeys_no_text(tmp_path):
     evil = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;b3duZWQ=\x07 [red]markup[/nothing]"
-    hostile = group(f"{evil}0", [said(evil), violating(1)], task=f"gcd{evil}", item_id=evil)
+    hostile = group(f"{evil}0", [said(evil), violating(1)], task=f"gcd{evil}", item=evil)
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit([hostile]).result(5)
     shown, code = in_terminal(tmp_path, keys=b"yq", expects=b"worst of 2")

@@ -34,7 +34,7 @@ def rollout(base_score: float = 1.0, repetition: int = 0, **changes: Any) -> Rol
         "penalty_factor": 1.0,
         "repetition": repetition,
         "policy_version": "3",
-        "normalised": False,
+        "normalized": False,
     }
     return RolloutRecord(**(values | changes))
 
@@ -49,7 +49,8 @@ def group(
     """A group of these rollouts, or of rollouts with these base scores."""
     made = [r if isinstance(r, RolloutRecord) else rollout(r, k) for k, r in enumerate(rollouts)]
     values: dict[str, Any] = {
-        "item_id": f"item-{uid}",
+        "item_id": changes.get("task", "chain_sum"),
+        "item": f"item-{uid}",
         "run_id": RUN_ID,
         "attempt": 1,
         "phase": "train",

@@ -26,7 +26,7 @@ from rg_env.dump import (
     to_line,
     trained_from_line,
 )
-from rg_env.dump.schema import SCHEMA_VERSION
+from rg_env.dump.schema import SCHEMA_VERSION, GroupFacts, RolloutFacts
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout
 
@@ -53,12 +53,13 @@ rollouts = st.builds(
     penalty_factor=number,
     repetition=st.integers(0, 1000),
     policy_version=text_or_none,
+    normalized=st.booleans(),
 )
 groups = st.builds(
     group,
     uid=any_text,
     rollouts=st.lists(rollouts, max_size=3),
-    item_id=any_text,
+    item=any_text,
     step=st.none() | whole,
     level=text_or_none,
     task=any_text,
@@ -100,7 +101,7 @@ def _same(one, other):
 
 
 @given(groups)
-def test_what_goes_in_comes_out(record):
+def test_records_round_trip(record):
     line = to_line(record)
     assert _same(from_line(line), _as_kept(record))
     assert line.count(b"\n") == 1
@@ -111,7 +112,12 @@ def test_what_goes_in_comes_out(record):
 def test_the_ledger_keeps_everything_but_the_texts(record):
     for kind, reason in ((FileKind.ROLLOUTS, None), (None, NotKept.OTHER_OFF)):
         back = ledger_from_line(to_line(LedgerRecord.of(record, kind, reason)))
-        assert _same(back, LedgerRecord.of(_as_kept(record), kind, reason))
+        expected = _as_kept(record)
+        assert (back.text, back.text_reason) == (kind, reason)
+        assert all(_same(getattr(back, f.name), getattr(expected, f.name)) for f in fields(GroupFacts))
+        assert len(back.rollouts) == len(expected.rollouts)
+        for one, other in zip(back.rollouts, expected.rollouts, strict=True):
+            assert all(_same(getattr(one, f.name), getattr(other, f.name)) for f in fields(RolloutFacts))
 
 
 @given(st.builds(TrainedRecord, any_text, whole, whole, any_text, whole))
@@ -193,7 +199,7 @@ def test_keys_their_order_and_types_do_not_depend_on_the_record():
 def test_a_line_is_atropos_shaped():
     record = group("7", [1.0, 0.0])
     line = json.loads(to_line(record))
-    assert line["item_id"] == record.item_id
+    assert (line["item_id"], line["item"]) == ("chain_sum", "item-7")
     assert [set(r) >= {"conversation", "score"} for r in line["rollouts"]] == [True, True]
     assert line["rollouts"][0]["conversation"] == list(record.rollouts[0].conversation)
 
@@ -204,7 +210,8 @@ def test_a_plain_atropos_line_is_read_with_what_follows_from_its_scores():
         {"item_id": "chain_sum", "rollouts": [{"conversation": conversation, "score": s} for s in (1, 0.25)]}
     )
     read = from_line(line.encode(), run_id="uuid", group_id="file:1")
-    assert (read.task, read.run_id, read.group_id, read.schema_version) == ("chain_sum", "uuid", "file:1", 0)
+    assert (read.task, read.item_id, read.item) == ("chain_sum", "chain_sum", "")
+    assert (read.run_id, read.group_id, read.schema_version) == ("uuid", "file:1", 0)
     assert (read.outcome, read.no_signal) == (Outcome.MIXED, False)
     assert [r.base_score for r in read.rollouts] == [1.0, 0.25]
     assert [r.repetition for r in read.rollouts] == [0, 1]
@@ -225,15 +232,26 @@ def test_a_newer_schema_is_refused_by_version_number():
         from_line(json.dumps(wire).encode())
 
 
-def test_lines_of_version_1_are_read_as_not_normalised():
-    old = json.loads(to_line(group())) | {"schema_version": 1}
-    for one in old["rollouts"]:
-        del one["normalised"]
-    read = from_line(json.dumps(old).encode())
-    assert [rollout.normalised for rollout in read.rollouts] == [False, False]
-    ledger = json.loads(to_line(LedgerRecord.of(group(), None, None))) | {"schema_version": 1}
-    del ledger["normalised"]
-    assert ledger_from_line(json.dumps(ledger).encode()).normalised == [False, False]
+def test_a_key_that_a_line_lacks_has_the_default_of_its_field():
+    wire = json.loads(to_line(group(rollouts=[1.0, 0.0])))
+    del wire["level"], wire["rollouts"][1]["normalized"]
+    read = from_line(json.dumps(wire).encode())
+    assert read.level is None
+    assert [rollout.normalized for rollout in read.rollouts] == [False, False]
+    ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None)))
+    del ledger["normalized"], ledger["attempt"]
+    back = ledger_from_line(json.dumps(ledger).encode())
+    assert [rollout.normalized for rollout in back.rollouts] == [False, False]
+    for name in ("score", "run_id", "schema_version"):
+        without = {key: value for key, value in ledger.items() if key != name}
+        with pytest.raises(BadLineError, match=f"has no '{name}'"):
+            ledger_from_line(json.dumps(without).encode())
+
+
+def test_lists_of_different_lengths_are_no_ledger_line():
+    ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None))) | {"truncated": [False]}
+    with pytest.raises(BadLineError, match="differ in length"):
+        ledger_from_line(json.dumps(ledger).encode())
 
 
 LINE = to_line(group())
@@ -251,7 +269,7 @@ LINE = to_line(group())
         (b"17", "not a JSON object"),
         (b'{"item_id": "x"}', "rollouts"),
         (b'{"item_id": "x", "rollouts": 3}', "not a list"),
-        (b'{"item_id": "x", "rollouts": [3]}', "no record"),
+        (b'{"item_id": "x", "rollouts": [3]}', "not a record"),
         (b'{"item_id": "x", "rollouts": [{"score": 1}]}', "conversation"),
         (b'{"item_id": "x", "rollouts": [{"conversation": [], "score": "high"}]}', "number"),
         (b'{"item_id": "x", "rollouts": [{"conversation": [{"role": 1, "content": ""}], "score": 1}]}', "strings"),

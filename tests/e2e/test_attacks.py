@@ -39,7 +39,7 @@ def run(mode, folder, short_run):
     metrics = folder / "metrics.jsonl"
     run_command(sys.executable, script, mode, metrics, *short_run, *overrides, timeout=500)
     rollouts = [
-        ((group.step, group.item_id, rollout.conversation[-1]["content"]), rollout)
+        ((group.step, group.item, rollout.conversation[-1]["content"]), rollout)
         for group in open_run(folder / "dumps").groups()
         for rollout in group.rollouts
     ]

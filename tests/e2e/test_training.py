@@ -62,7 +62,7 @@ def test_without_a_learning_rate_nothing_is_learnt(tmp_path, short_run):
     )
     said = {}
     for group in groups_of(tmp_path / "dumps", "eval"):
-        said.setdefault(group.step, {})[group.item_id] = [r.conversation[-1]["content"] for r in group.rollouts]
+        said.setdefault(group.step, {})[group.item] = [r.conversation[-1]["content"] for r in group.rollouts]
     assert set(said) == {0, 4}
     assert len(said[0]) == 2 * 8
     assert said[0] == said[4]
@@ -91,10 +91,10 @@ def test_a_static_export_trains(tmp_path, short_run):
     rg_env("dataset", "--out", export, "--rows", 24, "--tasks", "{chain_sum: {config: {max_terms: 2, max_digits: 1}}}")
     run_command(sys.executable, "-m", "rg_env.train", *short_run, f"data.train_data=[{export}]")
     rows = pl.read_parquet(export)
-    exported = {info["item_id"] for info in rows["extra_info"]}
+    exported = {info["item"] for info in rows["extra_info"]}
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert len(ledger) == 16
-    assert {line.item_id for line in ledger} <= exported
+    assert {line.item for line in ledger} <= exported
 
 
 def test_eval_alone(tmp_path, short_run):

@@ -69,7 +69,7 @@ def test_the_recorded_entry_is_the_one_that_was_scored(rows, tmp_path):
     for index, group in enumerate(open_run(tmp_path).groups()):
         item = Item.from_extra_info(rows.row(index)["extra_info"])
         assert group.entry == item.entry_json
-        assert group.item_id == item.item_id
+        assert (group.item, group.item_id) == (item.id, item.task)
         assert group.task == "chain_sum"
 
 

@@ -309,7 +309,7 @@ def test_an_item_comes_back_from_its_row() -> None:
     back = Item.from_extra_info(json.loads(json.dumps(item.extra_info())))
     assert back == item
     assert isinstance(back.entry["metadata"]["output"], tuple)
-    assert back.item_id == "rearc-train-42-5"
+    assert back.id == "rearc-train-42-5"
     assert decode_entry(back.entry_json) == item.entry
     assert all(isinstance(value, (str, int)) for value in item.extra_info().values())
 

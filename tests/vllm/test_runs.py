@@ -47,7 +47,7 @@ def test_evaluation(run, tmp_path):
     metrics = json.loads(done.stdout[done.stdout.index("{") :])
     groups = list(open_run(tmp_path / "dumps").groups())
     assert [len(group.rollouts) for group in groups] == [3] * 16
-    assert len({group.item_id for group in groups}) == 16
+    assert len({group.item for group in groups}) == 16
     rollouts = rollouts_of(tmp_path / "dumps", "eval")
     assert metrics["eval/all/avg_score"] == pytest.approx(sum(r.reward for r in rollouts) / len(rollouts))
     assert 0.1 < metrics["eval/all/avg_score"] < 0.9, "nano solves a third of these"

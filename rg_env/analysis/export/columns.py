@@ -13,7 +13,7 @@ NUMBER = pa.float64()
 MESSAGES = pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
 """A conversation, or a part of one, as in TRL's conversational formats."""
 
-ORIGIN = [(name, TEXT) for name in ("task", "item_id", "group_id", "phase")] + [("step", pa.int64())]
+ORIGIN = [(name, TEXT) for name in ("task", "item", "group_id", "phase")] + [("step", pa.int64())]
 """Where a line comes from."""
 
 

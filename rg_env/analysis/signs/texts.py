@@ -56,9 +56,9 @@ class RepeatedAnswers:
                 continue
             key = (task, one.answer.strip())
             if len(self._items[key]) < _ENOUGH_ITEMS:
-                self._items[key].setdefault(first.item_id, first.group_id)
+                self._items[key].setdefault(first.item, first.group_id)
             if one.oracle is not None and one.rollout.base_score >= _WINS and not one.is_right:
-                self._unearned[key].setdefault(first.item_id, first.group_id)
+                self._unearned[key].setdefault(first.item, first.group_id)
 
     def findings(self) -> Iterator[Finding]:
         for (task, answer), items in self._unearned.items():

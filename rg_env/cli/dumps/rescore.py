@@ -38,7 +38,7 @@ def rescore(
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    total = sum(len(record.score) for record in dump.ledger(all_attempts=True) if record.text) or None
+    total = sum(len(record.rollouts) for record in dump.ledger(all_attempts=True) if record.text) or None
     with _writing(out) as each, late_bar("scoring", total) as advance:
         result = score_again(dump, workers=workers, timeout=timeout, each=each, advance=advance)
     if as_json:

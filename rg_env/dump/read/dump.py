@@ -7,7 +7,7 @@ Objects and frames come from the same lines by the same rules. Needs neither tor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -29,8 +29,6 @@ _Record = GroupRecord | LedgerRecord | TrainedRecord
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 _Replaced = frozenset[tuple[str, int | None, int]]
 """Phase, step and attempt of what a later attempt has taken back."""
-
-_PER_ROLLOUT = {f.name for f in fields(RolloutRecord)} & {f.name for f in fields(LedgerRecord)}
 
 _FEW = 1 << 18
 """Bytes read at a time where records are handed out one by one."""
@@ -310,10 +308,7 @@ def _record(file: DumpFile, number: int, line: bytes) -> _Record:
     if file.kind is FileKind.TRAINED:
         return trained_from_line(line)
     if file.kind is FileKind.LEDGER:
-        record = ledger_from_line(line)
-        if len({len(getattr(record, name)) for name in _PER_ROLLOUT}) > 1:
-            raise BadLineError("its lists differ in length")
-        return record
+        return ledger_from_line(line)
     return group_from(file, number, line)
 
 

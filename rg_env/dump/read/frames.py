@@ -1,89 +1,57 @@
 """Dump files as polars frames, one row per rollout: what statistics are made of.
 
-Invariant: the same rows as a loop over the records gives, with null for what is absent. polars reads what is sound; a
-chunk that it refuses, or in which something does not look like a record, is taken apart line by line instead, so that
-a damaged line costs itself only. Strings that UTF-8 cannot carry stay escaped as they are in the file (see `codec`).
+Invariant: the same rows as a loop over the records gives, with null for what is absent. polars reads our own lines; a
+chunk that it refuses, or in which something does not look like a record of ours, is read line by line by the codec
+instead, so that a damaged line costs itself only. Strings that UTF-8 cannot carry stay escaped as they are in the file
+(see `codec`). The columns follow from the fields of `rg_env.dump.schema`.
 """
 
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import polars as pl
 
-from rg_env.dump.codec import to_line
+from rg_env.dump.codec import Record, to_line
+from rg_env.dump.columns import Column, layout_of
 from rg_env.dump.read.chunks import Part
 from rg_env.dump.schema import (
+    MESSAGE_KEYS,
     SCHEMA_VERSION,
     FileKind,
     GroupRecord,
     LedgerRecord,
-    NotKept,
-    Outcome,
-    Phase,
+    RolloutFacts,
+    RolloutRecord,
     TrainedRecord,
-    has_no_signal,
-    outcome_of,
 )
-from rg_env.scoring.types import Status, Violation
 
-GROUP_SCHEMA: dict[str, pl.DataType] = {
-    "item_id": pl.String(),
-    "schema_version": pl.Int64(),
-    "group_id": pl.String(),
-    "run_id": pl.String(),
-    "attempt": pl.Int64(),
-    "phase": pl.String(),
-    "step": pl.Int64(),
-    "call": pl.Int64(),
-    "uid": pl.String(),
-    "task": pl.String(),
-    "level": pl.String(),
-    "outcome": pl.String(),
-    "no_signal": pl.Boolean(),
-    "text": pl.String(),
-    "text_reason": pl.String(),
-}
+
+def _type(column: Column) -> pl.DataType:
+    return {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64()}.get(column.type, pl.String())
+
+
+def _schema(record: type[Any]) -> dict[str, pl.DataType]:
+    layout = layout_of(record)
+    schema: dict[str, pl.DataType] = {name: _type(column) for name, column in layout.columns.items()}
+    message = pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String()))
+    return schema | {name: pl.List(message) for name in layout.conversations}
+
+
+GROUP_SCHEMA = _schema(LedgerRecord)
 """Columns that hold one value for a group."""
 
-ROLLOUT_SCHEMA: dict[str, pl.DataType] = {
-    "repetition": pl.Int64(),
-    "score": pl.Float64(),
-    "reward": pl.Float64(),
-    "base_score": pl.Float64(),
-    "raw_score": pl.Float64(),
-    "tagged_score": pl.Float64(),
-    "violation": pl.String(),
-    "status": pl.String(),
-    "response_tokens": pl.Int64(),
-    "stop_reason": pl.String(),
-    "truncated": pl.Boolean(),
-    "penalty_factor": pl.Float64(),
-    "policy_version": pl.String(),
-    "normalised": pl.Boolean(),
-}
+ROLLOUT_SCHEMA = _schema(RolloutFacts)
 """Columns that hold one value for a rollout: lists in the ledger's lines, plain in every frame."""
 
-_MESSAGE = pl.Struct({"role": pl.String(), "content": pl.String()})
-GROUP_TEXT_SCHEMA: dict[str, pl.DataType] = {"task_config": pl.String(), "entry": pl.String()}
-ROLLOUT_TEXT_SCHEMA: dict[str, pl.DataType] = {
-    "conversation": pl.List(_MESSAGE),
-    "answer": pl.String(),
-    "detail": pl.String(),
-}
+GROUP_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(GroupRecord).items() if n not in GROUP_SCHEMA}
+ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(RolloutRecord).items() if n not in ROLLOUT_SCHEMA}
 """With `GROUP_TEXT_SCHEMA`: what only the files with texts have."""
 
-TRAINED_SCHEMA: dict[str, pl.DataType] = {
-    "run_id": pl.String(),
-    "attempt": pl.Int64(),
-    "step": pl.Int64(),
-    "group_id": pl.String(),
-    "rollouts": pl.Int64(),
-    "schema_version": pl.Int64(),
-}
+TRAINED_SCHEMA = _schema(TrainedRecord)
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 
@@ -95,39 +63,15 @@ REPLACED_BY = ("phase", "step", "attempt")
 
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
-_EMPTY_MEANS_NONE = {"level", "text", "text_reason", "violation", "stop_reason", "policy_version", "answer"}
-_MAY_BE_NULL = {"step", "response_tokens"} | {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype == pl.Float64()}
-_ALLOWED: Mapping[str, list[str]] = {
-    "violation": ["", *(v.value for v in Violation)],
-    "status": [s.value for s in Status],
-    "outcome": [o.value for o in Outcome],
-    "text": ["", *(k.value for k in FileKind)],
-    "text_reason": ["", *(r.value for r in NotKept)],
-}
-_SINCE_2 = {"normalised"}
-"""False in lines of version 1, which lack it."""
-
-_VERSION_1 = re.compile(rb'"schema_version":1,')
-_HEAD = 4096
-"""Bytes at the beginning of a chunk that tell its version, but for chunks of several versions."""
-
-_LONE_SURROGATE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
-)
-"""Where polars would read a NUL; escaped by `codec`, and so only in Atropos' files."""
+_COLUMNS = {n: c for record in (LedgerRecord, GroupRecord, RolloutRecord) for n, c in layout_of(record).columns.items()}
 
 
-def phase_of(kind: FileKind) -> Phase:
-    """The phase of a group whose line does not name it."""
-    return Phase.EVAL if kind is FileKind.EVAL else Phase.TRAIN
-
-
-LineByLine = Callable[[Part], Iterable[GroupRecord | LedgerRecord | TrainedRecord]]
-"""The records of a part, for when polars cannot judge it; deals with damaged lines."""
+LineByLine = Callable[[Part], Iterable[Record]]
+"""The records of a part, for when polars cannot read it; deals with damaged lines."""
 
 
 class _UnsoundError(Exception):
-    """Something in a chunk that only the codec can judge."""
+    """Something in a chunk that only the codec can read."""
 
 
 def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
@@ -136,7 +80,7 @@ def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: L
     Args:
         parts: of one run and kind, see `chunks.bundles`.
         columns: which of `SCHEMA`, or for files with texts of `TEXT_SCHEMA`, to read.
-        line_by_line: called for the parts that polars cannot judge.
+        line_by_line: called for the parts that polars cannot read.
 
     Returns:
         `GROUP_INDEX`, counted within the bundle, and `columns` in that order.
@@ -152,8 +96,8 @@ def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame
     """The groups of a bundle of files with texts, in order: a row each, of the shape of a line of the ledger.
 
     Args:
-        parts: of one run and kind, see `chunks.bundles`. Where polars can judge one, each of its lines is a group.
-        line_by_line: called for the parts that polars cannot judge; then each of its records is a group.
+        parts: of one run and kind, see `chunks.bundles`. Where polars can read one, each of its lines is a group.
+        line_by_line: called for the parts that polars cannot read; then each of its records is a group.
 
     Returns:
         `GROUP_SCHEMA`, and `ROLLOUT_SCHEMA` as lists.
@@ -210,20 +154,32 @@ def trained_frame(records: Iterable[TrainedRecord]) -> pl.DataFrame:
 
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _judged_by_polars(part, columns)
-    lines = b"".join(map(to_line, line_by_line(part)))
-    return _explode(_parse(lines, part.file.kind, {"base_score", *columns}, strict=False), part.file.kind)
+        return _ours(part.data, part.file.kind, columns)
+    groups, kind = _by_codec(part, {"base_score", *columns}, line_by_line)
+    return _explode(groups, kind)
 
 
 def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _in_groups(_judged_by_polars(part, SCHEMA), [part])
-    found = [record for record in line_by_line(part) if isinstance(record, GroupRecord)]
-    lines = b"".join(to_line(LedgerRecord.of(group, part.file.kind, None)) for group in found)
-    return _parse(lines, FileKind.LEDGER, SCHEMA, strict=False).select(
+        return _in_groups(_ours(part.data, part.file.kind, SCHEMA), [part])
+    groups, _ = _by_codec(part, SCHEMA, line_by_line)
+    return groups.select(
         *(_none_for_empty(name, pl.col(name)) for name in GROUP_SCHEMA),
         *(pl.col(name).list.eval(_none_for_empty(name, pl.element())) for name in ROLLOUT_SCHEMA),
     )
+
+
+def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> tuple[pl.DataFrame, FileKind]:
+    """The groups of lines that the codec reads, and the kind of line that they were written as for polars: without
+    texts, which cost most, unless a column needs them.
+    """
+    kind, records = part.file.kind, line_by_line(part)
+    if SCHEMA.keys() >= set(columns):
+        records = (LedgerRecord.of(one, kind, None) if isinstance(one, GroupRecord) else one for one in records)
+        as_kind = FileKind.LEDGER
+    else:
+        as_kind = kind
+    return _parse(b"".join(map(to_line, records)), as_kind, columns, strict=False), as_kind
 
 
 def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
@@ -236,92 +192,25 @@ def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
     return groups
 
 
-def _judged_by_polars(part: Part, columns: Collection[str]) -> pl.DataFrame:
-    with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _ours(part.data, part.file.kind, columns)
-    return _atropos(part, columns)
-
-
 def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
-    """Lines that are all in our current format and all whole."""
-    wanted = {"schema_version", "base_score", "status", *columns}
-    lacks = wanted & _SINCE_2 if _VERSION_1.search(data, 0, _HEAD) else set()
-    groups = _parse(data, kind, wanted - lacks)
-    must_be = [pl.col(name).is_not_null().all() for name in groups.columns if name not in _MAY_BE_NULL]
-    if not groups.select(
-        pl.all_horizontal(
-            *must_be,
-            pl.col("schema_version").is_between(1, SCHEMA_VERSION).all(),
-            (pl.col("schema_version") == 1).all() if lacks else True,
-        )
-    ).item():
-        raise _UnsoundError
-    rollouts = _explode(groups, kind).with_columns(pl.lit(False).alias(name) for name in lacks)
-    must_be = [pl.col(name).is_not_null().all() for name in rollouts.columns if name not in _MAY_BE_NULL]
-    must_be += [pl.col(name).is_in(_ALLOWED[name]).all() for name in rollouts.columns if name in _ALLOWED]
-    if not rollouts.select(pl.all_horizontal(must_be)).item():
-        raise _UnsoundError
+    """The rollouts of lines that are all in our format and all whole.
+
+    Raises:
+        _UnsoundError: they are not.
+    """
+    groups = _parse(data, kind, {"schema_version", "base_score", "status", *columns})
+    _check(groups, [pl.col("schema_version").is_between(1, SCHEMA_VERSION).all()])
+    rollouts = _explode(groups, kind)
+    allowed = {name: values for name in rollouts.columns if name in _COLUMNS and (values := _COLUMNS[name].allowed)}
+    _check(rollouts, [pl.col(name).is_in(values).all() for name, values in allowed.items()])
     return rollouts
 
 
-def _atropos(part: Part, columns: Collection[str]) -> pl.DataFrame:
-    """Lines that are all as Atropos writes them, with what they lack filled in as `codec.from_line` does."""
-    if not part.file.kind.holds_text:
+def _check(frame: pl.DataFrame, conditions: Sequence[pl.Expr]) -> None:
+    """Raise unless all conditions hold and no value is null that must not be."""
+    filled = [name for name in frame.columns if name not in _COLUMNS or not _COLUMNS[name].may_be_null]
+    if not frame.select(pl.all_horizontal(*conditions, *(pl.col(name).is_not_null().all() for name in filled))).item():
         raise _UnsoundError
-    groups = _parse(part.data, part.file.kind, TEXT_SCHEMA)
-    rollouts = _explode(groups, part.file.kind)
-    theirs = ("item_id", "score", "conversation")
-    lacking = [name for name in rollouts.columns if name not in (GROUP_INDEX, *theirs, "text", "text_reason")]
-    sound = pl.all_horizontal(
-        *(pl.col(name).is_not_null().all() for name in theirs),
-        *(pl.col(name).is_null().all() for name in lacking),
-        pl.col("conversation").list.eval(pl.element().struct.field("content").is_null()).list.any().not_().all(),
-    )
-    if (
-        _LONE_SURROGATE.search(part.data)
-        or groups["rollouts"].has_nulls()
-        or groups.height != part.lines
-        or not rollouts.select(sound).item()
-    ):
-        raise _UnsoundError
-    values: dict[str, pl.Expr] = {
-        "schema_version": pl.lit(0),
-        "group_id": pl.format(f"{part.file.path.stem}:{{}}", pl.col(GROUP_INDEX) + part.first_line),
-        "run_id": pl.lit(part.file.run_id),
-        "attempt": pl.lit(1),
-        "phase": pl.lit(str(phase_of(part.file.kind))),
-        "call": pl.lit(0),
-        "uid": pl.lit(""),
-        "task": pl.col("item_id"),
-        "level": pl.lit(""),
-        "task_config": pl.lit("{}"),
-        "entry": pl.lit("{}"),
-        "reward": pl.col("score"),
-        "base_score": pl.col("score"),
-        "violation": pl.lit(""),
-        "status": pl.lit(str(Status.OK)),
-        "detail": pl.lit(""),
-        "answer": pl.lit(""),
-        "stop_reason": pl.lit(""),
-        "truncated": pl.lit(False),
-        "penalty_factor": pl.lit(1.0),
-        "repetition": pl.int_range(pl.len()).over(GROUP_INDEX),
-        "policy_version": pl.lit(""),
-        "normalised": pl.lit(False),
-    }
-    rollouts = rollouts.with_columns(**{name: value for name, value in values.items() if name in columns})
-    if not {"outcome", "no_signal"}.isdisjoint(columns):
-        rollouts = rollouts.drop("outcome", "no_signal").join(_judged(rollouts), on=GROUP_INDEX, maintain_order="left")
-    return rollouts
-
-
-def _judged(rollouts: pl.DataFrame) -> pl.DataFrame:
-    scores = rollouts.group_by(GROUP_INDEX).agg(pl.col("score"))
-    return scores.select(
-        GROUP_INDEX,
-        outcome=pl.Series([str(outcome_of(of_group)) for of_group in scores["score"].to_list()]),
-        no_signal=pl.Series([has_no_signal(of_group) for of_group in scores["score"].to_list()]),
-    )
 
 
 def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: bool = True) -> pl.DataFrame:
@@ -358,4 +247,4 @@ def _tidy(rollouts: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
 
 
 def _none_for_empty(name: str, value: pl.Expr) -> pl.Expr:
-    return value.replace("", None) if name in _EMPTY_MEANS_NONE else value
+    return value.replace("", None) if name in _COLUMNS and _COLUMNS[name].empty_means_none else value

@@ -10,10 +10,10 @@ A run that is being written is not held against itself, because its files are ne
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line
+from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line, wire_of
 from rg_env.dump.files import DumpFile, manifest_name, parse_name
 from rg_env.dump.line_check import FaultyRecordError
 from rg_env.dump.lock import is_held
@@ -270,10 +270,7 @@ class _RunCheck:
     def _check_settings(
         self, name: str, number: int, record: GroupRecord | LedgerRecord, settings: RunSettings
     ) -> None:
-        if isinstance(record, GroupRecord):
-            base_scores: Sequence[float] = [rollout.base_score for rollout in record.rollouts]
-        else:
-            base_scores = record.base_score
+        base_scores = [rollout.base_score for rollout in record.rollouts]
         outcome = outcome_of(base_scores, settings.config.solved_at)
         if record.outcome is not outcome:
             what = f"is called {record.outcome}; with solved_at={settings.config.solved_at:g} it is {outcome}"
@@ -325,5 +322,6 @@ def _differences(text: _Text, record: LedgerRecord) -> list[str]:
     line = next(line for number, line in lines_of(text.file) if number == text.line)
     group = parse(line, text.file, text.line)
     assert isinstance(group, GroupRecord)
-    mine = LedgerRecord.of(group, text.file.kind, None)
-    return [f"`{f.name}`" for f in fields(LedgerRecord) if getattr(mine, f.name) != getattr(record, f.name)]
+    mine = wire_of(to_line(LedgerRecord.of(group, text.file.kind, None)))
+    theirs = wire_of(to_line(record))
+    return [f"`{name}`" for name in mine if mine[name] != theirs[name]]

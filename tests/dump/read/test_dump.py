@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import tracemalloc
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -121,10 +120,10 @@ def test_the_frame_says_what_the_ledger_says(tmp_path):
     expected = [
         (
             *(record.group_id, record.level, record.text, record.text_reason, record.step),
-            *(getattr(record, name)[k] for name in ROLLOUT_SCHEMA),
+            *(getattr(r, name) for name in ROLLOUT_SCHEMA),
         )
         for record in dump.ledger()
-        for k in range(len(record.score))
+        for r in record.rollouts
     ]
     frame = dump.ledger_frame()
     names = ["group_id", "level", "text", "text_reason", "step", *ROLLOUT_SCHEMA]
@@ -207,8 +206,8 @@ def _expected_rows(dump, texts):
             yield of_group | {name: getattr(r, name) for name in (*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA)}
         return
     for record in dump.ledger(all_attempts=True):
-        for k in range(len(record.score)):
-            of_rollout = {name: getattr(record, name)[k] for name in ROLLOUT_SCHEMA}
+        for r in record.rollouts:
+            of_rollout = {name: getattr(r, name) for name in ROLLOUT_SCHEMA}
             yield {name: getattr(record, name) for name in GROUP_SCHEMA} | of_rollout
 
 
@@ -287,15 +286,6 @@ def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_p
     assert rows == [_plain(row) for row in _expected_rows(again, texts=False)]
     assert dump.problems == again.problems
     assert len(dump.problems) == sum(map(bool, broken))
-
-
-@pytest.mark.parametrize("texts", [False, True])
-def test_lines_of_version_1_are_read_as_frames(texts):
-    dump = open_run(Path(__file__).parents[3] / "dumps" / "sample")
-    assert {record.schema_version for record in dump.ledger()} == {1}
-    frame = dump.scan(texts=texts).collect()
-    assert frame["normalised"].to_list() == [False] * 224
-    assert frame["base_score"].sum() == pytest.approx(sum(r.base_score for _, r in dump.rollouts()))
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):

@@ -32,7 +32,14 @@ def _all_absent():
 def _difficult_texts():
     for uid, text in enumerate(["\ud800 alone", "\uffff", "\0", "\u2028\r\n", "𝔘" * 1000, "2024-01-01", '{"a": 1}']):
         conversation = [{"role": "user", "content": text}]
-        yield group(uid, [rollout(1.0, conversation=conversation, answer=text)], task=text, entry=text)
+        yield group(
+            uid,
+            [rollout(1.0, conversation=conversation, answer=text)],
+            task=text,
+            item_id="chain_sum",
+            item=text,
+            entry=text,
+        )
 
 
 def _whole_numbers_then_fractions():
@@ -71,7 +78,8 @@ def test_datasets(dump, tmp_path):
     groups, *files = dump
     for file in files:
         loaded = datasets.load_dataset("json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
-        assert loaded["item_id"][:] == [g.item_id for g in groups]
+        assert loaded["item_id"][:] == ["chain_sum"] * len(groups)
+        assert loaded["uid"][:] == [g.uid for g in groups]
         assert loaded.features["task"].dtype == "string"
     text = datasets.load_dataset("json", data_files=str(files[0]), split="train", cache_dir=str(tmp_path / "cache"))
     assert [[r["score"] for r in rollouts] for rollouts in text["rollouts"]] == _scores(groups)
@@ -80,7 +88,7 @@ def test_datasets(dump, tmp_path):
 def test_pandas(dump):
     groups, text, ledger = dump
     frame = pd.read_json(text, lines=True)
-    assert list(frame["item_id"]) == [g.item_id for g in groups]
+    assert list(frame["item_id"]) == ["chain_sum"] * len(groups)
     assert [[r["score"] for r in rollouts] for rollouts in frame["rollouts"]] == _scores(groups)
     assert list(pd.read_json(ledger, lines=True)["score"]) == _scores(groups)
 
@@ -89,7 +97,8 @@ def test_pandas(dump):
 def test_polars(dump, load):
     groups, text, ledger = dump
     frame = load(text)
-    assert frame["item_id"].to_list() == [g.item_id for g in groups]
+    assert frame["item_id"].to_list() == ["chain_sum"] * len(groups)
+    assert frame["uid"].to_list() == [g.uid for g in groups]
     assert [[r["score"] for r in rollouts] for rollouts in frame["rollouts"].to_list()] == _scores(groups)
     assert load(ledger)["score"].to_list() == _scores(groups)
 
@@ -97,8 +106,8 @@ def test_polars(dump, load):
 def test_duckdb(dump):
     groups, text, ledger = dump
     for file in (text, ledger):
-        rows = duckdb.sql(f"select item_id from read_json_auto('{file}')").fetchall()
-        assert [row[0] for row in rows] == [g.item_id for g in groups]
+        rows = duckdb.sql(f"select item_id, uid from read_json_auto('{file}')").fetchall()
+        assert [(row[0], str(row[1])) for row in rows] == [("chain_sum", g.uid) for g in groups]
     rows = duckdb.sql(f"select unnest(rollouts).score from read_json_auto('{text}')").fetchall()
     assert [row[0] for row in rows] == [score for scores in _scores(groups) for score in scores]
 
@@ -107,7 +116,7 @@ def test_a_reader_that_knows_four_keys(dump):
     groups, text, _ = dump
     with text.open(encoding="utf-8") as lines:
         read = [json.loads(line) for line in lines]
-    assert [line["item_id"] for line in read] == [g.item_id for g in groups]
+    assert [line["item_id"] for line in read] == ["chain_sum"] * len(groups)
     for line, record in zip(read, groups, strict=True):
         for seen, meant in zip(line["rollouts"], record.rollouts, strict=True):
             assert seen["score"] == meant.score

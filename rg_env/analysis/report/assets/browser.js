@@ -23,7 +23,7 @@ function prepare(group) {
   const responses = group.rollouts.map((rollout) => carried(rollout.text ?? ""));
   group.trouble = new Set(group.rollouts.map(troubleOf).filter(Boolean));
   group.excerpt = plain((asked.at(-1) ?? "").replace(/\s+/g, " ").slice(0, 300));
-  group.haystack = [group.item_id, group.group_id, ...asked, carried(group.expected ?? ""), ...responses].join("\n").toLowerCase();
+  group.haystack = [group.item, group.group_id, ...asked, carried(group.expected ?? ""), ...responses].join("\n").toLowerCase();
   return group;
 }
 

@@ -35,7 +35,7 @@ function whyNoText(group) {
 
 function facts(group) {
   const rows = [
-    ["item", group.item_id], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
+    ["item", group.item], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
     ["phase", group.phase], ["step", group.step ?? "–"], ["level", group.level === "null" ? null : group.level], ["settings", group.task_config && carried(group.task_config)],
     ["outcome", words(group.outcome)], ["signal", group.no_signal ? "none: all rewards are equal" : "yes"],
   ];
