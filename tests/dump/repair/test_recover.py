@@ -89,7 +89,7 @@ def test_truncated_at_every_byte_of_the_last_two_lines(tmp_path, kind):
     """Losing the end of a file costs the groups that were in it, to the byte. Short lines: there are many bytes."""
     damaged, copy = tmp_path / "damaged", tmp_path / "copy"
     short = rollout(conversation=[{"role": "assistant", "content": "<"}], response_tokens=1)
-    groups = [group(k, [short], entry="{}", task_config="{}", task="t", item_id="i") for k in range(3)]
+    groups = [group(k, [short], entry="{}", task_config="{}", task="t", item_id="t", item="i") for k in range(3)]
     with DumpWriter(damaged, RUN_ID, 1) as writer:
         assert writer.submit(groups).result(10)
         assert writer.submit_trained([TrainedRecord(RUN_ID, 1, 1, g.group_id, 1) for g in groups]).result(10)
