@@ -1,4 +1,4 @@
-"""Short trainings of several CPU recipes, one after the other on one Ray: a Ray for each would cost more than training.
+"""Train several CPU recipes briefly, one after another on one Ray, because starting Ray takes longer than training.
 
 python -m tests.recipe_runs FOLDER CONFIG.yaml…      → FOLDER/NAME/dumps, metrics.json
 """

@@ -1,4 +1,4 @@
-"""Every file in configs/ is a run that SkyRL accepts, and says what it does; the CPU twins really train."""
+"""SkyRL accepts every file in configs/ with all its values; the CPU counterparts are trained."""
 
 import dataclasses
 import json
@@ -47,7 +47,7 @@ def reached(cfg, dotted):
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_skyrl_accepts_the_recipe_and_has_every_value_of_it(path, monkeypatch):
+def test_skyrl_accepts_the_recipe_with_every_value(path, monkeypatch):
     monkeypatch.chdir(CONFIGS.parent)
     cfg = load_config([str(path)])  # SkyRL's parser, our checks, then SkyRL's validate_cfg
     settings = dict(leaves(yaml.safe_load(path.read_text())))

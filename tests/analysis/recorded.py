@@ -1,4 +1,4 @@
-"""Groups as a run records them: real items, really scored, settled by the run's own rules."""
+"""Groups as a run records them: Reasoning Gym items with actual scores and rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of `statistics` in plain Python, slowly, from the records themselves."""
+"""The figures of `statistics` computed from the records in plain Python, as a reference."""
 
 from __future__ import annotations
 

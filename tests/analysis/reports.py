@@ -1,4 +1,4 @@
-"""Records to report on, and a report taken apart again the way a browser would."""
+"""Dumps for reports, and a parser of reports that reads them as a browser does."""
 
 from __future__ import annotations
 

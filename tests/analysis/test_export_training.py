@@ -32,7 +32,7 @@ def test_an_sft_set_trains_nano(tmp_path, one_thread):
     tokenizer.padding_side = "right"
     model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
     batch = tokenizer.apply_chat_template(list(data["messages"]), return_tensors="pt", return_dict=True, padding=True)
-    labels = torch.full_like(batch["input_ids"], -100)  # only the responses are learnt, to their end
+    labels = torch.full_like(batch["input_ids"], -100)  # only the responses are learned, including their end
     for row, ids, messages in zip(labels, batch["input_ids"], data["messages"], strict=True):
         start = len(tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, return_dict=False))
         end = start + len(tokenizer(messages[-1]["content"])["input_ids"]) + 1

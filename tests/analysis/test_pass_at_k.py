@@ -13,7 +13,7 @@ CASES = [(n, c, k) for n in range(1, 8) for c in range(n + 1) for k in range(1, 
 
 
 @pytest.mark.parametrize("n", range(1, 8))
-def test_the_formulae_are_the_shares_of_all_draws(n):
+def test_the_formulas_are_the_shares_of_all_draws(n):
     for _, c, k in (case for case in CASES if case[0] == n):
         draws = list(combinations([True] * c + [False] * (n - c), k))
         assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, draws)) / len(draws))

@@ -260,7 +260,7 @@ def test_the_policy_allows_these_scripts_and_no_network(report):
     assert all(address.startswith(("#", "data:")) for address in report.addresses)
 
 
-def test_vendored_libraries_are_the_noted_versions_under_their_licence(report):
+def test_vendored_libraries_have_the_listed_versions_and_their_license(report):
     folder = files("rg_env.analysis.report") / "assets" / "vendor"
     noted = re.findall(r"\| `([\w.]+)` \| \S+ ([\d.]+) \| ISC \| `(\w{64})` \|", (folder / "README.md").read_text())
     assert {name for name, *_ in noted} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}

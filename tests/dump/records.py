@@ -1,4 +1,4 @@
-"""Groups to write and read in tests."""
+"""Test groups for writing and reading."""
 
 from __future__ import annotations
 

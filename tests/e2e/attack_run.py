@@ -1,10 +1,10 @@
-"""`rg-env train` with an attacker for a policy, now and then: one response in ten is replaced by an attack.
+"""`rg-env train` in which one response in ten is replaced by an attack.
 
 python tests/e2e/attack_run.py attacked|left_alone METRICS.jsonl CONFIG.yaml [overrides]
 
-The replacing is done in the inference client, behind the sampler, so that the responses left alone are, token for
-token, those of a run without attacks (as long as nothing is learnt: at learning rate 0). Attacks go through all that
-comes after a response: SkyRL's agent loop, the env, the pool, the trainer.
+The inference client replaces the responses after sampling. At learning rate 0, the other responses are therefore
+identical, token for token, to those of a run without attacks. Attacks pass through everything that handles a response:
+SkyRL's agent loop, the env, the pool, the trainer.
 """
 
 import hashlib

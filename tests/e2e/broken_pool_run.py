@@ -1,4 +1,4 @@
-"""`rg-env train` on a machine whose scorer processes stop starting after the first batch.
+"""`rg-env train` where no scorer process can be started after the first batch.
 
 python tests/e2e/broken_pool_run.py CONFIG.yaml [overrides]
 """

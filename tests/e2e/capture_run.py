@@ -1,4 +1,4 @@
-"""`rg-env train` with one addition: every batch that SkyRL is about to train on is written down as SkyRL has it.
+"""`rg-env train` that also saves every batch that SkyRL is about to train on.
 
 python tests/e2e/capture_run.py OUT.jsonl CONFIG.yaml [overrides]
 """

@@ -9,7 +9,7 @@ RG = "environment.skyrl_gym.rg_dump"
 
 
 def run_command(*args, cwd=ROOT, timeout=280, check=True):
-    """Run a command as a person would; its output is in the assertion when it fails."""
+    """Run a command as a user would. If it fails, the assertion shows its output."""
     done = subprocess.run(
         [str(arg) for arg in args], cwd=cwd, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
     )

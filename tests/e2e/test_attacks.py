@@ -1,4 +1,4 @@
-"""A policy that attacks its reward in one rollout of ten: training goes on, and nobody else's reward moves."""
+"""If one rollout in ten attacks the reward, training continues and no other reward changes."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def run(mode, folder, short_run):
         "trainer.max_prompt_length=640",  # nano says nonsense that far out, which is good enough to be left alone
         "trainer.policy.model_config_kwargs={max_position_embeddings: 1024}",
         f"{RG}.tasks={json.dumps(TASKS)}",
-        f"{RG}.length_penalty.kind=none",  # looks at whole groups: an attack would move its neighbours' rewards
+        f"{RG}.length_penalty.kind=none",  # depends on the group: an attack would change the other rewards
         f"{RG}.scorer.timeout=2",
         f"{RG}.dump_other_rollouts=true",
         f"{RG}.dump_dir={folder}/dumps",

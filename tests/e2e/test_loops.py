@@ -1,7 +1,7 @@
-"""Real training on this machine's cores, in the loops that the other tests leave out; one of them is killed halfway.
+"""CPU training in the loops that other tests do not cover; one run is killed halfway.
 
-What the record says was trained on is compared with the batches that SkyRL itself writes down
-(`trainer.dump_data_batch`), text by text.
+The groups that the dump lists as trained on are compared, text by text, with the batches that SkyRL saves
+(`trainer.dump_data_batch`).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""`make quickstart`, without the installation: the policy gets better, and the record says so."""
+"""`make quickstart` without the installation: the policy improves, and the dump shows it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The real RayPPOTrainer on this machine's cores, driven as a person drives it; the record is read back from disk."""
+"""SkyRL's RayPPOTrainer on the CPU, run through the command line; the dump is read back from disk."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     assert len({row["reward"] for row in trained}) > 1
 
 
-def test_without_a_learning_rate_nothing_is_learnt(tmp_path, short_run):
+def test_at_learning_rate_0_nothing_is_learned(tmp_path, short_run):
     """Greedy answers to the fixed evaluation set are the same, character by character, before and after."""
     rg_env(
         "train",

@@ -1,4 +1,4 @@
-"""The real generator over a scripted engine: rows in, SkyRL's output and the record out."""
+"""Run the generator with a scripted engine: rows in, SkyRL's output and the dump out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An inference engine whose answers are written down: the one part that a test of the real generator replaces."""
+"""An inference engine with scripted responses: the only part that tests of the generator replace."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 class ScriptedEngine:
     """Answers sample n of each prompt with `script(prompt, n)`.
 
-    SkyRL's agent loops reach the engine in any order; their session ids say which sample they are. In batched mode
-    there are none, and the samples of a prompt come in order.
+    SkyRL's agent loops call the engine in any order; the session id identifies the sample. In batched mode there is no
+    session id, and the samples of a prompt arrive in order.
 
     A response ending in `…` is cut off: stop reason `length`, no end-of-sequence token.
     """

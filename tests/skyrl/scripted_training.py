@@ -1,8 +1,8 @@
-"""SkyRL's real training loops without models: our trainers, generator and record, over a scripted engine.
+"""SkyRL's training loops without models: rg_env's trainers, generator and dump with a scripted engine.
 
-What is replaced is what needs a policy: its forward pass, its optimizer step and the sync of its weights. The loop
-itself, dataloader, dynamic sampling, staleness control, conversion to tensors, advantages and checkpoints are SkyRL's.
-What the optimizer step would have been given is kept, as texts, for comparing with the record.
+Replaced are the parts that need a policy: forward pass, optimizer step and weight sync. The loop, dataloader, dynamic
+sampling, staleness control, conversion to tensors, advantages and checkpoints are SkyRL's. The texts that the optimizer
+step would receive are kept for comparison with the dump.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def test_about_an_eighth_of_the_questions_is_for_evaluation() -> None:
     assert 0.11 < share < 0.14
 
 
-def test_seeds_do_not_walk_over_their_neighbours() -> None:
+def test_neighboring_seeds_share_no_items() -> None:
     """Upstream, item 1 of seed 42 is item 0 of seed 43."""
     streams = [stream("sudoku", seed) for seed in range(42, 47)]
     questions = [one.item(i).entry["question"] for one in streams for i in range(5)]

@@ -1,4 +1,4 @@
-"""One real vLLM server for all of these tests. It ends with them, whatever ends them."""
+"""One vLLM server for all tests in this folder. It ends with them, even if they are killed."""
 
 import os
 import signal

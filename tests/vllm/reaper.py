@@ -1,6 +1,6 @@
-"""python reaper.py GROUP: ends a process group once whoever holds the other end of our standard input is gone.
+"""python reaper.py GROUP: ends a process group once the process at the other end of standard input has ended.
 
-A pipe's end is noticed however its holder dies, kill -9 included.
+The end of the pipe is noticed even after kill -9.
 """
 
 import os

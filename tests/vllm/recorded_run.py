@@ -1,4 +1,4 @@
-"""`rg-env train`, writing down for each step how far the engine's logprobs are from the trainer's.
+"""`rg-env train` that saves, for each step, the difference between the engine's logprobs and the trainer's.
 
 python -m tests.vllm.recorded_run OUT.jsonl CONFIG.yaml [overrides]
 """

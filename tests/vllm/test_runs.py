@@ -1,4 +1,4 @@
-"""Evaluation and training with a real vLLM server as the engine, over SkyRL's own HTTP client."""
+"""Evaluation and training with a vLLM server as the engine, through SkyRL's own HTTP client."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A real server is checked before a run, stopped whatever happens, and refused where it would be wrong."""
+"""A vLLM server is checked before a run, always stopped, and rejected if results would be wrong."""
 
 import json
 import shutil
