@@ -1,7 +1,7 @@
 """ReasoningGymDataset: from an index to a row that SkyRL trains on.
 
-Nothing is made up front but one item per task, so that any length costs nothing. Invariant: row *i* is a pure function
-of the arguments and *i*, so that workers, resumed runs and the parquet export all see the same rows.
+Invariant: row *i* is a pure function of the arguments and *i*, so workers, resumed runs and the parquet export all see
+the same rows. Only one item per task is made up front, so any length costs nothing.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.atomic import replacing
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, need, need_number
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, hash64
 
 ENV_CLASS = "rg_dump"
 ROW_GROUP = 1000
-"""Rows of a parquet row group: what an export holds in memory."""
+"""Rows per parquet row group, which is what an export holds in memory."""
 
 Example = tuple[list[Message], str, dict[str, Any], str]
-"""(messages, env class, extras, uid): what SkyRL's loaders take from a dataset."""
+"""(messages, env class, extras, uid), as SkyRL's loaders expect from a dataset."""
 
 
 @dataclass(frozen=True)
 class PromptBuilder:
-    """Turns questions into conversations, and counts their tokens as SkyRL does."""
+    """Turns questions into conversations and counts their tokens as SkyRL does."""
 
     system_prompt: str | None
     worked_examples: Sequence[Mapping[str, Any]]
@@ -39,7 +39,7 @@ class PromptBuilder:
         return build_messages(question, task, self.system_prompt, self.worked_examples)
 
     def length(self, task: str, question: str) -> int:
-        """Tokens of the prompt, with the chat template's opening of the response."""
+        """Tokens of the prompt, including the chat template's opening of the response."""
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self.chat_template_kwargs}
         return len(self.tokenizer.apply_chat_template(self.messages(task, question), **options))
 
@@ -51,14 +51,14 @@ class ReasoningGymDataset:
         tasks: the task mix (`rg_env.tasks.TaskMix.parse`); None: the default mix.
         size: number of rows, at least 1.
         seed: in [0, 2⁶³).
-        split: `train` or `eval`: disjoint sets of questions, whatever the seeds.
+        split: `train` or `eval`: disjoint sets of questions for any seeds.
         system_prompt: a name or a text (`rg_env.prompts.resolve_system_prompt`), or None.
         worked_examples: `{question, response}` pairs placed before the question.
-        tokenizer: counts prompt tokens; needed with `max_prompt_length` only.
-        max_prompt_length: in tokens. Longer prompts are redrawn; a task without shorter ones is left out of the mix.
-        chat_template_kwargs: passed on to the tokenizer's chat template.
-        samples_per_task: a fixed set instead: so many items of each task in turn, weights and `size` ignored, questions
-            distinct for as long as a task has any.
+        tokenizer: counts prompt tokens; needed only with `max_prompt_length`.
+        max_prompt_length: in tokens. Longer prompts are redrawn; a task without shorter ones is dropped from the mix.
+        chat_template_kwargs: arguments of the tokenizer's chat template.
+        samples_per_task: makes a fixed set instead: this many items per task in turn, ignoring weights and `size`;
+            questions are distinct until a task runs out of them.
 
     Raises:
         ConfigError: an argument is impossible, or no task can be used.
@@ -78,16 +78,15 @@ class ReasoningGymDataset:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         samples_per_task: int | None = None,
     ) -> None:
-        _check_whole_number("size", size, 1)
-        _check_whole_number("seed", seed, 0, 2**63 - 1)
+        need_number("size", size, whole=True, at_least=1)
+        need_number("seed", seed, whole=True, at_least=0, below=2**63)
         if max_prompt_length is not None:
-            _check_whole_number("max_prompt_length", max_prompt_length, 1)
+            need_number("max_prompt_length", max_prompt_length, whole=True, at_least=1)
             if tokenizer is None:
-                raise ConfigError(f"max_prompt_length={max_prompt_length} needs the tokenizer that counts the tokens")
+                raise ConfigError(f"max_prompt_length={max_prompt_length} needs a tokenizer to count the tokens")
         if samples_per_task is not None:
-            _check_whole_number("samples_per_task", samples_per_task, 1)
-        if split not in list(Split):
-            raise ConfigError(f"split={split!r}: must be train or eval")
+            need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
+        need(split in list(Split), "split", split, "must be train or eval")
         worked_examples = list(worked_examples)
         check_worked_examples(worked_examples)
         self.seed = seed
@@ -108,7 +107,7 @@ class ReasoningGymDataset:
             for task in mix.tasks
         }
         self.mix = mix.keep(lambda task: self._streams[task.name].check())
-        """The task mix in force: what was asked for, less what cannot be used."""
+        """The requested task mix without the tasks that cannot be used."""
         self._samples_per_task = samples_per_task
         self._size = size if samples_per_task is None else samples_per_task * len(self.mix.tasks)
 
@@ -116,7 +115,7 @@ class ReasoningGymDataset:
     def fixed_eval(
         cls, tasks: Any = None, *, seed: int = 123, samples_per_task: int = 5, **prompt_options: Any
     ) -> ReasoningGymDataset:
-        """The fixed evaluation set: the same few questions of every task, whatever the weights.
+        """The fixed evaluation set: the same few questions of every task, independent of the weights.
 
         Args:
             tasks, seed: as above.
@@ -164,13 +163,13 @@ class ReasoningGymDataset:
             "data_source": item.task,
             "prompt": self._prompts.messages(item.task, item.entry["question"]),
             "env_class": ENV_CLASS,
-            # For people and other tools; our env scores the entry. Empty where any of many answers is right.
+            # For people and other tools; our env scores the entry. Empty if the task has no single correct answer.
             "reward_spec": {"method": "rule", "ground_truth": "" if answer is None else str(answer)},
             "extra_info": item.extra_info(),
         }
 
     def collate_fn(self, examples: Iterable[Example]) -> list[dict[str, Any]]:
-        """A batch as SkyRL's trainer takes it."""
+        """A batch in the form that SkyRL's trainer expects."""
         return [
             {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
             for messages, env_class, extras, uid in examples
@@ -179,14 +178,14 @@ class ReasoningGymDataset:
     def to_parquet(self, path: str | Path, *, rows: int | None = None) -> None:
         """Write the first `rows` rows (None: all) as a parquet file that stock SkyRL reads.
 
-        Streams, so that memory does not grow with the rows. The file appears whole or not at all.
+        Streams: memory does not grow with the number of rows. The file appears complete or not at all.
 
         Raises:
-            ConfigError: the path is no place for a parquet file, or there are fewer rows.
+            ConfigError: the path cannot be a parquet file, or the dataset has fewer rows.
         """
         target = Path(path).expanduser()
         count = self._size if rows is None else rows
-        _check_whole_number("rows", count, 1, self._size)
+        need_number("rows", count, whole=True, at_least=1, at_most=self._size)
         if target.suffix != ".parquet":
             raise ConfigError(f"{target}: the name must end in .parquet")
         if target.is_dir():
@@ -224,9 +223,3 @@ class ReasoningGymDataset:
             for start in progress.track(range(0, count, ROW_GROUP), description=f"writing {count} rows"):
                 group = [self.row(index) for index in range(start, min(start + ROW_GROUP, count))]
                 writer.write_table(pa.Table.from_pylist(group, schema=schema))
-
-
-def _check_whole_number(name: str, value: object, low: int, high: int | None = None) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        bounds = f"of at least {low}" if high is None else f"in [{low}, {high}]"
-        raise ConfigError(f"{name}={value!r}: must be a whole number {bounds}")

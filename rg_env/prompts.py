@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, refuse
 
 THINK_ANSWER = (
     "Reason step by step between <think> and </think>. Then give only the final answer between <answer> and </answer>."
 )
-"""The default: one think block, then one answer block, which is what `parse_response` asks for."""
+"""The default: one think block, then one answer block, as `parse_response` requires."""
 
 Message = dict[str, str]
 
+_REQUIRED = {"question", "response"}
+
 
 def resolve_system_prompt(name_or_text: str | None) -> str | None:
-    """The system prompt that a setting stands for.
+    """The system prompt that a setting names or contains.
 
     Args:
         name_or_text: `think_answer` (ours), a key of `reasoning_gym.utils.SYSTEM_PROMPTS`, any other text
-            (taken as it is), or None for no system prompt.
+            (used verbatim), or None for no system prompt.
 
     Raises:
-        ConfigError: for a single word that is no known name: a typing error, not a prompt.
+        ConfigError: for a single word that is not a known name: a typo, not a prompt.
     """
     if name_or_text is None or name_or_text == "think_answer":
         return THINK_ANSWER if name_or_text else None
@@ -33,18 +35,18 @@ def resolve_system_prompt(name_or_text: str | None) -> str | None:
         return str(SYSTEM_PROMPTS[name_or_text])
     if not name_or_text.strip() or len(name_or_text.split()) == 1:
         known = ", ".join(["think_answer", *SYSTEM_PROMPTS])
-        raise ConfigError(f"system_prompt={name_or_text!r}: no such prompt; use one of {known}, or your own text")
+        refuse("system_prompt", name_or_text, f"no such prompt; use one of {known}, or your own text")
     return name_or_text
 
 
 def build_messages(
     question: str, task: str, system_prompt: str | None, worked_examples: Iterable[Mapping[str, Any]] = ()
 ) -> list[Message]:
-    """The conversation in front of a response: system prompt, worked examples as turns, the question.
+    """The conversation before a response: system prompt, worked examples as turns, the question.
 
     Args:
         question: the item's question.
-        task: the item's task; examples that name another task are left out.
+        task: the item's task; examples that name another task are skipped.
         system_prompt: already resolved text, or None.
         worked_examples: `{question, response}` with an optional `task`.
     """
@@ -68,13 +70,9 @@ def check_worked_examples(examples: object) -> None:
     if not isinstance(examples, (list, tuple)):
         raise ConfigError(f"worked_examples must be a list of {{question, response}}, not {type(examples).__name__}")
     for number, example in enumerate(examples, 1):
-        if not isinstance(example, Mapping) or not {"question", "response"} <= set(example) <= {
-            "question",
-            "response",
-            "task",
-        }:
+        if not isinstance(example, Mapping) or not _REQUIRED <= set(example) <= _REQUIRED | {"task"}:
             raise ConfigError(f"worked_examples[{number}]: needs `question` and `response` (and may name a `task`)")
-        if not all(isinstance(example[key], str) for key in ("question", "response")):
+        if not all(isinstance(example[key], str) for key in _REQUIRED):
             raise ConfigError(f"worked_examples[{number}]: question and response must be texts")
         violation = parse_response(example["response"]).violation
         if violation is not None:

@@ -173,11 +173,11 @@ def test_worked_examples_stand_before_the_question() -> None:
     [
         ({"size": 0}, "size=0: must be a whole number of at least 1"),
         ({"size": 2.0}, "size=2.0: must be a whole number"),
-        ({"seed": -1}, r"seed=-1: must be a whole number in \[0, "),
-        ({"seed": 2**63}, r"must be a whole number in \[0, "),
+        ({"seed": -1}, "seed=-1: must be a whole number of at least 0 and below 9223372036854775808"),
+        ({"seed": 2**63}, "must be a whole number of at least 0 and below"),
         ({"split": "test"}, "split='test': must be train or eval"),
         ({"samples_per_task": 0}, "samples_per_task=0: must be"),
-        ({"max_prompt_length": 100}, "max_prompt_length=100 needs the tokenizer"),
+        ({"max_prompt_length": 100}, "max_prompt_length=100 needs a tokenizer"),
         ({"max_prompt_length": 0}, "max_prompt_length=0: must be"),
         ({"tasks": ["gdc"]}, "unknown task 'gdc'; did you mean gcd"),
         ({"system_prompt": "thinkanswer"}, "no such prompt"),
@@ -242,8 +242,8 @@ def test_an_export_that_fails_leaves_nothing_and_spoils_nothing(
         ("rows.parqet", 1, r"the name must end in \.parquet"),
         ("missing/rows.parquet", 1, "there is no folder .*missing"),
         ("folder.parquet", 1, "is a folder: give the name of a file"),
-        ("rows.parquet", 0, r"rows=0: must be a whole number in \[1, 20\]"),
-        ("rows.parquet", 21, r"rows=21: must be a whole number in \[1, 20\]"),
+        ("rows.parquet", 0, "rows=0: must be a whole number of at least 1 and at most 20"),
+        ("rows.parquet", 21, "rows=21: must be a whole number of at least 1 and at most 20"),
     ],
 )
 def test_places_where_no_export_can_go(tmp_path: Path, name: str, rows: int, message: str) -> None:
