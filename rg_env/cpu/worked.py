@@ -1,7 +1,7 @@
-"""Worked solutions: what a careful solver would write for an item of one of nano's tasks.
+"""Worked solutions for items of nano's tasks, which nano is pretrained on.
 
-Pure functions of the entry. Every text they return parses without a violation and scores 1.0 with Reasoning Gym's own
-scorer. The working is short on purpose: nano has to learn it in minutes, and a rollout pays for every token.
+Pure functions of the entry. Every text parses without a violation and scores 1.0 with Reasoning Gym's own scorer. The
+working is short on purpose: nano has to learn it in minutes, and every token makes a rollout slower.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _spell_backward(entry: Entry) -> str:
 
 
 def _chain_sum(entry: Entry) -> str:
-    """One operation at a time: `4 - 1 + 5` → `4 - 1 = 3, 3 + 5 = 8`. Whole numbers only."""
+    """One operation at a time: `4 - 1 + 5` → `4 - 1 = 3, 3 + 5 = 8`. Integers only."""
     first, *rest = entry["metadata"]["expression"].split()
     total, steps = int(first), []
     for operator, term in zip(rest[::2], rest[1::2], strict=True):
@@ -31,7 +31,7 @@ def _chain_sum(entry: Entry) -> str:
 
 
 def _leg_counting(entry: Entry) -> str:
-    """Legs of each kind, then the total so far: `2 crabs, 1 ant` → `2 * 10 = 20, 1 * 6 = 6, 20 + 6 = 26`."""
+    """Legs of each animal, then the total so far: `2 crabs, 1 ant` → `2 * 10 = 20, 1 * 6 = 6, 20 + 6 = 26`."""
     from reasoning_gym.arithmetic.leg_counting import ANIMALS
 
     steps, total = [], None
@@ -45,7 +45,7 @@ def _leg_counting(entry: Entry) -> str:
 
 
 AT_ONCE = "I see it."
-"""The whole working of a solution that has none."""
+"""The think block of a solution without working."""
 
 _WORKING: dict[str, Callable[[Entry], str]] = {
     "chain_sum": _chain_sum,
@@ -58,17 +58,17 @@ NANO_TASKS: dict[str, dict[str, Any]] = {
     "leg_counting": {"weight": 1, "config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
     "spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}},
 }
-"""The task mix that nano was taught, in the form of the setting `tasks`."""
+"""The task mix that nano was pretrained on, in the form of the setting `tasks`."""
 
 
 def worked_solution(entry: Entry, *, at_once: bool = False) -> str:
-    """A right response to an item: think block, newline, answer block.
+    """A correct response to an item: think block, newline, answer block.
 
     Args:
-        at_once: without the working, as people write who see the answer at once.
+        at_once: without the working.
 
     Raises:
-        ConfigError: for a task that has none.
+        ConfigError: the task has no worked solutions.
     """
     task = entry["metadata"]["source_dataset"]
     if task not in _WORKING:

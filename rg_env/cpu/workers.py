@@ -1,8 +1,8 @@
 """SkyRL's FSDP2 workers on gloo and the CPU: policy, reference and critic.
 
-The model, loss, optimizer step, scheduler, checkpoints and data parallelism are SkyRL's own code. What differs is
-the device mesh, that a model is sharded where it was loaded (there is no second device to move it to), float32 where
-no other precision is asked for, how a batch is laid out for the model, and how weights reach the sampler.
+The model, loss, optimizer step, scheduler, checkpoints and data parallelism are SkyRL's own code. Different are the
+device mesh, the place where a model is sharded (where it was loaded), the default precision (float32), the batch layout
+for the model, and how weights reach the sampler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
-from rg_env.cpu.packing import PackedModelWrapper  # first: SkyRL's model wrapper needs a stub where it is imported
+from rg_env.cpu.packing import PackedModelWrapper  # first: it imports SkyRL's model wrapper with a stub
 from rg_env.cpu.settings import cpu_threads
 from rg_env.cpu.shims import cuda_means_cpu
 
@@ -55,7 +55,7 @@ class CPUFSDPStrategy(FSDPStrategy):
 
 
 def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, with SkyRL's questions about the current device answered `cpu` while it runs."""
+    """The same method, with the CPU as the current device while it runs."""
 
     @functools.wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class _CPUWorker:
         )
 
     def init_model(self, *args: Any, **kwargs: Any) -> None:
-        """SkyRL's own, with our strategy and model wrapper in place, and each rank loading the model by itself."""
+        """SkyRL's own, with our strategy and model wrapper; each rank loads the model by itself."""
         with (
             cuda_means_cpu(),
             mock.patch.object(fsdp_worker, "FSDPStrategy", CPUFSDPStrategy),
@@ -100,10 +100,10 @@ class _CPUWorker:
             super().init_model(*args, **kwargs)  # type: ignore[misc]
 
     def offload_to_cpu(self, offload_optimizer: bool = True, offload_model: bool = True) -> None:
-        """Everything is there already."""
+        """Everything is on the CPU already."""
 
     def backload_to_gpu(self, backload_optimizer: bool = True, backload_model: bool = True) -> None:
-        """There is nowhere else to go."""
+        """There is no GPU."""
 
 
 class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
@@ -127,7 +127,7 @@ class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):
 
 
 class StateDictSender(WeightTransferSender):
-    """Gathers all weights on every rank, and hands them over from rank 0 in one piece."""
+    """Gathers all weights on every rank and sends them from rank 0 at once."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -137,12 +137,12 @@ class StateDictSender(WeightTransferSender):
     ) -> None:
         state = {
             name: tensor for chunk in chunks for name, tensor in zip(chunk.names, chunk.tensors, strict=True)
-        }  # each rank takes part in gathering each chunk
+        }  # every rank takes part in gathering each chunk
         if dist.get_rank() == 0:
             await self._client.update_named_weights(state)
 
     def teardown(self) -> None:
-        """No process group was made."""
+        """No process group was created."""
 
 
 PolicyWorker = ray.remote(num_gpus=1)(CPUPolicyWorkerBase)

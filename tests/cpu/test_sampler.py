@@ -273,7 +273,7 @@ def test_tied_weights_move_together_or_not_at_all(tied_model_folder: Path) -> No
     sampler = Sampler.from_pretrained(str(tied_model_folder))
     state = {name: tensor.clone() for name, tensor in sampler.weights().items()}
     state["model.embed_tokens.weight"] += 1
-    with pytest.raises(SamplerError, match="are one weight here, but differ in the policy"):
+    with pytest.raises(SamplerError, match="are one weight in the sampler, but differ in the policy"):
         sampler.load_weights(state)
     state["lm_head.weight"] += 1
     sampler.load_weights(state)
