@@ -36,6 +36,7 @@ _SUBSTRING = "upstream pays for any text that contains the answer"
 GUARDED: dict[str, str] = {
     "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
     "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
+    "boxnet": "upstream skips impossible moves and pays every box through every square 1; only possible moves pass",
     "coin_flip": "upstream pays `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
     "complex_arithmetic": "upstream pays `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
@@ -53,7 +54,8 @@ GUARDED: dict[str, str] = {
     "puzzle24": f"{_RUNS_ANSWER}, and pays `4*3*2*1` 1; only arithmetic on exactly the given numbers passes",
     "ransom_note": f"{_SUBSTRING}; only True or False pass",
     "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
-    "rush_hour": "upstream hangs on A+99999999; moves are bounded",
+    "rush_hour": "upstream skips impossible moves, so that random ones arrive, and hangs on A+99999999; only possible "
+    "moves pass, ten times the fewest at most",
     "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
     "spell_backward": "upstream pays the whole question written backward 0.97; nothing may follow the correct word",
     "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",

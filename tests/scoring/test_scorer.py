@@ -22,6 +22,7 @@ from rg_env.scoring import Scorer, Status, Violation, shared_scorer
 from rg_env.scoring.workers.effort import Effort
 
 Item = Callable[..., dict[str, Any]]
+DEEP = '{"a":' * 1300 + "1" + "}" * 1300
 TASKS = sorted(set(DATASETS) - {"composite"})
 
 
@@ -84,9 +85,9 @@ def test_what_is_no_answer_is_rejected(scorer: Scorer, item: Item, answer: Any) 
 
 
 def test_a_scorer_that_raises_is_an_error(scorer: Scorer, item: Item) -> None:
-    scored = scorer.score(item("boxnet"), "[1]")
+    scored = scorer.score(item("codeio"), DEEP)
     assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.ERROR)
-    assert "AttributeError" in scored.detail
+    assert "RecursionError" in scored.detail
 
 
 def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, item: Item) -> None:
@@ -290,9 +291,9 @@ def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer,
 
 
 def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> None:
-    verdict = scorer.judge(item("boxnet"), "<think></think><answer>[1]</answer>")
+    verdict = scorer.judge(item("codeio"), f"<think></think><answer>{DEEP}</answer>")
     assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (None, 0.0, Status.ERROR)
-    assert verdict.parsed.answer == "[1]"
+    assert verdict.parsed.answer == DEEP
     assert verdict.scored.detail
 
 

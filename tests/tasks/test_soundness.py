@@ -152,7 +152,6 @@ def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
         ("prime_factorization", " {0} ", True),
         ("prime_factorization", "{0} × 1", True),
         ("prime_factorization", "two", False),
-        ("rush_hour", "A+2 B-3 C+1", True),
         ("spell_backward", " {0} ", True),
         ("spell_backward", "{0}s", False),
         ("spell_backward", "x{0}", True),

@@ -13,14 +13,15 @@ from typing import Any
 
 from rg_env.scoring.guard import eval_tasks as evaluating
 from rg_env.scoring.guard import loopholes as closing
+from rg_env.scoring.guard import plans
 
 EVALUATING_TASKS = frozenset(evaluating.RULES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs the answer as code."""
 
-GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES)
+GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES) | frozenset(plans.RULES)
 """Tasks with a check of their own."""
 
-_RULES = {**evaluating.RULES, **closing.RULES}
+_RULES = {**evaluating.RULES, **closing.RULES, **plans.RULES}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -19,7 +19,6 @@ from rg_env.scoring.guard.eval_tasks import Rule
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,2})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d{1,60})\s*/\s*(\d{1,60})", re.ASCII)
 _COMPLEX = re.compile(r"[-+0-9.eEiIjJ() ]*")
-_LONG_MOVE = re.compile(r"[-+][0-9]{3}|[0-9]{4}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _WORD = re.compile(r"[^\W_]+")
 _LATEX = frozenset({"boxed", "text", "textbf", "mathrm", "mathbf"})
@@ -129,11 +128,6 @@ def _rubiks_cube(entry: Mapping[str, Any], answer: str) -> str | None:
     return f"the answer has more than {_MOST_TURNS} turns" if turns > _MOST_TURNS else None
 
 
-def _rush_hour(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream moves A+99999999 step by step."""
-    return "a vehicle moves farther than the board is wide" if _LONG_MOVE.search(answer) else None
-
-
 def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays a right beginning: the whole question, written backwards, earns 0.97."""
     right, given = entry["answer"].casefold(), answer.strip().casefold()
@@ -166,7 +160,6 @@ RULES: dict[str, Rule] = {
     "propositional_logic": _propositional_logic,
     "ransom_note": _one_of("True", "False"),
     "rubiks_cube": _rubiks_cube,
-    "rush_hour": _rush_hour,
     "spell_backward": _spell_backward,
     "syllogism": _one_of("Yes", "No"),
     "time_intervals": _time_intervals,
