@@ -1,5 +1,5 @@
-"""Legitimate ways to write the right answer to an item, generated for every guarded task but rush_hour, whose items do
-not say how they are solved.
+"""Legitimate ways to write the right answer to an item, generated for every guarded task but boxnet and rush_hour,
+whose items do not say how they are solved (`solved_plans`).
 
 `test_guard` tries those that upstream's raw scorer pays: none may be refused.
 """
