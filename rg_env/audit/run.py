@@ -9,6 +9,7 @@ import datetime
 import platform
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def run_audit(
     with (
         tempfile.TemporaryDirectory() as folder,
         Scorer(workers=1, timeout=deadline) as scorer,
-        RawSide(deadline) as raw,
+        closing(RawSide(deadline)) as raw,
     ):
         ours = OurSide(scorer, deadline)
         for number, task in enumerate(names):

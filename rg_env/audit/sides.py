@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring import Scorer, Status
@@ -122,14 +121,6 @@ class RawSide:
     def close(self) -> None:
         self.renew()
         self._workers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class OurSide:

@@ -73,14 +73,10 @@ class WorkerConnection:
 
     def is_usable(self) -> bool:
         """Whether the worker is alive and silent. A worker without a job has nothing to send, so any byte is forged."""
-        self.sock.settimeout(0.0)
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
+            return not self._replies_by(0.0)
         except OSError:
             return False
-        return False
 
     def prepare(self, scorer: bytes) -> str | None:
         """Make the worker prepare a scorer, if it has not yet. Returns the reason why that is impossible, or None.
@@ -127,7 +123,7 @@ class WorkerConnection:
         self.server.kill(self.pid)
 
     def _replies_by(self, moment: float) -> bool:
-        """Wait for the first byte of the reply, or the end of the connection."""
+        """Wait for a first byte or the end of the connection; False if neither comes until then."""
         self.sock.settimeout(max(0.0, moment - monotonic()))
         try:
             self.sock.recv(1, socket.MSG_PEEK)

@@ -32,7 +32,7 @@ _INHERITED = (
 )
 _FORK_SECONDS = 30.0
 _EXIT_SECONDS = 5.0
-_MAX_FIRST_FRAME = 1 << 16
+_MAX_FRAME = 1 << 16
 
 
 class ForkServerError(Exception):
@@ -96,7 +96,7 @@ class ForkServer:
                 self._wait_until_ready()
                 command = COMMAND.pack(FORK, 0, memory_bytes, cpu_seconds)
                 socket.send_fds(self._control, [command], [theirs.fileno()])
-                (pid,) = FORKED.unpack(self._expect(FORKED.size, monotonic() + _FORK_SECONDS))
+                (pid,) = FORKED.unpack(recv_frame(self._control, _MAX_FRAME, monotonic() + _FORK_SECONDS))
             if pid < 0:
                 raise ForkServerError(f"cannot fork: {os.strerror(-pid)}")
         except (OSError, EOFError) as error:
@@ -132,18 +132,8 @@ class ForkServer:
 
     def _wait_until_ready(self) -> list[Measure]:
         if self._measures is None:
-            self._measures = decode_measures(recv_frame(self._control, _MAX_FIRST_FRAME, self._start_by))
+            self._measures = decode_measures(recv_frame(self._control, _MAX_FRAME, self._start_by))
         return self._measures
-
-    def _expect(self, size: int, deadline: float) -> bytes:
-        received = b""
-        while len(received) < size:
-            self._control.settimeout(max(0.001, deadline - monotonic()))
-            chunk = self._control.recv(size - len(received))
-            if not chunk:
-                raise EOFError
-            received += chunk
-        return received
 
     def _last_line(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):

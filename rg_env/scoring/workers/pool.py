@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import math
+from contextlib import closing
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring.sandbox.sandbox import Measure
@@ -113,10 +114,7 @@ def sandbox_report() -> list[Measure]:
         ScorerPoolError: it does not start.
     """
     try:
-        server = ForkServer(START_SECONDS)
-        try:
+        with closing(ForkServer(START_SECONDS)) as server:
             return server.measures()
-        finally:
-            server.close()
     except ForkServerError as error:
         raise ScorerPoolError(f"the scorer processes fail to start: {error}") from error

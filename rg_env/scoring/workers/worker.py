@@ -83,7 +83,7 @@ def serve_forks(control: socket.socket) -> None:
                     children.add(pid)
                     with suppress(OSError):  # both sides do this, so the order does not matter
                         os.setpgid(pid, pid)
-                control.sendall(FORKED.pack(pid))
+                send_frame(control, FORKED.pack(pid))
             elif pid in children:
                 children.remove(pid)
                 dying.add(pid)
