@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump.schema import GroupRecord, RolloutRecord
+from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
 from rg_env.skyrl.config import known_keys, load_config
 from tests.documents import PAGES, ROOT, python_blocks, run_page
 
@@ -116,10 +116,17 @@ def test_the_settings_in_the_readme_are_valid(tmp_path, monkeypatch):
 
 def test_every_key_of_a_record_is_documented():
     page = (ROOT / "docs" / "dumps.md").read_text()
-    listed = page[page.index("- **Group keys**") : page.index("`item_id` is the name of the task")]
-    groups, rollouts = listed.split("- **Rollout keys**")
-    assert set(re.findall(r"`(\w+)`", groups)) == set(GroupRecord.__dataclass_fields__)
-    assert set(re.findall(r"`(\w+)`", rollouts)) == set(RolloutRecord.__dataclass_fields__)
+    groups, rollouts, ledger = (
+        set(re.findall(r"`(\w+)`", part))
+        for part in re.split(
+            r"- \*\*Rollout keys\*\*|A ledger record has",
+            page[page.index("- **Group keys**") : page.index("`item_id` is the name of the task")],
+        )
+    )
+    assert groups == set(GroupRecord.__dataclass_fields__)
+    assert rollouts == set(RolloutRecord.__dataclass_fields__)
+    differences = set(LedgerRecord.__dataclass_fields__) ^ groups | set(RolloutFacts.__dataclass_fields__) ^ rollouts
+    assert ledger == differences
 
 
 def names_in(path):
