@@ -11,6 +11,7 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from rg_env.analysis.export.left_out import Reason
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
@@ -175,3 +176,9 @@ def test_the_make_targets_in_contributing_exist():
 def test_the_spelling_is_american(page):
     text = page.read_text().split(FIRST_RELEASE)[0]
     assert BRITISH.findall(text) == []
+
+
+def test_the_skipped_rows_in_the_export_guide_have_reasons_of_the_code():
+    sample = (ROOT / "docs" / "export.md").read_text().split("    left out:\n")[1].split("\n\n")[0]
+    reasons = re.findall(r"^ +[\d,]+  (.+)$", sample, re.MULTILINE)
+    assert len(reasons) >= 5 and set(reasons) <= {reason.value for reason in Reason}
