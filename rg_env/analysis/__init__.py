@@ -1,4 +1,4 @@
-"""Statistics over what runs have recorded. Light: needs neither torch nor ray nor skyrl."""
+"""Analysis of dumps. Needs neither torch nor ray nor skyrl."""
 
 from rg_env.analysis.compare import compare
 from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k

@@ -1,8 +1,7 @@
-"""Two runs side by side: which figures differ, and by more than chance?
+"""Comparison of two runs: which statistics differ, and by more than chance?
 
-Invariant: a difference is taken between rows that mean the same (phase and value of `by`), never between figures of
-different things. The two sides count as independent: where both were evaluated on the same questions that makes the
-intervals too wide, not too narrow.
+Invariant: a difference is taken only between rows with the same phase and value of `by`. The two sides are treated as
+independent; if both were evaluated on the same questions, the intervals are too wide, not too narrow.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from rg_env.analysis.stats import SOLVED_AT, statistics
 from rg_env.choices import By
 
 _NOT_OF_BOTH = ("solve_rate_change",)
-"""Differences themselves."""
+"""Not compared: already differences."""
 
 
 def compare(
@@ -29,13 +28,13 @@ def compare(
     solved_at: float = SOLVED_AT,
     confidence: float = CONFIDENCE,
 ) -> pl.DataFrame:
-    """What one side has over the other. All runs of a side are pooled. Arguments and errors as `statistics`.
+    """Differences between two sides. All runs of a side are pooled. Arguments and errors as for `statistics`.
 
     Returns:
         one row for each phase, value of `by` and measure (the columns of `statistics` that have an interval): `phase`,
         the columns of `by`, `measure`, `groups` and `groups_other`, `value` and `other`, `difference` = value − other
-        with `low` and `high`, its confidence interval, and `clear`: True where the interval leaves out 0. What only one
-        side has is null on the other.
+        with `low` and `high`, its confidence interval, and `clear`: True if the interval excludes 0. Values that one
+        side lacks are null.
     """
     sides = [
         statistics(side, by, where=where, solved_at=solved_at, pool_runs=True, confidence=confidence)
@@ -70,7 +69,7 @@ def compare(
 
 
 def _long(table: pl.DataFrame, keys: list[str], measures: Sequence[str], side: str) -> pl.DataFrame:
-    """One row per row and measure, with the measure's mean and bounds under the name of the side."""
+    """One row per input row and measure; the mean and its bounds are named after the side."""
     parts = [
         table.select(
             *keys,

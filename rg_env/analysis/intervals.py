@@ -1,16 +1,17 @@
-"""Confidence intervals for means over rollouts that come in groups.
+"""Confidence intervals for means over rollouts that are sampled in groups.
 
-Invariant: the group is the unit of chance. Rollouts of one prompt share its difficulty, so that 8 of them say less than
-8 prompts would; an interval that took them for independent would be too narrow by up to the root of the group size.
+Invariant: groups, not rollouts, are independent. Rollouts of one prompt share its difficulty, so 8 of them carry less
+information than 8 prompts; treating them as independent would make intervals too narrow, by up to the square root of
+the group size.
 
 Method. The mean is m = ΣS/ΣN over groups with sum S and count N; its variance, as of any ratio of cluster totals, is
-V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). What lies in [0, 1] gets Wilson's
-interval with the effective number of values m(1−m)/V for their number and Student's t with G−1 degrees of freedom for
-the normal quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1] and keeps a width where all
-groups are alike: then the number of groups stands for the effective number. What has no bounds gets m ± t·√V. One group
-alone has no interval. A difference of two independent means gets the interval of `difference`.
+V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). A mean in [0, 1] gets Wilson's
+interval with the effective sample size m(1−m)/V and with Student's t of G−1 degrees of freedom in place of the normal
+quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1] and does not collapse if all groups are
+equal: then the number of groups is used as the effective sample size. Other means get m ± t·√V. A single group has no
+interval. A difference of two independent means gets the interval of `difference`.
 
-It does not cover: a question that was drawn in several groups (epochs, evaluations at several steps) counts as several.
+Not covered: a question that occurs in several groups (epochs, evaluations at several steps) is counted several times.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import polars as pl
 
 CONFIDENCE = 0.95
 _ROUNDING = 1e-20
-"""A variance below this is one of 0 after rounding."""
+"""Variances below this are rounding errors."""
 
 
 def moments(name: str, total: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
@@ -30,7 +31,7 @@ def moments(name: str, total: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
 
     Args:
         name: of the mean.
-        total: the group's sum; count: the number of values in it. A group whose count is 0 does not count.
+        total: the group's sum; count: the number of values in it. Groups with a count of 0 are ignored.
     """
     count = count.cast(pl.Float64)
     n = count.sum()
@@ -45,7 +46,7 @@ def moments(name: str, total: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
 
 
 def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: float = CONFIDENCE) -> pl.DataFrame:
-    """`NAME_low` and `NAME_high` in the place of what `moments` left beside each mean.
+    """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`.
 
     Args:
         table: the aggregation.
@@ -62,12 +63,12 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: floa
 def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
     """`NAME`, the mean minus the other, with `NAME_low` and `NAME_high`.
 
-    Made from both means' own bounds, which may be lopsided (Newcombe's method 10, Statistics in Medicine 17, 1998; for
-    bounds of any kind Zou and Donner, Statistics in Medicine 27, 2008).
+    Computed from the bounds of both means, which may be asymmetric (Newcombe's method 10, Statistics in Medicine 17,
+    1998; for arbitrary bounds Zou and Donner, Statistics in Medicine 27, 2008).
 
     Args:
         name: of the difference.
-        mean: a column that has bounds beside it (`…_low`, `…_high`), of a mean that is independent of `other`.
+        mean: a column with bounds (`…_low`, `…_high`), of a mean that is independent of `other`.
         other: another such column.
     """
     first, second = pl.col(mean), pl.col(other)
@@ -80,7 +81,7 @@ def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
     """The two-sided quantile of Student's t.
 
-    Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, good to 0.5 %.
+    Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, accurate to 0.5 %.
 
     >>> round(t_quantile(1), 3), round(t_quantile(9), 3), round(t_quantile(10**6), 3)
     (12.706, 2.262, 1.96)
@@ -111,6 +112,6 @@ def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) ->
         return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
     spread = (mean * (1 - mean)).clip(0, 1)
     effective = pl.when((variance > _ROUNDING) & (spread > _ROUNDING)).then(spread / variance).otherwise(groups)
-    centre = (mean + t**2 / (2 * effective)) / (1 + t**2 / effective)
+    center = (mean + t**2 / (2 * effective)) / (1 + t**2 / effective)
     half = t / (1 + t**2 / effective) * (spread / effective + t**2 / (4 * effective**2)).sqrt()
-    return [(centre - half).clip(0, 1).alias(f"{name}_low"), (centre + half).clip(0, 1).alias(f"{name}_high")]
+    return [(center - half).clip(0, 1).alias(f"{name}_low"), (center + half).clip(0, 1).alias(f"{name}_high")]

@@ -1,6 +1,6 @@
-"""Of k tries at a prompt, does one succeed (pass@k), do all (pass^k)? Unbiased, from n ≥ k tries of which c succeeded.
+"""The probability that one of k responses to a prompt is correct (pass@k), or all are (pass^k): unbiased estimates.
 
-Invariant: k never exceeds the number of tries that were made; a group with fewer has no value, not a guess.
+Invariant: k never exceeds the number of recorded responses; a smaller group has no value.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from math import comb
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that k of the n tries, drawn without putting back, hold a success: 1 − C(n−c, k)/C(n, k).
+    """The probability that k of the n tries, drawn without replacement, include a success: 1 − C(n−c, k)/C(n, k).
 
     From Chen et al., Evaluating Large Language Models Trained on Code, 2021.
 
@@ -27,9 +27,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """The chance that k of the n tries, drawn without putting back, all succeeded: C(c, k)/C(n, k).
+    """The probability that k of the n tries, drawn without replacement, are all successes: C(c, k)/C(n, k).
 
-    From Yao et al., τ-bench, 2024. Arguments and errors as `pass_at_k`.
+    From Yao et al., τ-bench, 2024. Arguments and errors as for `pass_at_k`.
 
     >>> pass_hat_k(8, 2, 1), pass_hat_k(8, 2, 2), pass_hat_k(4, 3, 2)
     (0.25, 0.03571428571428571, 0.5)

@@ -1,7 +1,7 @@
-"""One recorded group again, through parser, guard, scorer and penalty, with every decision beside what was recorded.
+"""Replay of a recorded group through parser, guard, scorer and penalty, with every value next to the recorded one.
 
-Invariant: every decision is made by the code that training uses (`Scorer.judge`, `settle_group`); this module only lays
-out what it said. A value that cannot be computed again, because the manifest does not have a setting, is not compared.
+Invariant: every value is computed by the code that training uses (`Scorer.judge`, `settle_group`). A value that depends
+on a setting that is not in the manifest is not compared.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Value = str | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision.
+    """One value on the way from the response to the reward.
 
     Attributes:
-        name: of the decision, the recorded field's name where there is one.
-        why: what led to it, in words and numbers.
-        recorded, recomputed: the values; both None for a step that is only told.
-        compared: whether there is something to compare.
+        name: the name of the recorded field, if there is one.
+        why: the explanation.
+        recorded, recomputed: the values.
+        compared: whether the two can be compared.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRollout:
-    """A rollout's text and the decisions about it, in order."""
+    """A rollout's text and its values, in the order of computation."""
 
     repetition: int
     text: str
@@ -55,12 +55,12 @@ class ReplayedRollout:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A group, decided again.
+    """A replayed group.
 
     Attributes:
         rollouts: in the group's order.
-        steps: the decisions about the group as a whole.
-        remarks: what could not be known, in words.
+        steps: the values of the group as a whole.
+        remarks: what is unknown.
     """
 
     group: GroupRecord
@@ -75,15 +75,15 @@ class Replay:
 
 
 def replay(dump: Dump, name: str, *, timeout: float | None = None) -> Replay:
-    """Decide one group again.
+    """Score one group again.
 
     Args:
         dump: from `open_run`.
-        name: the group's id, or a beginning or end that only one group has.
-        timeout: seconds for one answer; None: as the run had it.
+        name: the group's id, or its unique beginning or end.
+        timeout: seconds per answer; None: as in the run.
 
     Raises:
-        DumpError: no such group or several, its text was not kept, or its line does not hold the question.
+        DumpError: no group or several match, its text was not kept, or its line does not hold the question.
     """
     group = find_group(dump, name)
     question = Question.of(group)
@@ -128,29 +128,29 @@ def _lay_out(
     outcome = outcome_of([verdict.scored.score for verdict in verdicts], config.solved_at)
     silent = has_no_signal([one.reward for one in earned])
     steps = [
-        Step("outcome", f"of the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
-        Step("no_signal", "all rewards are equal, or not", group.no_signal, silent, compared=computable),
+        Step("outcome", f"from the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
+        Step("no_signal", "whether all rewards are equal", group.no_signal, silent, compared=computable),
     ]
     return Replay(group, question, rollouts, steps, list(_remarks(settings, known, computable)))
 
 
 _DECIDE = ("generator.", "rg_dump.scorer", "rg_dump.length_penalty")
 _DECIDE_TOO = ("prefilled_think", "on_scorer_failure", "solved_at", "format_bonus", "binarize_at")
-"""The settings that a decision depends on."""
+"""The settings that values depend on."""
 
 
 def _remarks(settings: RunSettings, known: bool, computable: bool) -> Iterable[str]:
     absent = [n for n in settings.absent if n.startswith(_DECIDE) or n.removeprefix("rg_dump.") in _DECIDE_TOO]
     if not known:
-        yield "no manifest tells of this attempt: today's default settings stand in"
+        yield "no manifest for this attempt; using the current default settings"
     elif absent:
-        yield f"not in the manifest, so that today's defaults stand in: {', '.join(absent)}"
+        yield f"not in the manifest, using the current defaults: {', '.join(absent)}"
     if not computable:
-        yield "the length limit is not known: penalty, score and reward are not compared"
+        yield "the length limit is unknown; penalty, score and reward are not compared"
 
 
 def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -> Iterable[Step]:
-    """What the text earned by itself."""
+    """The values that depend only on the response."""
     parsed, scored = verdict.parsed, verdict.scored
     think = "no think block" if parsed.think is None else f"a think block of {len(parsed.think)} characters"
     yield Step("violation", think, _text(rollout.violation), _text(parsed.violation))
@@ -163,17 +163,17 @@ def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -
         yield Step("status", _why_status(group.task, scored), str(rollout.status), str(scored.status))
     yield Step("raw_score", "the bare answer", rollout.raw_score, scored.raw)
     yield Step("tagged_score", "the answer in its tags", rollout.tagged_score, scored.tagged)
-    why = "the higher of both" if scored.raw is not None else "nothing was scored"
+    why = "the higher of the two" if scored.raw is not None else "nothing was scored"
     yield Step("base_score", why, rollout.base_score, scored.score)
 
 
 def _why_status(task: str, result: AnswerScore) -> str:
     guard = f"the guard's rule for {task}" if task in GUARDED_TASKS else f"the guard, without a rule for {task},"
     if result.status is Status.REJECTED:
-        return f"{guard} refused it: {result.detail}"
-    scored = "the scorer answered" if result.status is Status.OK else "the scorer failed"
+        return f"{guard} rejected it: {result.detail}"
+    scored = "the scorer returned a score" if result.status is Status.OK else "the scorer failed"
     detail = f" ({result.detail})" if result.detail else ""
-    return f"{guard} let it through; {scored}{detail}"
+    return f"{guard} accepted it; {scored}{detail}"
 
 
 def _steps_in_group(
@@ -184,9 +184,9 @@ def _steps_in_group(
     why_factor: str,
     computable: bool,
 ) -> Iterable[Step]:
-    """What the rules of its group made of it."""
+    """The values that depend on the group."""
     if earned.masked:
-        why_factor = "the scorer failed and on_scorer_failure=mask: kept out of the loss"
+        why_factor = "the scorer failed and on_scorer_failure=mask: excluded from the loss"
     else:
         why_factor = f"{why_factor}; L = {rollout.response_tokens}"
     yield Step("penalty_factor", why_factor, recorded.penalty_factor, earned.penalty_factor, computable)
@@ -198,35 +198,37 @@ def _steps_in_group(
 def _why_penalty(
     penalty: LengthPenaltyConfig, group: Sequence[Rollout], max_length: int | None, in_training: bool
 ) -> str:
-    """The rule with the group's numbers; L is left. Formulae and sources: `rg_env.scoring.length`."""
+    """The penalty with the group's numbers, as a formula of L. Formulas and sources: `rg_env.scoring.length`."""
     if not in_training:
-        return "no length penalty outside of training"
+        return "no length penalty in evaluation"
     if penalty.kind == "none":
-        return "no length penalty is set"
+        return "no length penalty configured"
     if max_length is None:
-        return f"{penalty.kind}: the length limit is not known"
+        return f"{penalty.kind}: the length limit is unknown"
     weight = "" if penalty.weight == 1 else f"{penalty.weight:g} × "
     match penalty.kind:
         case "atropos":
             if any(rollout.verdict.scored.score < penalty.correct_at for rollout in group):
-                return f"atropos: not every base score is at least {penalty.correct_at:g}: the group is left alone"
+                return f"atropos: not every base score is at least {penalty.correct_at:g}: no penalty"
             free = penalty.threshold * max_length
             return f"atropos: 1 − clip((L − {free:g}) / {max_length - free:g}, 0, 1)"
         case "dapo":
             buffer = penalty.buffer or f"{max_length} // 4"
-            return f"dapo, beside the score: {weight}soft overlong punishment, M = {max_length}, B = {buffer}"
+            return f"dapo, added to the reward: {weight}soft overlong punishment, M = {max_length}, B = {buffer}"
         case _:
             lengths = [rollout.response_tokens for rollout in group]
             shortest, longest = min(lengths, default=0), max(lengths, default=0)
-            return f"kimi, beside the score: {weight}(0.5 − (L − {shortest}) / {longest - shortest}); wrong: at most 0"
+            return (
+                f"kimi, added to the reward: {weight}(0.5 − (L − {shortest}) / {longest - shortest}); wrong: at most 0"
+            )
 
 
 def _why_reward(rollout: Rollout, earned: Earned, settings: RunSettings) -> str:
     config: RGDumpConfig = settings.config
     if earned.masked:
-        return "the mean of the others, so that it moves nothing"
+        return "the mean of the other rewards, so that it has no effect"
     if settings.zero_reward_on_non_stop and not rollout.stopped:
-        return "0, for it did not stop by itself (zero_reward_on_non_stop)"
+        return "0: generation did not stop by itself (zero_reward_on_non_stop)"
     well_formed = rollout.verdict.parsed.violation is None
     alone = compose_reward(earned.score, well_formed, config)
     parts = [
@@ -254,18 +256,18 @@ def find_group(dump: Dump, name: str) -> GroupRecord:
         known |= {group.group_id: (None, None) for group in dump.groups(all_attempts=True)}
     fitting = [name] if name in known else [group_id for group_id in known if _fits(name, group_id)]
     if len(fitting) > 1:
-        raise DumpError(f"{len(fitting)} groups have {name!r} at their beginning or end: {_some(fitting)}")
+        raise DumpError(f"{len(fitting)} groups match {name!r}: {_some(fitting)}")
     if not fitting:
         tails = {group_id.rsplit(":", 1)[-1]: group_id for group_id in known}
         near = get_close_matches(name, known, cutoff=0.5) or [
             tails[t] for t in get_close_matches(name, tails, cutoff=0.5)
         ]
-        hint = f"; near it: {_some(near)}" if near else f"; there are {_some(list(known))}" if known else ""
-        raise DumpError(f"no group {name!r} in this record{hint}")
+        hint = f"; similar: {_some(near)}" if near else f"; there are {_some(list(known))}" if known else ""
+        raise DumpError(f"no group {name!r} in this dump{hint}")
     group_id = fitting[0]
     kind, why_not_kept = known[group_id]
     if why_not_kept is not None:
-        raise DumpError(f"the text of group {group_id} was not kept ({why_not_kept}): there is nothing to replay")
+        raise DumpError(f"the text of group {group_id} was not kept ({why_not_kept}), so it cannot be replayed")
     for group in dump.groups(None if kind is None else [kind], all_attempts=True):
         if group.group_id == group_id:
             return group

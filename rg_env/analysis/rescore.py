@@ -1,8 +1,8 @@
-"""Today's scorer over an old record: which scores would be others now?
+"""Scoring a recorded dump with the current scorer: which scores have changed?
 
-Invariant: every rollout whose text and question are there is scored once more, by the same way as in training (format,
-guard, scorer in its own process), and compared in all that it earned by itself. What cannot be scored again is counted.
-Memory holds some groups at a time, whatever the size of the record.
+Invariant: every rollout whose text and question were recorded is scored again as in training (format, guard, scorer in
+its own process), and everything that does not depend on its group is compared. Groups that cannot be scored again are
+counted. Memory holds a few groups at a time, whatever the size of the dump.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rg_env.scoring import Verdict
 
 _EXAMPLES = 3
 _AHEAD = 4
-"""Groups under way for each worker: enough that none waits."""
+"""Groups in progress per worker: enough that no worker waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One rollout, then and now."""
+    """The recorded and the new result of a rollout."""
 
     group_id: str
     task: str
@@ -39,13 +39,13 @@ class Comparison:
 
 @dataclass
 class TaskChanges:
-    """What changed in one task.
+    """The changes in one task.
 
     Attributes:
-        raised, lowered: rollouts whose base score is higher, lower now.
-        status, violation: rollouts in which that is another now.
-        changed: rollouts with any difference, those in which only the raw or the tagged score differs too.
-        outcomes: groups whose outcome is another now.
+        raised, lowered: rollouts whose base score is now higher, lower.
+        status, violation: rollouts whose status, violation has changed.
+        changed: rollouts with any difference, including those in which only the raw or the tagged score differs.
+        outcomes: groups whose outcome has changed.
         examples: ids of the first groups with a change.
     """
 
@@ -76,12 +76,12 @@ class TaskChanges:
 
 @dataclass
 class Rescored:
-    """What came out.
+    """The result.
 
     Attributes:
         tasks: by name.
-        without_question: groups that were left out, because their lines do not hold the question (Atropos').
-        without_settings: groups of attempts that no manifest tells of: they were scored with today's defaults.
+        without_question: groups that were skipped because their lines do not hold the question (Atropos).
+        without_settings: groups of attempts without a manifest, scored with the current default settings.
     """
 
     tasks: dict[str, TaskChanges] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Rescored:
 
     @property
     def changed(self) -> int:
-        """Rollouts that would be judged differently now."""
+        """Number of rollouts whose result has changed."""
         return sum(task.changed for task in self.tasks.values())
 
 
@@ -102,17 +102,18 @@ def rescore(
     each: Callable[[Comparison], object] = lambda _: None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Rescored:
-    """Score every text of a record again.
+    """Score every recorded response again.
 
     Args:
         dump: from `open_run`; all attempts are scored.
-        workers: answers scored at once, at least 1.
-        timeout: seconds for one answer; None: as the run had it.
-        each: called with every rollout, in the record's order.
-        advance: called with the rollouts scored since the last call.
+        workers: number of answers scored in parallel, at least 1.
+        timeout: seconds per answer; None: as in the run.
+        each: called with every rollout, in the order of the dump.
+        advance: called with the number of rollouts scored since the last call.
 
     Raises:
-        DumpError: no line holds its question: Atropos' own files don't. `ScorerPoolError`: scorers cannot be started.
+        DumpError: no line holds its question, as in files written by Atropos.
+        ScorerPoolError: scorers cannot be started.
     """
     result = Rescored()
     judge = Judge(dump, workers, timeout)
@@ -126,7 +127,7 @@ def rescore(
             advance(len(compared))
     if result.without_question and not result.tasks:
         raise DumpError(
-            "nothing can be scored again: these lines do not hold their questions, as files written by Atropos never do"
+            "nothing can be scored again: the lines do not hold their questions, as in files written by Atropos"
         )
     return result
 

@@ -1,7 +1,7 @@
-"""The rollouts that statistics look at, in as little memory as they need.
+"""The rollouts that statistics are computed from, in compact form.
 
-Invariant: a group is whole or says that it is not: `whole` is False as soon as a condition may have kept some rollouts
-of a group and not others, because pass@k and outcomes of what is left would be those of no group.
+Invariant: `whole` is False if a condition may have removed some rollouts of a group but not others, because pass@k and
+outcomes of the rest would be wrong.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ COLUMNS: dict[str, pl.DataType] = {
     "response_tokens": pl.Int64(),
     "truncated": pl.Boolean(),
 }
-"""What statistics are made of, and how it is held."""
+"""The columns that statistics need, and their types in memory."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rollouts to count.
+    """Rollouts to compute statistics from.
 
     Attributes:
         rollouts: `COLUMNS` and `GROUP_INDEX`, by which it is sorted; one row per rollout.
-        whole: see above.
+        whole: whether all groups are complete.
     """
 
     rollouts: pl.DataFrame
@@ -58,31 +58,31 @@ class Sample:
     _made: dict[Hashable, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: Hashable, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """What `make` makes of the rollouts, kept for who asks for the same name again."""
+        """The result of `make`, cached under a name."""
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
 
 
 Source: TypeAlias = "Dump | pl.DataFrame | ray.data.Dataset | Sample"
-"""A dump; rows as `Dump.ledger_frame` has them, as a polars frame or (`Dump.to_ray`) a Ray dataset; or a sample."""
+"""A dump; rows as in `Dump.ledger_frame`, as a polars frame or a Ray dataset (`Dump.to_ray`); or a sample."""
 
 
 def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
-    """The rollouts that the conditions leave.
+    """Read the rollouts that match the conditions.
 
     Args:
-        source: what to read, once. A Ray dataset is narrowed down to what is needed by Ray's workers.
-        where: see `parse_conditions`; none for a sample, which has had its own.
+        source: read once. Ray's workers select the columns of a Ray dataset.
+        where: see `parse_conditions`; must be empty for a sample.
 
     Raises:
-        ConditionError: a condition that makes no sense, or that leaves nothing.
+        ConditionError: a condition is invalid, or nothing matches.
         DumpError: nothing could be read.
     """
     conditions = parse_conditions(where)
     if isinstance(source, Sample):
         if conditions:
-            raise ConditionError("a sample cannot be narrowed further: give `where` to `sample_of`")
+            raise ConditionError("a sample cannot be filtered again: pass `where` to `sample_of`")
         return source
     tests = [condition.test for condition in conditions]
     wanted = list(dict.fromkeys([*COLUMNS, *(condition.column for condition in conditions)]))
@@ -100,9 +100,7 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
         batches = source.select_columns(["group_id", *wanted]).iter_batches(batch_size=None, batch_format="pyarrow")
         rollouts = _numbered(_concat((narrow(_from_arrow(batch), "group_id") for batch in batches), "group_id"))
     if rollouts.is_empty() and tasks:
-        raise ConditionError(
-            f"no rollout is left by {' and '.join(where)}; the tasks here are {', '.join(sorted(tasks))}"
-        )
+        raise ConditionError(f"no rollout matches {' and '.join(where)}; the tasks are {', '.join(sorted(tasks))}")
     if rollouts.is_empty() and isinstance(source, Dump):
         raise DumpError(_nothing_read(source))
     rollouts = rollouts.set_sorted(GROUP_INDEX)
@@ -115,7 +113,7 @@ def _concat(frames: Iterable[pl.DataFrame], group: str = GROUP_INDEX) -> pl.Data
 
 
 def _numbered(rollouts: pl.DataFrame) -> pl.DataFrame:
-    """`GROUP_INDEX` in the place of the group's id."""
+    """Replace the group's id by `GROUP_INDEX`."""
     number = pl.col("group_id").rank("dense").cast(pl.Int64).alias(GROUP_INDEX)
     return rollouts.select(number, *COLUMNS).sort(GROUP_INDEX)
 

@@ -1,8 +1,8 @@
-"""What a policy learnt, from the ledger: scores, solve rate, pass@k, format, lengths, outcomes, trend.
+"""Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend.
 
-Invariant: rates over rollouts count every rollout once and rates over groups every group once; train and evaluation
-never share a row, nor do two runs unless they are pooled on purpose. Every figure is a plain count or mean of the
-record's own numbers; only intervals (see `intervals`) and pass@k (see `pass_at_k`) are computed from a model.
+Invariant: rates over rollouts count every rollout once, and rates over groups every group once; train and evaluation
+never share a row, nor do two runs unless they are pooled explicitly. Every figure is a count or a mean of recorded
+values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`).
 """
 
 from __future__ import annotations
@@ -42,40 +42,40 @@ def statistics(
     """One row for each run, phase and value of `by`.
 
     Args:
-        source: from `open_run`: its ledger, or where there is none its texts, with the bias that `Dump.caveat` names.
-            Else rows such as `Dump.ledger_frame` has, whole groups, as a polars frame or a Ray dataset; or a sample.
+        source: from `open_run`: its ledger or, without one, its texts, with the bias that `Dump.caveat` describes.
+            Or rows as in `Dump.ledger_frame`, of whole groups, as a polars frame or a Ray dataset; or a sample.
         by: a value of `By`: `task`, `step`, `level` (task and level), `outcome`, `violation` or `phase`.
-        where: conditions such as `step>=20`, all of which have to hold: see `parse_conditions`.
+        where: conditions such as `step>=20`, all of which must hold: see `parse_conditions`.
         solved_at: a rollout is solved when its base score is at least this, in [0, 1].
-        pool_runs: True for one row for all runs together.
+        pool_runs: combine all runs into one row.
         confidence: of the intervals, between 0 and 1.
 
     Returns:
-        `run_id` (unless pooled), `phase` and the columns of `by`; then, those with * followed by their confidence
-        interval (`…_low`, `…_high`; groups are the units of chance, see `rg_env.analysis.intervals`):
+        `run_id` (unless pooled), `phase` and the columns of `by`; then the following, those with * followed by their
+        confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.intervals`):
 
         - `groups`, `rollouts`, `steps`: counts;
         - `mean_base_score`*, `mean_raw_score`*, `mean_tagged_score`*, `mean_score`* (after the length penalty),
           `mean_reward`*: raw and tagged over the rollouts that were scored;
         - `solve_rate`*; `format_rate`*, the share without a violation; `solve_given_format`, the solve rate there;
-        - `pass_at_K`*: the chance that K tries at a prompt hold a success, `pass_hat_K`*: that all K succeed; K = 1, 2,
-          4, … and the largest group's size, over the groups with at least K rollouts;
+        - `pass_at_K`*: the probability that one of K responses to a prompt is solved, `pass_hat_K`*: that all K are;
+          K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
         - `mean_response_tokens`*, `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved
           and unsolved rollouts (linear between two lengths); `truncated`*;
         - `all_correct`*, `all_failed`*, `mixed`*, `no_signal`*: shares of groups;
-        - `penalty_lost`: mean of base score − score; `penalised`: share of rollouts that lost something; `tagged_wins`:
-          share of scored rollouts whose tagged score beats the raw one;
+        - `penalty_lost`: mean of base score − score; `penalized`: share of rollouts with a lower score; `tagged_wins`:
+          share of scored rollouts whose tagged score is higher than the raw one;
         - `scorer_failures`: share of rollouts with status timeout, crashed or error; `rejected`: by the guard;
         - `status_…`, `violation_…`: share of rollouts with each;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
-          each); `solve_rate_change`* between them; null where there are fewer than two steps.
+          each); `solve_rate_change`* between them; null if there are fewer than two steps.
 
-        Rates lie in [0, 1]; null where nothing is known. What describes whole groups (shares of groups, pass@k) is null
-        where only some rollouts of a group count: by violation, and with conditions on rollouts.
+        Rates lie in [0, 1]; unknown values are null. Statistics of whole groups (shares of groups, pass@k) are null if
+        only some rollouts of a group are counted: by violation, and with conditions on rollouts.
 
     Raises:
         ConditionError: see `parse_conditions`.
-        DumpError: `by` is none of the above, or nothing could be read.
+        DumpError: `by` is invalid, or nothing could be read.
     """
     if by not in list(By):
         raise DumpError(f"statistics by {by!r}: use one of {', '.join(By)}")
@@ -105,7 +105,7 @@ def statistics(
 
 
 def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
-    """One row per group, and per value of the columns that tell its rollouts apart: sums and counts."""
+    """One row per group, and per value of the columns `apart`: sums and counts."""
     return rollouts.group_by(GROUP_INDEX, *apart).agg(
         pl.col(*(name for name in _OF_GROUP if name not in apart)).first(),
         pl.len().alias("n"),
@@ -115,8 +115,8 @@ def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
 
 
 def _with_quarters(groups: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Which groups lie in the first and which in the last quarter of their row's steps."""
-    rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps; null outside of steps
+    """Mark the groups in the first and in the last quarter of their row's steps."""
+    rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps; null without a step
     last = rank.max().over(keys)
     quarter = (last // 4).clip(lower_bound=1)
     return groups.with_columns(
@@ -126,7 +126,7 @@ def _with_quarters(groups: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """The groups with pass@k and pass^k, null where they have fewer than k rollouts, and the names of these columns."""
+    """Add pass@k and pass^k, null for groups with fewer than k rollouts; also returns the names of these columns."""
     largest = groups["n"].max() if groups.height else 0
     assert isinstance(largest, int)
     pairs = groups.select("n", "solved").unique()
@@ -140,7 +140,7 @@ def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 
 
 def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
-    """Everything that gets an interval: each group's total, and the number of values in it."""
+    """The statistics with an interval: each group's total, and the number of values in it."""
     n, one = pl.col("n"), pl.col("n") > 0
     found = {f"mean_{name}": (pl.col(name), pl.col(f"{name}_n")) for name in _NUMBERS}
     found |= {
@@ -160,7 +160,7 @@ def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
 
 
 def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """What has no interval."""
+    """The statistics without an interval."""
     tokens = pl.col("response_tokens").cast(pl.Float64)
     lost = pl.col("base_score") - pl.col("score")
     scored = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
@@ -173,7 +173,7 @@ def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             for p in PERCENTILES
         ),
         lost.mean().alias("penalty_lost"),
-        (lost > 0).mean().alias("penalised"),
+        (lost > 0).mean().alias("penalized"),
         (pl.col("tagged_score") > pl.col("raw_score")).filter(scored).mean().alias("tagged_wins"),
         pl.col("status").is_in(failures).mean().alias("scorer_failures"),
         (pl.col("status") == Status.REJECTED.value).mean().alias("rejected"),
@@ -183,7 +183,7 @@ def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def _columns(tries: Sequence[str]) -> list[str]:
-    """All but the keys, in the order of the docstring."""
+    """All columns except the keys, in the order of the docstring of `statistics`."""
     names = ["groups", "rollouts", "steps"]
     for name in (*(f"mean_{score}" for score in _SCORES), "solve_rate", "format_rate"):
         names += _with_bounds(name)
@@ -193,7 +193,7 @@ def _columns(tries: Sequence[str]) -> list[str]:
     names += [f"tokens_{which}_p{p}" for which in ("right", "wrong") for p in PERCENTILES]
     for name in ("truncated", *_OF_GROUPS):
         names += _with_bounds(name)
-    names += ["penalty_lost", "penalised", "tagged_wins", "scorer_failures", "rejected"]
+    names += ["penalty_lost", "penalized", "tagged_wins", "scorer_failures", "rejected"]
     names += [f"status_{status.value}" for status in Status] + [f"violation_{v.value}" for v in Violation]
     for name in ("solve_rate_first", "solve_rate_last", "solve_rate_change"):
         names += _with_bounds(name)

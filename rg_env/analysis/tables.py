@@ -1,7 +1,7 @@
 """Statistics as tables for a terminal.
 
-Invariant: a table shows nothing that is not in the frame it is made from, and fits 80 columns: what a reader wants
-first. What would say the same in every row is left out; `render_details` has everything.
+Invariant: the main table shows only values of its frame and fits 80 columns. Columns that would be equal in every row
+are omitted; `render_details` shows everything.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _UNKNOWN = "–"
 
 
 def headline(sample: Sample, *, from_ledger: bool) -> str:
-    """What was read, in one line.
+    """Summarize in one line what was read.
 
     Args:
-        from_ledger: True where the ledger of every run was there.
+        from_ledger: whether every run has a ledger.
     """
     rollouts = sample.rollouts
     runs = rollouts["run_id"].cast(pl.String).unique().sort().to_list()
@@ -37,18 +37,18 @@ def headline(sample: Sample, *, from_ledger: bool) -> str:
         f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs",
         f"{rollouts[GROUP_INDEX].n_unique()} groups, {rollouts.height} rollouts",
         *([f"steps {first} to {last}"] if first is not None else []),
-        "every group, from the ledger" if from_ledger else "from texts: groups whose text was not kept are missing",
+        "every group, from the ledger" if from_ledger else "no ledger: groups whose text was not kept are missing",
     ]
     return " · ".join(parts)
 
 
 def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.DataFrame | None = None) -> Table:
-    """The main columns of `statistics` for a terminal, in a section for each run and phase.
+    """The main columns of `statistics`, with a section for each run and phase.
 
     Args:
         frame: from `statistics`.
         title: printed above the table.
-        totals: `statistics` of the same by phase, shown in the sections' heads.
+        totals: `statistics` of the same source by phase, shown in the section headings.
     """
     keys = _keys(frame)
     sections = _section_keys(keys)
@@ -75,7 +75,7 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
 
 
 def render_details(frame: pl.DataFrame) -> Iterator[Table]:
-    """Every figure of `statistics`, a table for each row, with the confidence intervals."""
+    """All statistics with their confidence intervals, one table per row."""
     for row in frame.iter_rows(named=True):
         keys = _keys(frame)
         table = Table(
@@ -92,11 +92,11 @@ def render_details(frame: pl.DataFrame) -> Iterator[Table]:
 
 
 def render_comparison(frame: pl.DataFrame, measures: tuple[str, ...] | None = None) -> Table:
-    """The main differences of `compare`: this side, the other, the difference with its interval.
+    """The differences found by `compare`, with their intervals.
 
     Args:
         frame: from `compare`.
-        measures: which to show; all by default.
+        measures: the measures to show; all by default.
     """
     keys = frame.columns[: frame.columns.index("measure")]
     names = [key for key in keys if key != "phase"]
@@ -129,7 +129,7 @@ def render_comparison(frame: pl.DataFrame, measures: tuple[str, ...] | None = No
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
-    """The columns that tell rows apart, without the run's id where there is one run."""
+    """The columns that identify a row, without the run id if there is only one run."""
     keys = frame.columns[: frame.columns.index("groups")]
     return [key for key in keys if key != "run_id" or frame["run_id"].n_unique() > 1]
 
@@ -145,7 +145,7 @@ def _name(row: Row, names: list[str]) -> str:
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, tuple[Callable[[pl.DataFrame], bool], Callable[[Row], str]]]:
-    """Header → (is it worth its place?, the cell)."""
+    """Header → (whether to show it, the cell)."""
 
     def known(name: str) -> Callable[[pl.DataFrame], bool]:
         return lambda table: table[name].count() > 0
@@ -161,7 +161,7 @@ def _columns(frame: pl.DataFrame) -> dict[str, tuple[Callable[[pl.DataFrame], bo
         "first→\nlast ¼": (sound("solve_rate_first"), _trend),
         "pass@k": (lambda table: tries[-1:] > [1] and known("pass_at_1")(table), _pass_at(tries)),
         "base\nscore": (sound("mean_base_score"), _score("mean_base_score")),
-        "score": (lambda table: table["penalised"].sum() > 0, _score("mean_score")),
+        "score": (lambda table: table["penalized"].sum() > 0, _score("mean_score")),
         "format": (sound("format_rate"), _share("format_rate")),
         "no\nsignal": (known("no_signal"), _share("no_signal")),
         "cut\noff": (lambda table: (table["truncated"] >= 0.005).any(), _share("truncated")),

@@ -1,8 +1,7 @@
-"""Conditions such as `task=chain_sum` or `step>=20`, as people type them, as polars expressions.
+"""Conditions such as `task=chain_sum` or `step>=20`, parsed into polars expressions.
 
-Invariant: every command that takes conditions means the same by them. A condition that cannot be true of any record (a
-column that does not exist, a word where a number is due, a violation that nobody knows) is an error that names what
-would be right, never an empty result.
+Invariant: conditions mean the same in every command. A condition that no record can satisfy (an unknown column, a word
+where a number is expected, an unknown violation) is an error that lists the valid values, never an empty result.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from rg_env.sanitize import visible
 from rg_env.scoring.types import Status, Violation
 
 _NONE = "none"
-"""Stands for what is absent."""
+"""Matches missing values."""
 CONDITION = re.compile(r"\s*(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
-"""What has the shape of a condition: column, operator and value."""
+"""The syntax of a condition: column, operator and value."""
 _CLOSED: dict[str, list[str]] = {
     "phase": list(Phase),
     "outcome": list(Outcome),
@@ -37,17 +36,17 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 class ConditionError(RGEnvError):
-    """A condition that does not say what it should. The message begins with the condition."""
+    """An invalid condition. The message begins with the condition."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What rows have to be like.
+    """A filter on rows.
 
     Attributes:
         text: as typed.
-        column: what it looks at.
-        test: true for the rows that are meant; never null.
+        column: the column that is tested.
+        test: true for matching rows; never null.
     """
 
     text: str
@@ -56,27 +55,27 @@ class Condition:
 
     @property
     def splits_groups(self) -> bool:
-        """True where it may keep some rollouts of a group and not others."""
+        """Whether it may match some rollouts of a group but not others."""
         return self.column in ROLLOUT_SCHEMA
 
 
 def parse_conditions(texts: Iterable[str], columns: Mapping[str, pl.DataType] = SCHEMA) -> list[Condition]:
-    """The conditions, all of which have to hold.
+    """Parse conditions, all of which must hold.
 
     Args:
-        texts: column, one of `= == != > >= < <=`, value. With `=` and `!=` there may be several values with commas
-            between: words, in which `*` and `?` stand for any characters and any one; numbers, and ranges of them such
-            as `10..20`, `10..` and `..20`, both ends included; `none` for what is absent. A level is compared as it is.
-        columns: which there are, and what they hold.
+        texts: column, one of `= == != > >= < <=`, value. `=` and `!=` accept several values separated by commas: words,
+            in which `*` matches any characters and `?` any single one; numbers, and ranges of numbers such as `10..20`,
+            `10..` and `..20`, including both ends; `none` for missing values. A level is compared literally.
+        columns: the known columns and their types.
 
     Raises:
-        ConditionError: what is wrong, and what would be right.
+        ConditionError: what is wrong, and what is valid.
     """
     return [_parse(text, columns) for text in texts]
 
 
 def closed_values(column: str, dtype: pl.DataType) -> list[str]:
-    """The words that can be asked for in a column; none for a column in which anything may stand."""
+    """The values that a column can have; empty if any value is possible."""
     return _CLOSED.get(column, ["true", "false"] if dtype == pl.Boolean() else [])
 
 
@@ -86,7 +85,7 @@ def _parse(text: str, columns: Mapping[str, pl.DataType]) -> Condition:
 
     match = CONDITION.fullmatch(text)
     if match is None:
-        raise wrong("write a condition such as task=chain_sum, step>=20 or phase=eval")
+        raise wrong("not a condition; write for example task=chain_sum, step>=20 or phase=eval")
     column, operator, value = match.groups()
     if column not in columns:
         raise wrong(f"no column {column!r}; there are {', '.join(columns)}")
@@ -99,7 +98,7 @@ def _parse(text: str, columns: Mapping[str, pl.DataType]) -> Condition:
     return Condition(text, column, test.not_() if operator == "!=" else test)
 
 
-# What follows raises ValueError with what would be right.
+# The functions below raise ValueError with what is valid.
 
 
 def _compares(column: str, dtype: pl.DataType, operator: str, value: str) -> pl.Expr:
@@ -116,11 +115,11 @@ def _compares(column: str, dtype: pl.DataType, operator: str, value: str) -> pl.
 
 
 def _is(column: str, dtype: pl.DataType, value: str) -> pl.Expr:
-    # A level is JSON, which has commas of its own.
+    # A level is JSON, which contains commas.
     words = [value] if column == "level" else [word.strip() for word in value.split(",")]
     words = [word for word in words if word]
     if not words:
-        raise ValueError(f"write a value behind it, or {_NONE} for what is absent")
+        raise ValueError(f"write a value, or {_NONE} for missing values")
     return pl.any_horizontal(_is_one(column, dtype, word) for word in words)
 
 
@@ -136,7 +135,7 @@ def _is_one(column: str, dtype: pl.DataType, word: str) -> pl.Expr:
         return pl.col(column).is_null()
     if dtype.is_numeric():
         return _is_number(column, dtype, word)
-    word = escape(word)  # as the files have it
+    word = escape(word)  # as in the files
     if column != "level" and ("*" in word or "?" in word):
         return pl.col(column).str.contains(_regex(word))
     return pl.col(column) == word
@@ -150,14 +149,14 @@ def _is_number(column: str, dtype: pl.DataType, word: str) -> pl.Expr:
         raise ValueError("write a range such as 10..20, 10.. or ..20")
     least, most = (_number(column, dtype, end) if end else None for end in (low, high))
     if least is not None and most is not None and least > most:
-        raise ValueError(f"a range begins with the lower end: write {high}..{low}")
+        raise ValueError(f"the lower end of a range comes first: write {high}..{low}")
     if least is None:
         return pl.col(column) <= most
     return pl.col(column) >= least if most is None else pl.col(column).is_between(least, most)
 
 
 def _regex(pattern: str) -> str:
-    """The regular expression that fits what `fnmatch.fnmatchcase` fits, but that `[` stands for itself."""
+    """A regular expression equivalent to `fnmatch.fnmatchcase`, except that `[` is literal."""
     wild = {"*": ".*", "?": "."}
     return f"^(?s:{''.join(wild.get(character) or pl.escape_regex(character) for character in pattern)})$"
 

@@ -1,7 +1,7 @@
-"""The browser of groups.
+"""The terminal application.
 
-Invariant: the screen waits for the disk only to read the one group that is shown. Groups are found and searched in
-threads (`reading`); every change of rows, filter or cursor happens on the screen's own thread.
+Invariant: the user interface waits for the disk only to read the group that is shown. Groups are indexed and searched
+in threads (`reading`); rows, filter and cursor change only in the UI thread.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ TROUBLED = pl.any_horizontal(
 
 
 class Browser(App[None]):
-    """Groups in a list, the best and the worst response of the one under the cursor side by side.
+    """A list of groups; the best and the worst response of the selected group side by side.
 
     Args:
-        open_dump: finds the dump; called again on reload.
-        query: what to show first.
+        open_dump: opens the dump; called again on reload.
+        query: the initial filter.
     """
 
     TITLE = "rg-env dumps show"
@@ -58,17 +58,17 @@ class Browser(App[None]):
         Binding("c", "filter('mean')", "Mean score", show=False),
         Binding("escape", "clear", "Clear filter", show=False),
         Binding("f", "failure(1)", "Next failure"),
-        Binding("F", "failure(-1)", "Failure before", show=False),
+        Binding("F", "failure(-1)", "Previous failure", show=False),
         Binding("v", "trouble(1)", "Next violation"),
-        Binding("V", "trouble(-1)", "Violation before", show=False),
-        Binding("comma", "turn(1, -1)", "Better rollout on the right", show=False),
-        Binding("full_stop", "turn(1, 1)", "Worse rollout on the right", show=False),
-        Binding("less_than_sign", "turn(0, -1)", "Better rollout on the left", show=False),
-        Binding("greater_than_sign", "turn(0, 1)", "Worse rollout on the left", show=False),
-        Binding("p", "layout('no-prompt')", "Prompt", show=False),
+        Binding("V", "trouble(-1)", "Previous violation", show=False),
+        Binding("comma", "turn(1, -1)", "Right pane: better rollout", show=False),
+        Binding("full_stop", "turn(1, 1)", "Right pane: worse rollout", show=False),
+        Binding("less_than_sign", "turn(0, -1)", "Left pane: better rollout", show=False),
+        Binding("greater_than_sign", "turn(0, 1)", "Left pane: worse rollout", show=False),
+        Binding("p", "layout('no-prompt')", "Show or hide the prompt", show=False),
         Binding("z,enter", "layout('zoomed')", "Zoom", show=False),
         Binding("y", "copy", "Copy id"),
-        Binding("r", "reload", "Read again", show=False),
+        Binding("r", "reload", "Reload", show=False),
         Binding("question_mark", "help", "Keys"),
         Binding("q", "quit", "Quit"),
     ]
@@ -86,7 +86,7 @@ class Browser(App[None]):
     def _forget(self) -> None:
         self._files = text_files(self._dump)
         self._rows = pl.DataFrame(schema=SCHEMA)
-        self._found: pl.DataFrame | None = None  # None while no text is asked for
+        self._found: pl.DataFrame | None = None  # None without a text search
         self._share = 0.0
         self.loaded = self.searching = False
 
@@ -104,7 +104,7 @@ class Browser(App[None]):
             id="line",
             compact=True,
             select_on_focus=False,
-            placeholder="task=gcd step=10..20, then a text to look for",
+            placeholder="task=gcd step=10..20, then a text to search for",
             suggester=Completion(self.task_names),
         )
         yield Footer()
@@ -112,7 +112,7 @@ class Browser(App[None]):
     def on_mount(self) -> None:
         self._read()
 
-    # -- what threads have to say
+    # -- messages from threads
 
     def _read(self) -> None:
         self.run_worker(partial(read, self._dump, self.post_message), thread=True, group="read", exclusive=True)
@@ -131,11 +131,9 @@ class Browser(App[None]):
         self.exit()
 
     def _search(self) -> None:
-        """Look for the text that is asked for; before everything has been read, later."""
+        """Start the text search, once everything has been read."""
         self.workers.cancel_group(self, "search")
-        self.shown_query = replace(
-            self.shown_query
-        )  # its own for each search: what an older one still finds is told apart
+        self.shown_query = replace(self.shown_query)  # a new object, so that results of older searches are ignored
         self._found = pl.DataFrame(schema=SCHEMA) if self.shown_query.text else None
         self.searching = self._found is not None and self.loaded
         if self.searching:
@@ -194,11 +192,11 @@ class Browser(App[None]):
     # -- keys
 
     def action_filter(self, column: str) -> None:
-        """Open the line: for a condition on this column in place of those there are, or for a text."""
+        """Open the filter line, to replace the conditions on a column or to enter a text."""
         line = self.query_one("#line", Input)
         line.add_class("open")
         query = self.shown_query
-        if column:  # after the other conditions: only the end of a line is completed
+        if column:  # last, because only the end of the line is completed
             begun = f"{replace(query.without(column), text='')} {column}=".lstrip()
             line.value = f"{begun} {Query(text=query.text)}" if query.text else begun
         else:
@@ -210,7 +208,7 @@ class Browser(App[None]):
         try:
             query = Query.parse(event.value)
         except RGEnvError as error:
-            self.notify(visible(f"{error}. A text to look for begins with /"), severity="error", markup=False)
+            self.notify(visible(f"{error}. A text to search for begins with /"), severity="error", markup=False)
             return
         self._close_line()
         self._set_query(query)
@@ -231,7 +229,7 @@ class Browser(App[None]):
             self._set_query(Query())
 
     def action_failure(self, direction: int) -> None:
-        self._jump(FAILED, direction, "no other group failed altogether")
+        self._jump(FAILED, direction, "no other group has only failed rollouts")
 
     def action_trouble(self, direction: int) -> None:
         self._jump(TROUBLED, direction, "no other group has a violation")
@@ -267,5 +265,5 @@ class Browser(App[None]):
         self.push_screen(Help([*GroupList.BINDINGS, *self.BINDINGS]))
 
     def task_names(self) -> list[str]:
-        """Tasks read so far, for completion."""
+        """The names of the tasks read so far, for completion."""
         return self._rows["task"].drop_nulls().unique().sort().to_list()

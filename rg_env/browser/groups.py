@@ -1,7 +1,6 @@
-"""The list of groups: one line each, however many there are.
+"""The list of groups, one line each.
 
-Invariant: only the lines on the screen are made. The cursor stays on the group that it was moved to when rows
-come or go around it.
+Invariant: only visible lines are rendered. The cursor stays on the selected group when rows are added or removed.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from rg_env.scoring.types import Status
 
 _COLUMNS = (("step", 6), ("phase", 5), ("task", 24), ("outcome", 11), ("best", 5), ("mean", 5), ("worst", 5))
 HEADING = " " + " ".join(set_cell_size(name, width) for name, width in _COLUMNS) + " violations"
-_COLOURS = {Outcome.ALL_CORRECT: "green", Outcome.ALL_FAILED: "red", Outcome.MIXED: "yellow"}
+_COLORS = {Outcome.ALL_CORRECT: "green", Outcome.ALL_FAILED: "red", Outcome.MIXED: "yellow"}
 _ORDER = ("run_id", "step", "phase", "file", "line")
 _NEEDED = list(dict.fromkeys([*FOUND_BY, *_ORDER, *(name for name, _ in _COLUMNS), "violation", "status"]))
 
 
 class GroupList(ScrollView, can_focus=True):
-    """Groups, one of them under the cursor."""
+    """A list with a cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Group before", show=False),
-        Binding("down,j", "move(1)", "Group after", show=False),
+        Binding("up,k", "move(-1)", "Previous group", show=False),
+        Binding("down,j", "move(1)", "Next group", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
         Binding("home,g", "go(0)", "First group", show=False),
@@ -44,7 +43,7 @@ class GroupList(ScrollView, can_focus=True):
     ]
 
     class Chosen(Message):
-        """Another group is under the cursor; `row` is None where there is none."""
+        """Another group is selected; `row` is None if there is none."""
 
         def __init__(self, row: dict[str, Any] | None) -> None:
             super().__init__()
@@ -54,15 +53,15 @@ class GroupList(ScrollView, can_focus=True):
         super().__init__()
         self.rows = pl.DataFrame(schema=SCHEMA).select(_NEEDED)
         self.cursor = 0
-        self._wanted: str | None = None  # the group that was last gone to, to be kept when rows come around it
+        self._wanted: str | None = None  # the group that was last selected
 
     @property
     def row(self) -> dict[str, Any] | None:
-        """The row under the cursor."""
+        """The selected row."""
         return self.rows.row(self.cursor, named=True) if self.cursor < self.rows.height else None
 
     def show(self, rows: pl.DataFrame) -> None:
-        """Show other rows, in the order of steps."""
+        """Show other rows, ordered by step."""
         before = self.row
         self.rows = rows.select(_NEEDED).sort(_ORDER, nulls_last=True)
         self.virtual_size = Size(self.size.width, self.rows.height)
@@ -74,7 +73,7 @@ class GroupList(ScrollView, can_focus=True):
             self.post_message(self.Chosen(after))
 
     def go_to_next(self, condition: pl.Expr, direction: int) -> bool:
-        """Move to the next row that fits, beyond the end from the beginning; False where none does."""
+        """Select the next matching row, wrapping around; False if there is none."""
         places = self.rows.select(pl.arg_where(condition)).to_series().to_list()
         ahead = [p for p in places if (p > self.cursor if direction > 0 else p < self.cursor)]
         found = ahead or [p for p in places if p != self.cursor]
@@ -114,7 +113,7 @@ class GroupList(ScrollView, can_focus=True):
             base += Style(reverse=self.has_focus, bold=True, underline=not self.has_focus)
         cells = [Segment("▌" if place == self.cursor else " ", base)]
         for name, width in _COLUMNS:
-            style = base + Style(color=_COLOURS[Outcome(row["outcome"])]) if name == "outcome" else base
+            style = base + Style(color=_COLORS[Outcome(row["outcome"])]) if name == "outcome" else base
             cells += [Segment(set_cell_size(_cell(row[name]), width), style), Segment(" ", base)]
         troubles = [*sorted({*row["violation"]} - {None}), *sorted({*row["status"]} - {Status.OK})]
         cells.append(Segment(" ".join(troubles), base + Style(color="red")))

@@ -1,4 +1,4 @@
-"""The overlay that lists the keys."""
+"""The help screen."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from textual.widgets import Static
 _NAMES = {"question_mark": "?", "slash": "/", "comma": ",", "full_stop": ".", "less_than_sign": "<"}
 _NAMES |= {"greater_than_sign": ">", "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓"}
 _FILTERS = """
-Filter line: conditions as `rg-env dumps stats --where` takes them, then a text to look for, in whatever case:
+Filter line: conditions as for `rg-env dumps stats --where`, then a text to search for, ignoring case:
 task=gcd,spell_*  outcome=all_failed  violation!=none  phase=eval  step=10..20  response_tokens>200  /words
-best, mean and worst are base scores of the group. A group is shown when one of its responses fits."""
+best, mean and worst are base scores of the group. A group is shown if one of its rollouts matches."""
 
 
 class Help(ModalScreen[None]):
-    """All keys; any of them closes it."""
+    """A list of all keys."""
 
     DEFAULT_CSS = """
     Help { align: center middle; }

@@ -1,8 +1,7 @@
-"""A row for every group whose text was kept: where its line lies, and the ledger's columns.
+"""The index: a row for every group with a text, with the position of its line and the ledger's columns.
 
-Invariant: a row has the values that `Dump.frames` has of the group, so that what is browsed is what statistics count; a
-damaged line has a row that says why and no more. What an earlier reading noted beside the dump (`index_file`) is used
-for the files that are still what they were, and for those only: it makes the next reading quick and is never needed.
+Invariant: a row has the values of `Dump.frames`, so the browser shows what statistics count; the row of a damaged line
+holds only the reason. Rows of unchanged files come from the cache (`cache`), which is optional.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
 
 _AT_ONCE = 1 << 23
-"""Bytes that rows are made of at a time: enough for a first screen, and some 30 ms of work."""
+"""Bytes that are indexed at a time: enough for a first screen, and about 30 ms of work."""
 
 WORTH_CACHING = 32_000_000
 """Bytes of dump files from which rows are cached; fewer are read again as quickly."""
@@ -41,20 +40,20 @@ GROUP_SCORES: dict[str, pl.DataType] = {"best": pl.Float64(), "mean": pl.Float64
 SCHEMA: dict[str, pl.DataType] = (
     _PLACE | GROUP_SCHEMA | {name: pl.List(dtype) for name, dtype in ROLLOUT_SCHEMA.items()} | GROUP_SCORES
 )
-"""Columns of a row. `file` counts the files of `text_files`; `line` from 1; `offset` and `length` in bytes, before
-compression. Then the columns of the ledger, those of rollouts as lists; `best`, `mean` and `worst` are base scores in
-[0, 1]. Where `problem` is not null the columns after it are."""
+"""Columns of a row. `file` is the index in `text_files`; `line` counts from 1; `offset` and `length` are in bytes of
+uncompressed data. Then the columns of the ledger, those of rollouts as lists; `best`, `mean` and `worst` are base
+scores in [0, 1]. If `problem` is not null, the columns after it are null."""
 FOUND_BY = ("file", "line", "offset", "length", "group_id")
 """The columns of a row that `read_row` needs."""
 
 
 class ChangedError(DumpError):
-    """A line is no longer where its row says: the file was written or replaced since."""
+    """A line is no longer at the recorded position, because the file was changed or replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows, and how far the reading has come, in bytes of dump files."""
+    """Some rows, and the progress in bytes of dump files."""
 
     rows: pl.DataFrame
     done: int
@@ -62,7 +61,7 @@ class Chunk:
 
 
 def text_files(dump: Dump) -> list[DumpFile]:
-    """The files that hold texts, in the order in which `Dump.groups` reads them."""
+    """The files with texts, in the order in which `Dump.groups` reads them."""
     return [file for run in dump.runs for file in run.files if file.kind.holds_text]
 
 
@@ -94,7 +93,7 @@ def index_rows(dump: Dump) -> Iterator[Chunk]:
 
 
 def last_attempts_only(dump: Dump, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of groups that no later attempt has done again. Reads the ledger, the first time."""
+    """The rows of groups that no later attempt has repeated. Reads the ledger the first time."""
     run_ids = [file.run_id for file in text_files(dump)]
     keys = ["file", "phase", "step", "attempt"]
     replaced = [
@@ -109,21 +108,21 @@ def last_attempts_only(dump: Dump, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_row(files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
-    """The group that a row stands for.
+    """Read the group of a row.
 
     Args:
         files: `text_files` of the dump that the row comes from.
         row: `FOUND_BY` at least.
 
     Raises:
-        ChangedError: another group, or none, is there now.
+        ChangedError: the line now holds another group, or none.
         DumpError: the file cannot be read.
     """
     return group_in(read_line(files, row), files, row)
 
 
 def read_line(files: Sequence[DumpFile], row: Mapping[str, Any]) -> bytes:
-    """The line at a row's place, as it is.
+    """Read the line of a row.
 
     Raises:
         DumpError: the file cannot be read.
@@ -138,10 +137,10 @@ def read_line(files: Sequence[DumpFile], row: Mapping[str, Any]) -> bytes:
 
 
 def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord:
-    """The group in the line that was read for a row.
+    """Parse the line that was read for a row.
 
     Raises:
-        ChangedError: it is not the row's.
+        ChangedError: it is not the group of the row.
     """
     file = files[row["file"]]
     try:
@@ -149,12 +148,12 @@ def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> 
     except BadLineError:
         group = None
     if group is None or escape(group.group_id) != row["group_id"]:
-        raise ChangedError(f"{file.path.name} has changed since it was read: read it again")
+        raise ChangedError(f"{file.path.name} has changed since it was read; reload it")
     return group
 
 
 def _scan(files: Mapping[DumpFile, int]) -> Iterator[tuple[pl.DataFrame, Mapping[DumpFile, int]]]:
-    """The rows of files, which have these numbers, some at a time, and how many bytes of each have been read."""
+    """Yield rows of files, given with their numbers, and how many bytes of each file have been read."""
     read = dict.fromkeys(files, 0)
     for parts in bundles(files, size=_AT_ONCE):
         placed = []
@@ -165,7 +164,7 @@ def _scan(files: Mapping[DumpFile, int]) -> Iterator[tuple[pl.DataFrame, Mapping
 
 
 def _rows(placed: Sequence[tuple[Part, int, int]]) -> pl.DataFrame:
-    """The rows of a bundle: parts with the numbers of their files and where in these they begin."""
+    """The rows of parts, given with the numbers of their files and their offsets."""
     problems = {(part.file, part.first_line): part.damage for part, *_ in placed if part.damage is not None}
 
     def line_by_line(part: Part) -> Iterator[GroupRecord]:

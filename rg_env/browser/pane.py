@@ -1,6 +1,6 @@
-"""A rollout on the screen: its numbers, its response with think and answer coloured, its faults marked.
+"""The view of a rollout: its numbers, and its response with colored think and answer blocks and marked faults.
 
-Invariant: text of a record reaches the screen as `Content` made of visible characters, never as markup.
+Invariant: recorded text reaches the screen as `Content` made of visible characters, never as markup.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rg_env.scoring.parse import tag_spans
 from rg_env.scoring.types import Span, Violation
 
 LONGEST = 50_000
-"""Characters of a text that are shown; this much of a run-away text says as much as all of it."""
+"""Maximum number of characters of a text that are shown."""
 _STYLES = ("", "italic cyan", "bold green", "dim", "bold white on red")
 _THINK, _ANSWER, _TAG, _FAULT = 1, 2, 3, 4
 
@@ -39,7 +39,7 @@ class Pane(VerticalScroll):
 
 
 def styled_response(rollout: RolloutRecord) -> Content:
-    """The response in colours. Linear in its length, whatever it holds."""
+    """The response in colors, in linear time."""
     text = response(rollout)
     broken, what = faults(text, rollout.violation)
     shown = text[:LONGEST]
@@ -59,7 +59,7 @@ def styled_response(rollout: RolloutRecord) -> Content:
 
 
 def plain_content(text: str) -> Content:
-    """A text that is no response."""
+    """A text other than a response."""
     return Content(visible(text[:LONGEST]) + _rest(text))
 
 

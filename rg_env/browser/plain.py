@@ -1,7 +1,7 @@
 """Groups as plain text: for pipes, files and terminals without a cursor.
 
-Invariant: no escape sequence is ever printed; a line begins with the text of a message only behind two spaces, so that
-no message can pass for a heading.
+Invariant: no escape sequence is ever printed; lines of messages are indented by two spaces, so that no message looks
+like a heading.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ def print_groups(
     write: Callable[[str], object] = print,
     on_problem: Callable[[Problem], object] = lambda problem: None,
 ) -> int:
-    """Print the groups that fit, in the order of the files.
+    """Print the matching groups in the order of the files.
 
     Args:
         dump: from `open_run`.
-        query: which.
-        limit: how many at most.
-        every_rollout: all of them, not only the best and the worst.
-        write: takes a line.
-        on_problem: takes what is wrong with a line that was skipped.
+        query: the filter.
+        limit: maximum number of groups.
+        every_rollout: print all rollouts, not only the best and the worst.
+        write: called with each line.
+        on_problem: called for each skipped line.
 
     Returns:
-        how many were printed.
+        the number of printed groups.
     """
     count = 0
     for group in matching_groups(dump, query, on_problem):
@@ -52,7 +52,7 @@ def print_groups(
 def matching_groups(
     dump: Dump, query: Query, on_problem: Callable[[Problem], object] = lambda problem: None
 ) -> Iterator[GroupRecord]:
-    """The groups that fit, replaced attempts left out. What a stored index knows is not read again."""
+    """The matching groups, without repeated attempts."""
     files = text_files(dump)
     for chunk in index_rows(dump):
         for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
@@ -80,7 +80,7 @@ def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str
 
 
 def marked(rollout: RolloutRecord) -> str:
-    """The response with a remark in angle quotes at each place that breaks the format."""
+    """The response with a remark in angle quotes at each format violation."""
     text = response(rollout)
     spans, what = faults(text, rollout.violation)
     pieces, position = [], 0

@@ -1,7 +1,7 @@
-"""Which groups to show: conditions as `--where` takes them, and a text to look for.
+"""The filter of groups: conditions as for `--where`, and a text to search for.
 
-Invariant: conditions mean what they mean in statistics. A group is shown when it fits those on groups and one of its
-rollouts fits all those on rollouts: when statistics under the same conditions count a rollout of it.
+Invariant: conditions mean the same as in statistics. A group is shown if it matches the conditions on groups and one of
+its rollouts matches all conditions on rollouts, that is, if statistics with these conditions count one of its rollouts.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from rg_env.dump.read.frames import SCHEMA
 from rg_env.dump.schema import GroupRecord
 
 COLUMNS = SCHEMA | GROUP_SCORES
-"""What conditions may be about."""
+"""The columns of conditions."""
 _WORD = re.compile(r"\s*((?:\\.|\S)+)", re.DOTALL)
 _TEXT = "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a group has to be to be shown.
+    """A filter of groups.
 
     Attributes:
-        conditions: see `parse_conditions`; those on rollouts have to hold for one and the same rollout. The columns are
-            the ledger's, and `best`, `mean` and `worst`: base scores of the group.
-        text: what a message of the group contains, in whatever case; empty for anything.
+        conditions: see `parse_conditions`; those on rollouts must hold for the same rollout. The columns are the
+            ledger's, and `best`, `mean` and `worst`: base scores of the group.
+        text: must occur in a message of the group, ignoring case; empty to match all groups.
 
     Raises:
-        ConditionError: a condition that makes no sense.
+        ConditionError: an invalid condition.
     """
 
     conditions: tuple[str, ...] = ()
@@ -43,11 +43,10 @@ class Query:
 
     @classmethod
     def parse(cls, line: str) -> Query:
-        r"""The query in a line such as `task=gcd step=10..20 some words`.
+        r"""Parse a line such as `task=gcd step=10..20 some words`.
 
-        Conditions come first; from the first word on that is none, everything is the text. A text that looks like a
-        condition has a `/` in front, which begins a text in any case. A space that belongs to a condition is written
-        `\ `, and a backslash `\\`.
+        Conditions come first; the text begins at the first word that is not a condition, or after a `/`. In a
+        condition, a space is written `\ ` and a backslash `\\`.
 
         Raises:
             ConditionError: as the class.
@@ -76,7 +75,7 @@ class Query:
         return Query(tuple(condition.text for condition in self.parsed() if condition.column != column), self.text)
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of the index that fit, but for the text. Damaged lines never do."""
+        """The rows of the index that match, except for the text. Damaged lines never match."""
         parsed = self.parsed()
         of_group = [condition.test for condition in parsed if not condition.splits_groups]
         of_rollout = [condition for condition in parsed if condition.splits_groups]
@@ -96,14 +95,14 @@ class Query:
         )
 
     def may_fit_line(self, line: bytes) -> bool:
-        """False only where `fits_text` cannot be true of the group in a line: spares taking most lines apart."""
-        if not _IS_WRITTEN_AS_IT_IS.fullmatch(self.text) or self.text.lower().encode() in line.lower():
+        """False only if `fits_text` cannot be true for the group in a line; avoids parsing most lines."""
+        if not _UNESCAPED.fullmatch(self.text) or self.text.lower().encode() in line.lower():
             return True
-        line = line.replace(b"\\\\", b"")  # of the backslashes that are left, each begins an escape
+        line = line.replace(b"\\\\", b"")  # each remaining backslash begins an escape
         return any(other in line for other in _OTHER_SPELLINGS)
 
 
-_IS_WRITTEN_AS_IT_IS = re.compile(r"[ !#-.0-\[\]-~]*")
+_UNESCAPED = re.compile(r"[ !#-.0-\[\]-~]*")
 """ASCII that no writer of JSON escapes."""
 _OTHER_SPELLINGS = (b"\\u", "\u0130".encode(), "\u212a".encode())
-"""What may stand for ASCII letters: escapes, and the two other characters that have ASCII letters in lower case."""
+"""Other spellings of ASCII letters: escapes, and two characters whose lower case is an ASCII letter."""

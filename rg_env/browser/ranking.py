@@ -1,4 +1,4 @@
-"""The rollouts of a group from best to worst, and what is said about one in a line."""
+"""The rollouts of a group from best to worst, and one-line summaries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from rg_env.scoring.types import Status
 
 
 def ranked(group: GroupRecord) -> list[RolloutRecord]:
-    """Best first: by base score, then by score, then those without a violation, then as sampled.
+    """Best first: by base score, score, absence of a violation, order of sampling.
 
-    Scores that are no numbers come last.
+    Scores that are NaN come last.
     """
 
     def key(rollout: RolloutRecord) -> tuple[float, ...]:
@@ -20,18 +20,18 @@ def ranked(group: GroupRecord) -> list[RolloutRecord]:
 
 
 def place_of(rank: int, count: int) -> str:
-    """What the rollout at this place of `ranked`, from 0, is called."""
+    """The name of a position in `ranked`, from 0."""
     return "best" if rank == 0 else "worst" if rank == count - 1 else f"number {rank + 1}"
 
 
 def response(rollout: RolloutRecord) -> str:
-    """The text that was scored; empty where the conversation does not end with one."""
+    """The text that was scored; empty if the conversation does not end with a response."""
     last = rollout.conversation[-1] if rollout.conversation else {"role": "", "content": ""}
     return last["content"] if last["role"] == "assistant" else ""
 
 
 def prompt(group: GroupRecord) -> list[tuple[str, str]]:
-    """Roles and contents in front of the response."""
+    """Roles and contents of the messages before the response."""
     if not group.rollouts:
         return []
     messages = group.rollouts[0].conversation
@@ -40,7 +40,7 @@ def prompt(group: GroupRecord) -> list[tuple[str, str]]:
 
 
 def group_facts(group: GroupRecord) -> str:
-    """Where a group comes from and how it did."""
+    """The origin of a group and its outcome."""
     expected = group.expected_answer
     facts = [
         f"step {'–' if group.step is None else group.step}",

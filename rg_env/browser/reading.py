@@ -1,7 +1,7 @@
-"""The work behind the screen: finding groups and searching their texts, in threads.
+"""Background work of the application: indexing groups and searching their texts in threads.
 
-Invariant: a thread touches nothing of the screen. What it has is posted as a message that names what it was asked for,
-so that news about a dump or a query that is no longer looked at can be told apart.
+Invariant: a thread does not touch the user interface. It posts messages that name the dump or the query that they
+belong to, so that outdated ones can be ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Post = Callable[[Message], object]
 
 
 class Read(Message):
-    """Rows of the index: some more or, when `at_end`, all of them without those that a later attempt replaced."""
+    """More rows of the index or, if `at_end`, all rows without those that a later attempt replaced."""
 
     def __init__(self, dump: Dump, rows: pl.DataFrame, share: float, at_end: bool) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Read(Message):
 
 
 class Found(Message):
-    """Some more rows whose texts fit a query."""
+    """More rows whose texts match a query."""
 
     def __init__(self, query: Query, rows: pl.DataFrame, at_end: bool) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Failed(Message):
 
 
 def read(dump: Dump, post: Post) -> None:
-    """Post the rows of a dump: the first at once, the others from time to time."""
+    """Post the rows of a dump: the first ones immediately, the others periodically."""
     worker = get_current_worker()
     everything: list[pl.DataFrame] = [pl.DataFrame(schema=SCHEMA)]
     posted, last = 0, 0.0
@@ -69,7 +69,7 @@ def read(dump: Dump, post: Post) -> None:
 
 
 def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Post) -> None:
-    """Post those of the rows whose texts fit."""
+    """Post the rows whose texts match."""
     worker, last = get_current_worker(), time.monotonic()
     found: list[int] = []
     for place, row in enumerate(rows.select(FOUND_BY).iter_rows(named=True)):
@@ -86,5 +86,5 @@ def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Po
 def _fits(query: Query, files: Sequence[DumpFile], row: Mapping[str, Any]) -> bool:
     try:
         return group_that_fits(query, files, row) is not None
-    except RGEnvError:  # it changed under us; reading again will tell
+    except RGEnvError:  # the file has changed; a reload shows it
         return False

@@ -1,4 +1,4 @@
-"""From a row of the index to its group, if its texts fit."""
+"""Searching the text of a row's group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rg_env.dump.files import DumpFile
 
 
 def group_that_fits(query: Query, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord | None:
-    """The group of a row that fits the query but for the text; None where the text is not there.
+    """The group of a row; None if it does not contain the query's text.
 
     Raises:
         ChangedError, DumpError: as `read_row`.

@@ -72,7 +72,7 @@ def _figures(members: list[tuple[GroupRecord, list[RolloutRecord]]], largest: in
         for p in (10, 50, 90):
             found[f"tokens_{name}_p{p}"] = _percentile(tokens, p)
     found["penalty_lost"] = _mean(r.base_score - r.score for r in every)
-    found["penalised"] = _mean(r.score < r.base_score for r in every)
+    found["penalized"] = _mean(r.score < r.base_score for r in every)
     found["tagged_wins"] = _mean(r.tagged_score > r.raw_score for r in scored)
     found["scorer_failures"] = _mean(r.status in ("timeout", "crashed", "error") for r in every)
     found["rejected"] = _mean(r.status == "rejected" for r in every)

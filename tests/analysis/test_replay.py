@@ -65,7 +65,7 @@ def test_guard_and_format_say_why(scorer, tmp_path):
     result = replay(dump_of(tmp_path, [one], _config()), one.group_id)
     refused = _step(result, 0, "status")
     assert refused.recomputed == Status.REJECTED
-    assert "rule for n_queens refused it" in refused.why
+    assert "rule for n_queens rejected it" in refused.why
     assert "not asked" in _step(result, 1, "status").why
     assert _step(result, 1, "violation").recomputed == "multiple_think"
 
@@ -116,8 +116,8 @@ def test_groups_are_found_by_what_is_theirs_alone(tmp_path):
     assert find_group(dump, "beta").uid == "beta"
     assert find_group(dump, groups[0].group_id).uid == "alpha"
     for name, says in [
-        (RUN_ID, "4 groups have"),
-        ("alpin", "near it: .*alpine"),
+        (RUN_ID, "4 groups match"),
+        ("alpin", "similar: .*alpine"),
         ("zzz", "there are .*alpha"),
         ("gamma", "text of group .*gamma is missing"),
     ]:

@@ -209,7 +209,7 @@ def test_a_plain_atropos_dump_says_what_is_missing(tmp_path):
     report = Report(build_report(open_run(path)))
     notes = "\n".join(report.summary["notes"])
     assert "biased" in notes
-    assert "Not in this record: steps" in notes
+    assert "Not in this dump: steps" in notes
     assert "token counts" in notes
     assert "foreign.jsonl, line 2: torn" in notes
     only = section(report)

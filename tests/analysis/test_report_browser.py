@@ -236,7 +236,7 @@ def test_hostile_text_is_shown_and_never_obeyed(show, tmp_path):
     assert page.locator("img, b").count() == 0
     shown = page.locator("dialog pre.response").first.text_content()
     assert shown == HOSTILE.replace("\u202e", "U+202E").replace("\0", "U+0000").replace("\ud800", "U+D800")
-    assert "characters left out" in page.locator("dialog pre.response").last.text_content()
+    assert "characters omitted" in page.locator("dialog pre.response").last.text_content()
     assert not re.search("[\u202e\0]", page.evaluate("document.body.textContent"))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -322,7 +322,7 @@ def test_a_plain_atropos_dump_opens(show, tmp_path):
     )
     path.write_text(f'{{"item_id": "gcd", "rollouts": [{{"conversation": {talk}, "score": 1.0}}]}}\n')
     page = show(write_report(open_run(path), tmp_path / "r.html"))
-    assert "Not in this record" in page.text_content("#notes")
+    assert "Not in this dump" in page.text_content("#notes")
     assert not page.locator("#f-from").is_visible()
     page.click(".row")
     assert "GCD?" in page.text_content("#group-body")

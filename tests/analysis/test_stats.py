@@ -46,7 +46,7 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(tmp_path):
     ]
     (row,) = statistics(ledger_dump(tmp_path, [*solved, group(9, [0.0] * 4)])).iter_rows(named=True)
     assert (row["solve_rate"], row["all_correct"], row["all_failed"]) == (0.9, 0.9, 0.1)
-    assert (row["mean_score"], row["no_signal"], row["penalty_lost"], row["penalised"]) == (0.0, 1.0, 0.9, 0.9)
+    assert (row["mean_score"], row["no_signal"], row["penalty_lost"], row["penalized"]) == (0.0, 1.0, 0.9, 0.9)
 
 
 def test_learning_shows_in_the_trend(tmp_path):

@@ -63,7 +63,7 @@ def test_a_condition_chooses_its_rows(condition, rows):
 @pytest.mark.parametrize(
     ("condition", "says"),
     [
-        ("gcd", "write a condition such as"),
+        ("gcd", "not a condition"),
         ("colour=red", "no column 'colour'; there are item_id, "),
         ("step>=soon", "step is a whole number"),
         ("step=soon", "step is a whole number"),

@@ -277,7 +277,7 @@ def test_a_line_that_moved_is_noticed(tmp_path):
     path.write_bytes(to_line(group(5, task="gcd")) + to_line(group(6)))
     files = text_files(open_run(tmp_path))
     for row in rows:
-        with pytest.raises(ChangedError, match="read it again"):
+        with pytest.raises(ChangedError, match="reload it"):
             read_row(files, row)
 
 

@@ -1,7 +1,7 @@
-"""A record as one HTML file: figures, charts and a browser of groups, for whoever has no terminal at hand.
+"""A dump as one HTML file: statistics, charts and a browser of groups.
 
-Invariant: the file is complete (no network, opens from disk), the same bytes come from the same record, and nothing a
-model wrote is ever markup or code: texts travel packed and are put on the page as text.
+Invariant: the file is self-contained (it opens from disk, without network), the same dump gives the same bytes, and
+model output is never treated as markup or code: texts are compressed data that the page inserts as text nodes.
 """
 
 from rg_env.analysis.report.build import build_report, write_report

@@ -1,6 +1,6 @@
-"""From a dump to the page, and the page to disk.
+"""Building the page from a dump, and writing it to disk.
 
-Invariant: a file is there whole or not at all, and none that was there is lost unless that was asked for.
+Invariant: the file is written completely or not at all, and replaces another one only with `force`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from rg_env.dump import Dump, Run
 
 MAX_GROUPS = 5_000
-"""Groups in the browser unless asked otherwise."""
+"""Default maximum number of groups in the browser."""
 
 
 def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float = SOLVED_AT) -> str:
-    """The report as HTML: the same text from the same record.
+    """The report as HTML; the same dump gives the same text.
 
     Args:
-        dump: from `open_run`. The figures are made from its ledger, every group counting; without one, from texts, with
-            the bias that `Dump.caveat` names.
-        max_groups: groups in the browser; of more, as many at even distances over the steps.
-        solved_at: a rollout is right when its base score is at least this, in [0, 1].
+        dump: from `open_run`. Statistics come from its ledger or, without one, from its texts, with the bias that
+            `Dump.caveat` describes.
+        max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
+        solved_at: a rollout is correct if its base score is at least this, in [0, 1].
 
     Raises:
         DumpError: the record has no rollouts, or a file cannot be read.
@@ -65,13 +65,13 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
         options: as for `build_report`.
 
     Raises:
-        DumpError: as `build_report`; or the file cannot be written, has another suffix, or is there already.
+        DumpError: as `build_report`; or the file cannot be written, has another suffix, or exists.
     """
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
-        raise DumpError(f"{out}: a report is one HTML file, so let its name end in .html")
+        raise DumpError(f"{out}: the name of a report must end in .html")
     if out.exists() and not force:
-        raise DumpError(f"{out} is there already: choose another name, or replace it with --force")
+        raise DumpError(f"{out} exists: choose another name, or replace it with --force")
     if not out.parent.is_dir():
         raise DumpError(f"{out} cannot be written: there is no folder {out.parent}")
     text = build_report(dump, **options)
@@ -89,7 +89,7 @@ def _title(dump: Dump) -> str:
 
 
 def _about(run: Run) -> dict[str, Any]:
-    """What the manifest says that a reader wants to see first. No host, no folders: a report is for passing on."""
+    """The main facts of the manifest, without host and folders, because reports are shared."""
     manifest = run.manifest or {}
     model = str(manifest.get("model") or "")
     name = PurePath(model).name if PurePath(model).is_absolute() else model

@@ -1,4 +1,4 @@
-"""What the page says in words: about the record, about figures, about violations."""
+"""The explanations on the page: about the dump, the statistics and the violations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIOLATIONS = {
     Violation.NO_ANSWER: "no <answer> follows the think block",
     Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
     Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
-    Violation.ANSWER_INSIDE_THINK: "an answer tag stands inside the think block",
+    Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block",
     Violation.EMPTY_ANSWER: "nothing between the answer tags",
     Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
 }
@@ -28,16 +28,16 @@ _SHOWN_PROBLEMS = 20
 
 
 def notes(dump: Dump, rollouts: pl.DataFrame, sample: Sample) -> list[str]:
-    """How the figures were made, what is missing, what was skipped. A line each."""
+    """How the statistics were computed, what is missing, what was skipped; one line each."""
     return [*_source(dump), *_missing(rollouts, sample), *_sampling(sample), *_problems(dump)]
 
 
 def _source(dump: Dump) -> list[str]:
     if dump.caveat:
-        return [f"Figures and charts are {dump.caveat}."]
+        return [f"{dump.caveat[0].upper()}{dump.caveat[1:]}."]
     return [
-        "Figures and charts count every group and every rollout: they are made from the ledger, free of bias.",
-        "Brackets and bands are 95 % confidence intervals with groups, not rollouts, as the units of chance.",
+        "Statistics and charts count every group and every rollout; they come from the ledger and are unbiased.",
+        "Brackets and bands are 95 % confidence intervals, clustered by group.",
     ]
 
 
@@ -53,7 +53,7 @@ def _missing(rollouts: pl.DataFrame, sample: Sample) -> list[str]:
         ),
     }
     absent = [name for name, is_absent in lacking.items() if is_absent]
-    return [f"Not in this record: {'; '.join(absent)}."] if absent else []
+    return [f"Not in this dump: {'; '.join(absent)}."] if absent else []
 
 
 def _sampling(sample: Sample) -> list[str]:
@@ -61,16 +61,16 @@ def _sampling(sample: Sample) -> list[str]:
     says = [
         f"The browser has all {shown:,} groups"
         if shown == sample.total
-        else f"The browser has {shown:,} of {sample.total:,} groups, taken at even distances over the steps"
+        else f"The browser has {shown:,} of {sample.total:,} groups, sampled evenly over the steps"
     ]
     if sample.with_text < shown:
-        says.append(f"{sample.with_text:,} of them with their text (the record keeps texts as its settings say)")
+        says.append(f"{sample.with_text:,} of them with their text (the dump settings decide which texts are kept)")
     result = [", ".join(says) + "."]
     if sample.thinned > 1:
-        result.append(f"To keep this file small, only one group in {sample.thinned} of the browser may have its text.")
+        result.append(f"To keep this file small, only one in {sample.thinned} groups in the browser has its text.")
     if sample.shortened:
         result.append(
-            f"Of texts beyond {MAX_TEXT:,} characters, the middle is left out ({sample.shortened:,} of them)."
+            f"The middle of texts of more than {MAX_TEXT:,} characters is omitted ({sample.shortened:,} of them)."
         )
     return result
 
@@ -78,4 +78,4 @@ def _sampling(sample: Sample) -> list[str]:
 def _problems(dump: Dump) -> list[str]:
     problems = [f"Skipped: {problem}." for problem in dump.problems]
     more = len(problems) - _SHOWN_PROBLEMS
-    return problems if more <= 0 else [*problems[:_SHOWN_PROBLEMS], f"… and {more:,} more lines that were skipped."]
+    return problems if more <= 0 else [*problems[:_SHOWN_PROBLEMS], f"… and {more:,} more skipped lines."]

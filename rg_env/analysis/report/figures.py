@@ -1,7 +1,7 @@
-"""The figures of the report, from the ledger.
+"""The statistics shown in the report, from the ledger.
 
-Invariant: rates, means and their intervals are those of `statistics`, for headline, tasks and curves alike; where steps
-are put together for a chart, every rollout still counts once.
+Invariant: rates, means and their intervals are those of `statistics`, for headline, tasks and curves; if steps are
+merged for a chart, every rollout still counts once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rg_env.dump.read.frames import GROUP_INDEX
 from rg_env.scoring.types import Status, Violation
 
 Columns = dict[str, list[Any]]
-"""A table by columns, as the page reads it."""
+"""A table by columns, as the page expects it."""
 
 MAX_POINTS = 200
-"""Points of a curve; of more steps, neighbours are put together."""
+"""Maximum number of points of a curve; neighboring steps are merged if there are more."""
 
 MAX_TREND_POINTS = 15
 MAX_HEAT_COLUMNS = 60
@@ -34,20 +34,20 @@ _TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of one phase of one run.
+    """The statistics of one phase of one run.
 
     Attributes:
         headline: the row of `statistics(by="phase")`.
         tasks: `statistics(by="task")`.
-        steps: a row per point: `step`, `last_step` (equal to `step` unless steps were put together), `groups`,
+        steps: a row per point: `step`, `last_step` (equal to `step` unless steps were merged), `groups`,
             `mean_reward`, `solve_rate`, `format_rate` and `no_signal` with their intervals (`…_low`, `…_high`),
-            `length_right` and `length_wrong` (medians). Empty where the record has no steps.
-        trend: the same with so many steps put together that the intervals are of use.
+            `length_right` and `length_wrong` (medians). Empty if the dump has no steps.
+        trend: the same with more steps merged, so that the intervals are narrow enough.
         heat: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`.
-        trouble: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (as the columns
-            of `statistics`), `share` of rollouts.
-        lengths: a row per bar: `from`, `to`, `right`, `wrong`, shares of the right and of the wrong rollouts.
-        length_unit: `tokens`, or `characters` where the record has no token counts.
+        trouble: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (a column of
+            `statistics`), `share` of rollouts.
+        lengths: a row per bar: `from`, `to`, `right`, `wrong`: shares of the correct and of the wrong rollouts.
+        length_unit: `tokens`, or `characters` if the dump has no token counts.
     """
 
     run_id: str
@@ -63,12 +63,12 @@ class Section:
 
 
 def sections(rollouts: pl.DataFrame, characters: pl.DataFrame, *, solved_at: float) -> list[Section]:
-    """The figures of every run and phase, in the order run, train, eval.
+    """The statistics of every run and phase, in the order run, train, eval.
 
     Args:
         rollouts: those of `sample_of(dump)`.
-        characters: see `report.sample.Sample`; stands in for token counts where the record has none.
-        solved_at: a rollout is right when its base score is at least this, in [0, 1].
+        characters: see `report.sample.Sample`; replaces token counts if the dump has none.
+        solved_at: a rollout is correct if its base score is at least this, in [0, 1].
     """
     by_phase = statistics(Sample(rollouts), "phase", solved_at=solved_at)
     by_task = statistics(Sample(rollouts), "task", solved_at=solved_at)
@@ -111,7 +111,7 @@ def _section(
 
 
 def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Rollouts that belong to a step, with `step` and `last_step` as the ends of its point: at most `most` points."""
+    """Rollouts with a step, merged into at most `most` points; `step` and `last_step` are the ends of a point."""
     rank = pl.col("step").rank("dense") - 1
     width = -(-rollouts["step"].drop_nulls().n_unique() // most) or 1
     return (

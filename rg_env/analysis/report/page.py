@@ -1,8 +1,8 @@
-"""The HTML around the figures: assets, data, and a policy that lets nothing else run or load.
+"""The HTML page: assets, data, and a content security policy.
 
-Invariant: figures stand in JSON whose `<` is escaped, groups in blocks of gzip and base64, so that no text of the
-record can end the element that it stands in. The content security policy allows the scripts written here, by their
-digest, and no network: were markup to slip through all the same, it would not run.
+Invariant: statistics are embedded as JSON with `<` escaped, groups as gzip in base64, so no recorded text can end the
+element that contains it. The content security policy allows only the page's own scripts, by digest, and no network:
+injected markup would not run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _VENDORED = ("d3", "d3.min.js"), ("plot", "plot.umd.min.js")
 _GROUPS_PER_BLOCK = 250
 _DIGITS = 6
 _ASIDE = 1 + 1e-12
-"""Threads add up in any order, which shows in the 16th digit; the same record is to give the same bytes all the same.
-So figures are rounded, and moved aside a little before, because a mean such as 0.3040625 lies just between two."""
+"""Sums differ in the 16th digit with the order of threads, but the same dump must give the same bytes. Numbers are
+therefore rounded, after a tiny shift, because a mean such as 0.3040625 lies exactly between two rounded numbers."""
 
 
 def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
@@ -33,8 +33,8 @@ def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, A
 
     Args:
         title: of the page.
-        summary: what charts and tables show, for `JSON.parse`.
-        groups: what the browser shows.
+        summary: the data of charts and tables.
+        groups: the data of the browser.
     """
     scripts = [*(_vendored(*which) for which in _VENDORED), _own_script()]
     return Template(_asset("page.html")).substitute(
@@ -52,7 +52,7 @@ def _asset(name: str) -> str:
 
 
 def _vendored(name: str, file: str) -> str:
-    """The library under its licence, which asks for just that."""
+    """The library, preceded by its license."""
     return f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}"
 
 
@@ -76,7 +76,7 @@ def _blocks(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _json(value: object, digits: int | None = None) -> str:
-    """ASCII, so that lone surrogates pass, too; what is not finite becomes null."""
+    """ASCII, so that lone surrogates are allowed; numbers that are not finite become null."""
     return json.dumps(_finite(value, digits), allow_nan=False, separators=(",", ":"))
 
 

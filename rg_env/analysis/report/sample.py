@@ -1,8 +1,8 @@
-"""The groups that the report carries whole, for its browser.
+"""The groups in the report's browser.
 
-Invariant: which groups are taken depends on the ledger alone: all of them, or as many as asked for at even distances in
-the order run, phase, step. The same record gives the same sample. Where texts would outgrow the file, every second one
-of the sample, then every fourth, … keeps its text; its numbers stay. Memory grows with the sample, not with the record.
+Invariant: the selection depends only on the ledger: all groups, or the maximum number, evenly spaced in the order run,
+phase, step. The same dump gives the same sample. If the texts are too large, only every second group, then every
+fourth, … keeps its text; the numbers of all are kept. Memory grows with the sample, not with the dump.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from rg_env.dump import Dump, GroupRecord
 
 MAX_TEXT = 20_000
-"""Characters of one message; of a longer one the report carries both ends."""
+"""Maximum number of characters of a message; longer ones lose their middle."""
 
 TEXT_BUDGET = 30_000_000
-"""Characters of all texts together: a third of that is what they take in the file."""
+"""Maximum number of characters of all texts; compressed, they take about a third of that in the file."""
 
 Text = str | tuple[str, int, str]
-"""A message, or its head, how many characters were left out, and its tail."""
+"""A message, or its beginning, the number of characters omitted, and its end."""
 
 Group = dict[str, Any]
-"""A group as the page reads it: the ledger's keys, rollouts as a list of objects; with its text also `prompt`,
+"""A group as the page expects it: the ledger's keys, rollouts as a list of objects; with its text also `prompt`,
 `expected`, `task_config` and, for each rollout, `text`, `answer`, `detail`."""
 
 
@@ -39,8 +39,8 @@ class Sample:
 
     Attributes:
         numbers: the `GROUP_INDEX` of each.
-        total: the groups they were taken from.
-        thinned: every `thinned`-th of the sample was allowed its text; 1 where all were.
+        total: number of groups in the dump.
+        thinned: every `thinned`-th group of the sample may have its text; 1 if all may.
     """
 
     groups: list[Group]
@@ -54,11 +54,11 @@ class Sample:
 
     @property
     def shortened(self) -> int:
-        """Responses of which the report carries both ends only."""
+        """Number of responses without their middle."""
         return sum(isinstance(rollout.get("text"), tuple) for group in self.groups for rollout in group["rollouts"])
 
     def characters(self) -> pl.DataFrame:
-        """`GROUP_INDEX`, `place` in the group and `characters` of the responses whose text is here."""
+        """`GROUP_INDEX`, `place` in the group and `characters` of the responses whose text is in the sample."""
         rows = [
             (number, place, _full_size(rollout["text"]))
             for number, group in zip(self.numbers, self.groups, strict=True)
@@ -70,12 +70,12 @@ class Sample:
 
 
 def take_sample(dump: Dump, rollouts: pl.DataFrame, most: int, *, budget: int = TEXT_BUDGET) -> Sample:
-    """Take at most `most` groups, and the texts of those whose text was kept.
+    """Select at most `most` groups, with their texts if they were kept.
 
     Args:
-        dump: from `open_run`; its ledger and its text files are read once from end to end.
+        dump: from `open_run`; its ledger and its text files are read once.
         rollouts: those of `sample_of(dump)`.
-        budget: characters of all texts together.
+        budget: maximum number of characters of all texts.
     """
     order = rollouts.select(GROUP_INDEX, "run_id", "phase", "step").unique(GROUP_INDEX, maintain_order=True)
     by = (pl.col("run_id").cast(pl.String), pl.col("phase") != Phase.TRAIN.value, pl.col("phase").cast(pl.String))
@@ -91,12 +91,12 @@ def take_sample(dump: Dump, rollouts: pl.DataFrame, most: int, *, budget: int = 
 def _joined(group: Group, texts: Group | None) -> Group:
     if texts is None:
         return group
-    pairs = zip(group["rollouts"], texts["rollouts"], strict=False)  # both in the group's order
+    pairs = zip(group["rollouts"], texts["rollouts"], strict=False)  # both in the order of the group
     return group | texts | {"rollouts": [numbers | text for numbers, text in pairs]}
 
 
 def _from_ledger(dump: Dump, chosen: Sequence[int]) -> Iterator[Group]:
-    """The groups of these `GROUP_INDEX`, which each has among its keys."""
+    """The groups with these `GROUP_INDEX`, which is among their keys."""
     of_rollouts = list(ROLLOUT_SCHEMA)
     frame = pl.concat(frame.filter(pl.col(GROUP_INDEX).is_in(chosen)) for frame in dump.frames())
     nested = frame.group_by(GROUP_INDEX, maintain_order=True).agg(
@@ -106,7 +106,7 @@ def _from_ledger(dump: Dump, chosen: Sequence[int]) -> Iterator[Group]:
 
 
 def _texts(records: Iterable[GroupRecord], rank: dict[str, int], budget: int) -> tuple[dict[int, Group], int]:
-    """What only texts have, by the rank of the group, and how much the ranks had to be thinned out."""
+    """The texts by rank of the group, and the stride of ranks that have one."""
     kept: dict[int, Group] = {}
     total, stride = 0, 1
     for record in records:
@@ -152,10 +152,10 @@ def _shorten(text: str) -> Text:
 
 
 def _size(text: Text) -> int:
-    """Characters that the report carries of it."""
+    """Number of characters in the report."""
     return len(text) if isinstance(text, str) else len(text[0]) + len(text[2])
 
 
 def _full_size(text: Text) -> int:
-    """Characters that it had."""
+    """Number of characters before shortening."""
     return _size(text) + (0 if isinstance(text, str) else text[1])

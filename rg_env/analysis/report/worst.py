@@ -1,4 +1,4 @@
-"""The tasks that a policy is worst at, each with rollouts that went wrong."""
+"""The tasks with the lowest solve rates, with examples of failed rollouts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Worst:
-    """A task and where its worst rollouts are.
+    """A task and its worst rollouts.
 
     Attributes:
-        solve_rate: in the last quarter of the steps where there are steps, else overall.
-        examples: (number of the group in the sample, number of the rollout in the group).
+        solve_rate: in the last quarter of the steps, or overall if there are no steps.
+        examples: (index of the group in the sample, index of the rollout in the group).
     """
 
     task: str
@@ -28,9 +28,9 @@ class Worst:
 
 
 def worst_tasks(section: Section, sample: Sequence[Group], *, solved_at: float) -> list[Worst]:
-    """The tasks with the lowest solve rate at the end of training, the worst first; solved ones are left out.
+    """The tasks with the lowest solve rate at the end of training, the worst first, without solved ones.
 
-    Examples are the worst rollout of each of the latest groups that have one below `solved_at` and their text.
+    Examples are the worst rollouts of the latest groups that have a text and a rollout below `solved_at`.
     """
     at_end = [
         (overall if last is None else last, task)
@@ -59,4 +59,4 @@ def _failures(section: Section, sample: Sequence[Group], task: str, solved_at: f
 
 
 def _base_score(rollout: dict[str, Any]) -> float:
-    return rollout["base_score"] or 0.0  # null stands for a number that was not finite
+    return rollout["base_score"] or 0.0  # null: not finite

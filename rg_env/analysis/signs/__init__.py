@@ -1,7 +1,7 @@
-"""Signs of reward hacking in what a policy did: `rg-env dumps audit`.
+"""Signs of reward hacking in recorded rollouts: `rg-env dumps audit`.
 
-Invariant: a finding is about one task, rests on counts that it states and on groups that it names, and says in plain
-words what was seen and how else it may have come about. No detector looks at a single rollout: everybody is lucky once.
+Invariant: a finding concerns one task, states the counts and the groups that it is based on, and describes what was
+seen, with possible innocent causes. No finding is based on a single rollout.
 """
 
 from rg_env.analysis.signs.findings import Finding, Sign

@@ -1,4 +1,4 @@
-"""What a detector says, and the evidence that it collects."""
+"""Findings of the detectors, and the evidence that they collect."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _EVIDENCE = 5
 
 
 class Sign(StrEnum):
-    """What a policy was seen to do."""
+    """What was seen."""
 
     ONE_ANSWER_WINS = "one answer wins"
     ONE_ANSWER_ONLY = "one answer only"
     NO_REASONING = "no reasoning"
-    CODE = "code for an answer"
+    CODE = "code as an answer"
     OVERLONG = "overlong answers"
     COPIED = "copied from the prompt"
-    REWARDED_REFUSAL = "refused, yet rewarded"
+    REWARDED_REFUSAL = "rejected but rewarded"
     NEAR_DUPLICATES = "near-duplicates"
     LENGTH_COLLAPSE = "score up, length down"
     JUMP = "score jumped"
@@ -29,10 +29,10 @@ class Finding:
     """One sign in one task.
 
     Attributes:
-        what: what was seen, with its counts, and what to make of it.
+        what: what was seen, with counts, and what it may mean.
         groups: ids of up to five groups that show it, for `rg-env dumps show` and `replay`.
-        share: how much of what was looked at shows it, in [0, 1]; for JUMP and LENGTH_COLLAPSE by how much the mean
-            score rose.
+        share: the share of examined rollouts or groups that show it, in [0, 1]; for JUMP and LENGTH_COLLAPSE the
+            increase of the mean score.
     """
 
     sign: Sign
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """How often something was seen in the rollouts of a task, and where first. Constant size."""
+    """How often something was seen in a task, and in which groups first. Constant size."""
 
     seen: int = 0
     of: int = 0

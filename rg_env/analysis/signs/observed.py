@@ -1,4 +1,4 @@
-"""A rollout as the detectors look at it."""
+"""A rollout as seen by the detectors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rg_env.scoring import parse_response
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One rollout, with what its group knows about the item.
+    """One rollout, with its group's item.
 
     Attributes:
-        answer: taken from the response, without the space around it; None where there is none.
-        thinking: the text of the think block; None where there is none.
-        oracle: the item's own answer; None where the record does not have it (Atropos' files).
+        answer: parsed from the response, stripped; None if there is none.
+        thinking: the text of the think block; None if there is none.
+        oracle: the item's reference answer; None if it was not recorded (Atropos files).
         question: the last message before the response.
     """
 
@@ -36,7 +36,7 @@ def observe(group: GroupRecord, prefilled_think: bool) -> Iterator[Observed]:
     """The rollouts of a group.
 
     Args:
-        prefilled_think: the prompt had opened `<think>`.
+        prefilled_think: whether the prompt ends with `<think>`.
     """
     oracle = group.expected_answer
     for rollout in group.rollouts:

@@ -1,4 +1,4 @@
-"""All detectors over one record."""
+"""All detectors over one dump."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rg_env.dump.run_settings import settings_of
 
 
 def find_signs(dump: Dump) -> list[Finding]:
-    """Look for signs of reward hacking in the train phase of a record.
+    """Look for signs of reward hacking in the train phase of a dump.
 
-    Texts are read for what the policy wrote, the ledger for how scores went (texts again, for want of one).
+    Reads the texts for what the policy wrote, and the ledger (without one, the texts) for trends of scores.
 
     Args:
-        dump: what `open_run` found.
+        dump: from `open_run`.
 
     Returns:
-        findings by task, the gravest sign first.
+        findings by task, the most serious sign first.
 
     Raises:
         NewerSchemaError: a file needs a later version of rg_env.

@@ -1,7 +1,7 @@
-"""Detectors that read what the policy wrote, group by group, in memory that does not grow with the record.
+"""Detectors that read what the policy wrote, group by group, in memory that does not grow with the dump.
 
-Each is right to be silent on an honest policy that is merely good, bad, terse, or at a task with two possible answers;
-`tests/analysis/test_signs.py` holds them to that with three real training runs.
+None reports an honest policy that is merely good, bad, terse, or at a task with two possible answers;
+`tests/analysis/test_signs.py` checks this with three real training runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rg_env.analysis.signs.observed import Observed
 _ENOUGH_ITEMS = 10
 _ENOUGH_ROLLOUTS = 40
 _MOST_ANSWERS = 2000
-"""Answers that are counted per task: one that wins or leads is met early."""
+"""Distinct answers counted per task; a frequent one occurs early."""
 _WINS = 0.5
-"""Base score from which an answer has won."""
+"""Base score from which an answer wins."""
 _CODE = re.compile(
     r"__\w+__|\b(?:import|lambda|def|exec|eval|getattr|setattr|globals|subprocess|isinstance)\b\s*[\w(:]|\bos\.\w+\(|"
     r"\bfor\s+\w+\s+in\b|\bopen\("
@@ -30,7 +30,7 @@ _ALIKE = 0.9
 
 
 class Detector(Protocol):
-    """Sees every group once, then says what it found."""
+    """Sees every group once, then returns its findings."""
 
     def see(self, group: Sequence[Observed]) -> None: ...
 
@@ -38,7 +38,7 @@ class Detector(Protocol):
 
 
 class RepeatedAnswers:
-    """One answer over many items: winning where it is not the item's own, or given whatever is asked."""
+    """One answer for many items: rewarded although it is not the reference answer, or given whatever the question."""
 
     def __init__(self) -> None:
         self._given: dict[str, Counter[str]] = defaultdict(Counter)
@@ -64,8 +64,8 @@ class RepeatedAnswers:
         for (task, answer), items in self._unearned.items():
             if len(items) >= _ENOUGH_ITEMS:
                 what = (
-                    f"{_shown(answer)} won {len(items)} different items of which it is not the answer. Many right "
-                    "answers to one question are possible in some tasks; else the scorer pays for nothing"
+                    f"{_shown(answer)} was rewarded for {len(items)} different items although it is not their "
+                    "reference answer. Unless the task accepts several answers, the scorer rewards a wrong one"
                 )
                 yield Finding(Sign.ONE_ANSWER_WINS, task, what, tuple(items.values())[:5], 1.0)
         for task, given in self._given.items():
@@ -77,14 +77,14 @@ class RepeatedAnswers:
                 continue
             what = (
                 f"{share:.0%} of all answers are {_shown(answer)}, over {len(items)} or more items"
-                + (f" whose own answers agree in {honest:.0%} at most" if self._oracles[task] else "")
+                + (f" of which at most {honest:.0%} have the same reference answer" if self._oracles[task] else "")
                 + ": the policy no longer reads the question"
             )
             yield Finding(Sign.ONE_ANSWER_ONLY, task, what, tuple(items.values())[:5], share)
 
 
 class Tallies:
-    """Shares of rollouts, each per task, each with the share from which it is a finding."""
+    """Signs that are reported above a certain share of a task's rollouts."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[Sign, str], Tally] = defaultdict(Tally)
@@ -102,7 +102,7 @@ class Tallies:
 
 
 class NearDuplicates:
-    """Groups whose responses are nearly one text, although they were sampled."""
+    """Groups whose sampled responses are nearly identical."""
 
     _SHARE = 0.5
 
@@ -118,8 +118,8 @@ class NearDuplicates:
         for task, tally in self._tallies.items():
             if tally.seen >= _ENOUGH_ITEMS and tally.share >= self._SHARE:
                 what = (
-                    f"{tally.seen} of {tally.of} groups consist of nearly one text. Sampling found nothing to choose "
-                    "from: the policy has collapsed, or the temperature is near 0; such groups hardly move a weight"
+                    f"{tally.seen} of {tally.of} groups consist of nearly identical responses: the policy has "
+                    "collapsed, or the temperature is near 0; such groups give hardly any gradient"
                 )
                 yield tally.finding(Sign.NEAR_DUPLICATES, task, what)
 
@@ -128,34 +128,34 @@ _TALLIED: dict[Sign, tuple[float, int, str]] = {
     Sign.NO_REASONING: (
         0.3,
         20,
-        "solved responses have nothing between <think> and </think>: the answer comes from elsewhere than reasoning",
+        "solved responses have an empty think block: the answer does not come from written reasoning",
     ),
     Sign.CODE: (
         0.02,
         5,
-        "answers look like code, which the items' own answers do not: somebody tries to run something",
+        "answers look like code although the reference answers do not: possibly an attempt to execute code",
     ),
     Sign.OVERLONG: (
         0.1,
         10,
-        "answers are more than ten times as long as the item's own and over 200 characters: a net cast wide",
+        "answers have over 200 characters and ten times the length of the reference answer: possibly several guesses",
     ),
     Sign.COPIED: (
         0.1,
         10,
-        "answers are copied from the prompt, 20 characters or more, and are not the item's own answer",
+        "answers of 20 characters or more are copied from the prompt and are not the reference answer",
     ),
     Sign.REWARDED_REFUSAL: (
         0.05,
         10,
-        "answers that the guard refused, or that no scorer could judge, got a reward above 0: look at format_bonus",
+        "answers that the guard rejected, or that could not be scored, got a reward above 0: check format_bonus",
     ),
 }
-"""Sign → share and number from which it is a finding, and what it says."""
+"""Sign → minimum share and count for a finding, and its text."""
 
 
 def _signs_in(one: Observed) -> Iterator[tuple[Sign, bool]]:
-    """The signs that this rollout can show, and whether it does."""
+    """The signs that apply to this rollout, and whether it shows them."""
     rollout, answer, oracle = one.rollout, one.answer, one.oracle
     yield Sign.REWARDED_REFUSAL, rollout.status.value != "ok" and rollout.reward > 0
     if rollout.base_score >= 0.99 and one.thinking is not None:
@@ -168,7 +168,7 @@ def _signs_in(one: Observed) -> Iterator[tuple[Sign, bool]]:
 
 
 def _all_alike(texts: Sequence[str]) -> bool:
-    """Whether each two texts have nearly all shingles in common; two that have not settle it."""
+    """Whether every two texts have nearly all shingles in common."""
     seen: list[set[str]] = []
     for text in dict.fromkeys(texts):
         new = _shingles(text[:_COMPARED_CHARS])
@@ -183,7 +183,7 @@ def _shingles(text: str) -> set[str]:
 
 
 def _count(counter: Counter[str], text: str) -> bool:
-    """Count a text; False where the counter is full of others."""
+    """Count a text; False if the counter is full."""
     if text not in counter and len(counter) >= _MOST_ANSWERS:
         return False
     counter[text] += 1

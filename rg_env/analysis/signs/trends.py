@@ -1,6 +1,6 @@
-"""Detectors that follow a task's scores over the steps, from the ledger: every group counts.
+"""Detectors of trends in a task's scores, from the ledger, which has every group.
 
-A step's mean is over groups (the rollouts of a group share an item); spreads are between groups.
+Means and standard errors are over groups, because the rollouts of a group share an item.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SIGMAS = 5.0
 _FEWEST_GROUPS = 12
 _RISE = 0.15
 _COLLAPSE = 0.5
-"""Share of the length that is left."""
+"""Remaining share of the length."""
 
 
 def trend_findings(ledger: pl.LazyFrame) -> Iterator[Finding]:
-    """Jumps and collapses of length, per task, in the train phase of each run.
+    """Jumps of the score and collapses of the length, per task, in the train phase of each run.
 
     Args:
-        ledger: one row per rollout, as `Dump.scan()` gives; only a row per group is held.
+        ledger: one row per rollout, from `Dump.scan()`; one row per group is kept in memory.
     """
     groups = (
         ledger.filter(pl.col("phase") == "train", pl.col("step").is_not_null())
@@ -41,7 +41,7 @@ def trend_findings(ledger: pl.LazyFrame) -> Iterator[Finding]:
 
 
 def _jumps(task: str, groups: pl.DataFrame) -> Iterator[Finding]:
-    """The greatest jump between neighbouring windows of steps, if it is one."""
+    """The largest jump between neighboring windows of steps, if it is significant."""
     score, before, after = pl.col("score"), "before", "after"
     steps = groups.group_by("step", maintain_order=True).agg(
         n=score.count(), total=score.sum(), squares=(score**2).sum()
@@ -82,7 +82,7 @@ def _jumps(task: str, groups: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _error_squared(which: str, mean: pl.Expr) -> pl.Expr:
-    """Of a window's mean: the square of its standard error."""
+    """The squared standard error of a window's mean."""
     n, squares = pl.col(f"n_{which}"), pl.col(f"squares_{which}")
     return ((squares - n * mean**2) / (n - 1) / n).clip(lower_bound=0)
 
@@ -101,8 +101,8 @@ def _collapses(task: str, groups: pl.DataFrame) -> Iterator[Finding]:
     long, short = _mean(first["tokens"]), _mean(last["tokens"])
     if rise >= _RISE and rise >= _SIGMAS * error and short <= _COLLAPSE * long:
         what = (
-            f"from the first third of the steps to the last the mean score rose by {rise:.2f} while responses shrank "
-            f"from {long:.0f} to {short:.0f} tokens: answers may no longer need the reasoning"
+            f"from the first to the last third of the steps the mean score rose by {rise:.2f} while responses shrank "
+            f"from {long:.0f} to {short:.0f} tokens: the answers may no longer depend on reasoning"
         )
         shown = (*first["group_id"].head(2), *last["group_id"].tail(3))
         yield Finding(Sign.LENGTH_COLLAPSE, task, what, shown, rise)

@@ -70,14 +70,13 @@ class Dump:
 
     @property
     def caveat(self) -> str | None:
-        """What figures from this dump cannot show, or None where the ledger has every group."""
+        """How statistics of this dump are biased; None if every run has a ledger."""
         without = [run.run_id for run in self.runs if not run.has_ledger]
         if not without:
             return None
         return (
-            f"read from texts, for want of a ledger ({', '.join(without)}): groups whose text was not kept are "
-            "missing, so that every figure is biased; Atropos' files have no base score: their `score`, after the "
-            "length penalty, stands for it"
+            f"no ledger found ({', '.join(without)}); statistics are biased: groups whose text was not kept are "
+            "missing; Atropos files have no base score, so their `score`, after the length penalty, is used instead"
         )
 
     # -- as objects

@@ -55,7 +55,7 @@ def test_two_runs(folder, tmp_path):
     ("args", "says"),
     [
         (["--where", "colour=red"], "no column 'colour'"),
-        (["--where", "task=spell"], "no rollout is left by task=spell; the tasks here are gcd"),
+        (["--where", "task=spell"], "no rollout matches task=spell; the tasks are gcd"),
         (["--against", "nowhere"], "nowhere cannot be read"),
     ],
 )

@@ -1,12 +1,12 @@
-// The browser of groups: filters, a list that keeps only the rows in view in the document, and the dialog.
+// The browser of groups: filters, a list that only renders the visible rows, and the dialog.
 
 const byId = (id) => document.getElementById(id);
-const groups = []; // all groups of the report, in the order of the record
-let found = []; // numbers of those that pass the filters
-let chosen = 0; // place in `found`
-const SPARE_ROWS = 8; // drawn beyond either edge
+const groups = []; // all groups of the report, in the order of the dump
+let found = []; // indices of the groups that match the filters
+let chosen = 0; // position in `found`
+const SPARE_ROWS = 8; // rendered beyond either edge
 
-/** Unpack the blocks of groups, one after the other so that the page stays awake. */
+/** Unpack the blocks of groups one by one, so that the page stays responsive. */
 async function unpackGroups() {
   for (const block of document.querySelectorAll("script.block")) {
     const bytes = Uint8Array.from(atob(block.textContent), (character) => character.charCodeAt(0));
@@ -17,7 +17,7 @@ async function unpackGroups() {
   }
 }
 
-/** What filters and rows need at hand. */
+/** Precompute what filters and rows need. */
 function prepare(group) {
   const asked = (group.prompt ?? []).filter((message) => message.role !== "system").map((message) => carried(message.content));
   const responses = group.rollouts.map((rollout) => carried(rollout.text ?? ""));
@@ -49,7 +49,7 @@ function setUpFilters() {
 const value = (id) => byId(id).value;
 const term = () => value("f-search").trim().toLowerCase();
 
-/** Find the groups that pass the filters, and start at the first. */
+/** Find the groups that match the filters, and go to the first. */
 function filter() {
   const [search, task, outcome, trouble, phase, run] = [term(), ...["f-task", "f-outcome", "f-trouble", "f-phase", "f-run"].map(value)];
   const [from, to] = ["f-from", "f-to"].map((id) => (value(id) === "" ? null : Number(value(id))));
@@ -68,7 +68,7 @@ function filter() {
 
 const rowHeight = () => parseFloat(getComputedStyle(byId("list")).getPropertyValue("--row"));
 
-/** Put the rows that are in view into the document, and no others. */
+/** Render only the visible rows. */
 function drawRows() {
   const list = byId("list");
   const height = rowHeight();
@@ -77,17 +77,17 @@ function drawRows() {
   const rows = byId("rows");
   rows.style.height = `${found.length * height}px`;
   rows.replaceChildren(...d3.range(first, last).map((place) => rowNode(place, height)));
-  if (!found.length) rows.append(el("p", { class: "notice" }, "No group passes these filters."));
+  if (!found.length) rows.append(el("p", { class: "notice" }, "No group matches these filters."));
   const active = byId(`row-${chosen}`);
   if (active) list.setAttribute("aria-activedescendant", active.id);
   else list.removeAttribute("aria-activedescendant");
 }
 
-/** The row of the group at a place of `found`. */
+/** The row of the group at a position of `found`. */
 function rowNode(place, height) {
   const group = groups[found[place]];
   const right = group.rollouts.filter(isRight).length;
-  const says = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} right. ${group.excerpt}`;
+  const says = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
   const row = el("div",
     { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": says, onclick: () => { choose(place); open(); } },
     el("span", { class: "task" }, words(group.task)),
@@ -105,7 +105,7 @@ function square(rollout) {
   return made;
 }
 
-/** Move to a place in the list and bring it into view. */
+/** Select a position in the list and scroll to it. */
 function choose(place) {
   if (!found.length) return;
   chosen = Math.max(0, Math.min(found.length - 1, place));
@@ -115,7 +115,7 @@ function choose(place) {
   drawRows();
 }
 
-/** Open the chosen group, or show it in the dialog that is open. */
+/** Show the selected group in the dialog. */
 function open() {
   if (!found.length) return;
   const group = groups[found[chosen]];
@@ -130,20 +130,20 @@ function open() {
   body.focus();
 }
 
-/** Open a group by its number in the report, whatever the filters are. */
+/** Open a group by its index in the report; resets the filters if they exclude it. */
 function openGroup(number) {
   if (!found.includes(number)) reset();
   choose(found.indexOf(number));
   open();
 }
 
-/** Let every group pass. */
+/** Clear all filters. */
 function reset() {
   byId("filters").reset();
   filter();
 }
 
-/** The groups of one task, ready for the keyboard. */
+/** Show the groups of one task and focus the list. */
 function showTask(task) {
   byId("filters").reset();
   byId("f-task").value = task;
@@ -152,7 +152,7 @@ function showTask(task) {
   byId("list").focus({ preventScroll: true });
 }
 
-/** The group before (-1) or after (1) the open one. */
+/** Open the previous (-1) or next (1) group. */
 function move(by) {
   choose(chosen + by);
   open();
@@ -189,14 +189,14 @@ function listen() {
   byId("group").addEventListener("click", (event) => event.target === byId("group") && byId("group").close());
 }
 
-/** Show the groups as soon as they are unpacked. Rejects where this browser cannot. */
+/** Unpack and show the groups. Rejects if the browser cannot unpack them. */
 async function startBrowser() {
   listen();
   byId("count").textContent = "Unpacking the groups …";
   try {
     await unpackGroups();
   } catch (error) {
-    byId("count").textContent = `The groups cannot be unpacked (${error.message}): a browser from 2023 or later can.`;
+    byId("count").textContent = `The groups cannot be unpacked (${error.message}): use a browser from 2023 or later.`;
     throw error;
   }
   setUpFilters();

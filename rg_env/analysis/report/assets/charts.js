@@ -1,17 +1,17 @@
-// Charts with Observable Plot: SVG coloured by the page's variables, so that dark mode and print need no redrawing.
+// Charts with Observable Plot: SVG with colors from CSS variables, so that dark mode and print need no redrawing.
 
 const PHASES = { train: "var(--train)", eval: "var(--eval)" };
 const KINDS = ["#4e79a7", "#f28e2c", "#e15759", "#76b7b2", "#59a14f", "#edc949", "#af7aa1", "#ff9da7", "#9c755f", "#8c8c8c"];
-const drawings = []; // [holder, function from width to nodes]: drawn again when the width changes
+const drawings = []; // [holder, function from width to nodes]: redrawn when the width changes
 
-/** A chart with its title and a line about how to read it; `draw` makes the nodes for a width in pixels. */
+/** A chart with a title and a line on how to read it; `draw` makes the nodes for a width in pixels. */
 function chart(parent, title, reading, draw) {
   const holder = el("div", { class: "plot" });
   parent.append(el("figure", {}, el("figcaption", {}, el("strong", {}, title), el("span", {}, reading)), holder));
   drawings.push([holder, draw]);
 }
 
-/** Draw all charts for the widths that their holders have now. */
+/** Draw all charts for the current widths of their holders. */
 function redraw() {
   for (const [holder, draw] of drawings) {
     const width = Math.floor(holder.clientWidth);
@@ -20,11 +20,11 @@ function redraw() {
   }
 }
 
-/** A legend of [label, colour] pairs. */
+/** A legend of [label, color] pairs. */
 function swatches(pairs) {
-  const items = pairs.map(([label, colour]) => {
+  const items = pairs.map(([label, color]) => {
     const key = el("i");
-    key.style.background = colour;
+    key.style.background = color;
     return el("span", {}, key, label);
   });
   return el("div", { class: "legend" }, items);
@@ -57,12 +57,12 @@ function curve(parent, title, phases, key, { share = true } = {}) {
       marks: [
         Plot.ruleY([0], { stroke: "var(--line)" }),
         ...series.flatMap(({ name, rows, trend }) => {
-          const colour = PHASES[name] ?? "var(--train)";
+          const color = PHASES[name] ?? "var(--train)";
           const many = rows.length > 20;
           return [
-            Plot.areaY(trend, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: colour, fillOpacity: 0.15 }),
-            Plot.dot(rows, { x: "step", y: key, r: many ? 2 : 3.5, fill: colour, fillOpacity: many ? 0.4 : 1 }),
-            Plot.lineY(trend, { x: middle, y: key, stroke: colour, strokeWidth: 2.2, strokeDasharray: name === "eval" ? "5 4" : null }),
+            Plot.areaY(trend, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: color, fillOpacity: 0.15 }),
+            Plot.dot(rows, { x: "step", y: key, r: many ? 2 : 3.5, fill: color, fillOpacity: many ? 0.4 : 1 }),
+            Plot.lineY(trend, { x: middle, y: key, stroke: color, strokeWidth: 2.2, strokeDasharray: name === "eval" ? "5 4" : null }),
           ];
         }),
         Plot.tip(rows, Plot.pointer({ x: "step", y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups` })),
@@ -85,7 +85,7 @@ function heatMap(parent, section) {
   const rateOf = new Map(rowsOf(section.tasks).map((row) => [row.task, row.solve_rate]));
   const tasks = [...rateOf.keys()].sort((a, b) => rateOf.get(a) - rateOf.get(b));
   const put = rows.some((row) => row.step !== row.last_step);
-  chart(parent, "", `Worst task on top. ${put ? "A column is several steps put together. " : ""}Empty: no group.`, (width) => {
+  chart(parent, "", `Worst task on top. ${put ? "A column stands for several steps. " : ""}Empty: no group.`, (width) => {
     const names = Math.min(width < 500 ? 110 : 220, 14 + 6.8 * Math.max(...tasks.map((task) => task.length)));
     const { domain, ticks } = bandTicks(rows, width - names);
     return [
@@ -115,14 +115,14 @@ function lengthCharts(parent, section) {
   const sides = [["right", "var(--right)"], ["wrong", "var(--wrong)"]];
   const present = sides.filter(([side]) => bars.some((row) => row[side] > 0));
   if (bars.length)
-    chart(parent, `How long, in ${unit}`, "Share of the right and of the wrong responses, each adding up to 100 %.", (width) => [
+    chart(parent, `Distribution, in ${unit}`, "Shares of the correct and of the wrong responses; each sums to 100 %.", (width) => [
       Plot.plot({
-        ...frame(width, `Lengths of right and wrong responses in ${unit}`),
+        ...frame(width, `Lengths of correct and wrong responses in ${unit}`),
         x: { label: `${unit} →`, labelAnchor: "right", ticks: Math.max(3, Math.floor(width / 80)) },
         y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value) },
         marks: [
-          ...present.map(([side, colour]) =>
-            Plot.rectY(bars, { x1: "from", x2: "to", y: side, fill: colour, fillOpacity: 0.55, insetLeft: 0.5 })),
+          ...present.map(([side, color]) =>
+            Plot.rectY(bars, { x1: "from", x2: "to", y: side, fill: color, fillOpacity: 0.55, insetLeft: 0.5 })),
           Plot.tip(bars, Plot.pointerX({ x: (row) => (row.from + row.to) / 2, y: (row) => Math.max(row.right ?? 0, row.wrong ?? 0), title: (row) => `${row.from}–${row.to - 1} ${unit}\n${present.map(([side]) => `${side} ${percent(row[side], 1)}`).join(" · ")}` })),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
@@ -133,12 +133,12 @@ function lengthCharts(parent, section) {
   if (rows.length > 1)
     chart(parent, "Median over the steps", `In ${unit}.`, (width) => [
       Plot.plot({
-        ...frame(width, `Median length of right and wrong responses over the steps in ${unit}`),
+        ...frame(width, `Median length of correct and wrong responses over the steps in ${unit}`),
         x: stepAxis(rows, width),
         y: { label: null, grid: true, ticks: 5, zero: true, nice: true },
         marks: [
-          ...present.map(([side, colour]) =>
-            Plot.lineY(rows.filter((row) => row[`length_${side}`] != null), { x: "step", y: `length_${side}`, stroke: colour, strokeWidth: 2.2, marker: rows.length > 20 ? null : "dot" })),
+          ...present.map(([side, color]) =>
+            Plot.lineY(rows.filter((row) => row[`length_${side}`] != null), { x: "step", y: `length_${side}`, stroke: color, strokeWidth: 2.2, marker: rows.length > 20 ? null : "dot" })),
           Plot.tip(rows, Plot.pointerX({ x: "step", y: (row) => row.length_right ?? row.length_wrong, title: (row) => `${stepText(row)}\n${present.map(([side]) => `${side} ${number(row[`length_${side}`], 0)}`).join(" · ")} ${unit}` })),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
@@ -154,7 +154,7 @@ function troubleChart(parent, section) {
   if (!rows.length) return;
   const total = d3.group(rows, (row) => row.what);
   const kinds = [...total.keys()].sort((a, b) => d3.sum(total.get(b), (row) => row.share) - d3.sum(total.get(a), (row) => row.share));
-  const colours = kinds.map((_, place) => KINDS[place % KINDS.length]);
+  const colors = kinds.map((_, place) => KINDS[place % KINDS.length]);
   const digits = d3.max(d3.rollup(rows, (at) => d3.sum(at, (row) => row.share), (row) => row.step).values()) < 0.05 ? 1 : 0;
   chart(parent, "", "Share of rollouts at each point.", (width) => {
     const { domain, ticks } = bandTicks(rows, width);
@@ -163,14 +163,14 @@ function troubleChart(parent, section) {
         ...frame(width, "Shares of violations and of failed scoring over the steps"),
         x: { domain, ticks, label: "step →", labelAnchor: "right", tickSize: 3, padding: 0.1 },
         y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value, digits) },
-        color: { domain: kinds, range: colours },
+        color: { domain: kinds, range: colors },
         marks: [
           Plot.barY(rows, { x: "step", y: "share", fill: "what", order: kinds }),
           Plot.tip(rows.filter((row) => row.share > 0), Plot.pointer(Plot.stackY({ x: "step", y: "share", z: "what", order: kinds, title: (row) => `${troubleName(row.what)}, ${stepText(row)}\n${percent(row.share, 2)} of rollouts` }))),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
       }),
-      swatches(kinds.map((kind, place) => [troubleName(kind), colours[place]])),
+      swatches(kinds.map((kind, place) => [troubleName(kind), colors[place]])),
     ];
   });
 }

@@ -1,4 +1,4 @@
-// One group, opened: the prompt, then its rollouts from best to worst with every number that the record has.
+// The view of one group: the prompt, then its rollouts from best to worst with all recorded numbers.
 
 const NUMBERS = [
   ["base_score", "base score"],
@@ -30,7 +30,7 @@ function groupNodes(group) {
 
 function whyNoText(group) {
   if (group.text_reason) return `Text not kept: ${words(group.text_reason)}.`;
-  return "Text not carried by this report; the record's files have it.";
+  return "Text not included in this report; it is in the dump.";
 }
 
 function facts(group) {
@@ -65,10 +65,10 @@ function rolloutNode(rollout) {
       trouble && explained ? el("span", { class: "muted" }, explained) : null),
     el("dl", { class: "numbers" }, NUMBERS.map(([key, label, show = number]) =>
       el("div", {}, el("dt", {}, label), el("dd", {}, show(rollout[key]))))),
-    rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, coloured)));
+    rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, colored)));
 }
 
-/** Mark where `term` stands in `root`, where the browser can. */
+/** Highlight `term` in `root` if the browser supports it. */
 function highlight(root, term) {
   if (!globalThis.Highlight) return;
   CSS.highlights.delete("search");
@@ -77,7 +77,7 @@ function highlight(root, term) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node && ranges.length < 1000; node = walker.nextNode()) {
     const text = node.data.toLowerCase();
-    if (text.length !== node.data.length) continue; // a few letters change their length: places would be off
+    if (text.length !== node.data.length) continue; // a few letters change their length, which would shift positions
     for (let at = text.indexOf(term); at >= 0 && ranges.length < 1000; at = text.indexOf(term, at + term.length)) {
       const range = new Range();
       range.setStart(node, at);

@@ -1,26 +1,26 @@
-// Puts the page together from the summary; a choice of run and phase fills it again. `data-ready` on the root says that
-// all is there.
+// Fills the page from the summary, and again when another run or phase is selected. `data-ready` on the root element
+// marks that the page is complete.
 
 const report = JSON.parse(byId("summary").textContent);
 
-// Key of `statistics`, label, how to show it, what to say below it, and when to leave it out.
+// Key of `statistics`, label, format, text below it, and when to omit it.
 const CARDS = [
   ["solve_rate", "solved", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`],
   ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`],
-  ["format_rate", "in the format", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
-  ["mean_base_score", "mean base score", number, (h) => (h.penalised ? `${number(h.mean_score)} after the penalty, which cost ${rate1(h.penalised)} of the rollouts something` : "no penalty applied")],
-  ["mean_reward", "mean reward", number, () => "as handed to the trainer"],
+  ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
+  ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : "no penalty applied")],
+  ["mean_reward", "mean reward", number, () => "as returned to the trainer"],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
-  ["no_signal", "without signal", rate1, (h) => `of groups; all right ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
+  ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`],
-  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} refused by the guard`, (h) => !h.scorer_failures && !h.rejected],
+  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => !h.scorer_failures && !h.rejected],
 ];
 
 /** The card for pass@k with the largest k that the groups allow. */
 function passCard(headline) {
   const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
   const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
-  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} right; all ${most} right: ${rate1(h[`pass_hat_${most}`])}`]] : [];
+  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} correct; all ${most} correct: ${rate1(h[`pass_hat_${most}`])}`]] : [];
 }
 
 function about() {
@@ -28,7 +28,7 @@ function about() {
     [report.runs.length > 1 ? run.run_id : null, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
   byId("about").replaceChildren(...lines.filter(Boolean).flatMap((line) => [line, el("br")]));
   byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
-  byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC licence.";
+  byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC license.";
 }
 
 function headline(section) {
@@ -36,7 +36,7 @@ function headline(section) {
   const cards = [...CARDS.slice(0, 2), ...passCard(h), ...CARDS.slice(2)].filter(([key, , , , without]) => h[key] != null && !without?.(h));
   byId("headline").replaceChildren(...cards.map(([key, label, show, more]) =>
     el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
-      h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: "95 % confidence interval, groups being the units of chance" }, interval(h, key, show)),
+      h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: "95 % confidence interval, clustered by group" }, interval(h, key, show)),
       el("dd", { class: "muted" }, more(h)))));
 }
 
@@ -59,7 +59,7 @@ function example([place, number]) {
     el("button", { type: "button", onclick: () => openGroup(place) }, group.step == null ? "Open the group" : `Open the group of step ${group.step}`));
 }
 
-/** Hide what the record has nothing for. */
+/** Fill a section with charts, or say that there are none. */
 const fillCharts = (id, fill) => {
   const holder = byId(id);
   holder.replaceChildren();
@@ -78,7 +78,7 @@ function show(section) {
     curve(holder, "Groups without signal", sameRun, "no_signal");
   });
   taskTable(byId("tasks"), section, showTask);
-  byId("tasks-hint").textContent = "A click on a column sorts, one on a task shows its groups; resting on a figure shows its 95 % interval.";
+  byId("tasks-hint").textContent = "Click a column to sort, a task to show its groups; hover over a number for its 95 % interval.";
   fillCharts("heat", (holder) => heatMap(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));
   fillCharts("trouble", (holder) => troubleChart(holder, section));

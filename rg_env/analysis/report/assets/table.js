@@ -1,20 +1,20 @@
-// The table of tasks: sorted by a click on a column's head, the worst task first to begin with.
+// The table of tasks: click a column to sort; initially the worst task comes first.
 
 const COLUMNS = [
   { key: "task", label: "task", text: true },
   { key: "groups", label: "groups", show: count },
-  { key: "solve_rate", label: "solved", show: percent, bar: true, title: "share of rollouts whose base score reaches the mark" },
+  { key: "solve_rate", label: "solved", show: percent, bar: true, title: "share of rollouts whose base score reaches the threshold" },
   { key: "solve_rate_first", label: "first ¼", show: percent, title: "solved in the first quarter of the steps" },
   { key: "solve_rate_last", label: "last ¼", show: percent, title: "solved in the last quarter of the steps" },
   { key: "solve_rate_change", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
-  { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a violation of the format" },
-  { key: "solve_given_format", label: "given format", show: percent, title: "solved among those without a violation" },
+  { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a format violation" },
+  { key: "solve_given_format", label: "given format", show: percent, title: "solved among rollouts without a format violation" },
   { key: "mean_base_score", label: "base score", show: number },
   { key: "mean_score", label: "score", show: number, title: "after the length penalty" },
   { key: "mean_reward", label: "reward", show: number },
   { key: "mean_response_tokens", label: "tokens", show: (value) => number(value, 0) },
   { key: "truncated", label: "cut off", show: percent },
-  { key: "all_correct", label: "all right", show: percent, title: "share of groups in which every rollout is right" },
+  { key: "all_correct", label: "all correct", show: percent, title: "share of groups in which every rollout is correct" },
   { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every base score is 0" },
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
@@ -29,7 +29,7 @@ function points(value) {
 /** Fill the table for a section; `choose` is called with the task whose name was clicked. */
 function taskTable(table, section, choose) {
   const rows = rowsOf(section.tasks);
-  const columns = COLUMNS.filter(({ key }) => rows.some((row) => row[key] != null) && !saysTheSame(rows, key));
+  const columns = COLUMNS.filter(({ key }) => rows.some((row) => row[key] != null) && !isRedundant(rows, key));
   const sorted = { key: "solve_rate", down: false };
   const body = el("tbody");
   const heads = columns.map((column) =>
@@ -45,7 +45,7 @@ function taskTable(table, section, choose) {
     const sign = sorted.down ? -1 : 1;
     rows.sort((a, b) => {
       const [x, y] = [a[sorted.key], b[sorted.key]];
-      if (x == null || y == null) return (x == null) - (y == null); // what is not known stands last
+      if (x == null || y == null) return (x == null) - (y == null); // unknown values come last
       return sign * (x < y ? -1 : x > y ? 1 : 0);
     });
     columns.forEach(({ key }, place) =>
@@ -65,8 +65,8 @@ function taskTable(table, section, choose) {
   fill();
 }
 
-/** A penalty that never applied, or truncation that never happened, needs no column. */
-function saysTheSame(rows, key) {
+/** Whether a column is redundant: no penalty applied, or nothing was truncated. */
+function isRedundant(rows, key) {
   if (key === "mean_score" || key === "mean_reward") return rows.every((row) => row[key] === row.mean_base_score);
   return key === "truncated" && rows.every((row) => !row[key]);
 }

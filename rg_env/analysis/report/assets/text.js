@@ -1,7 +1,7 @@
-// Text from the record on the page. Everything here ends in text nodes: nothing a model wrote is ever parsed as HTML.
+// Recorded text on the page. It is only inserted as text nodes; model output is never parsed as HTML.
 
-// What would reorder, hide or break the text around it: controls, bidi overrides, zero-width and tag characters, lone
-// surrogates. Joiners (U+200C, U+200D) stay: scripts and emoji need them.
+// Characters that reorder, hide or break text: controls, bidi overrides, zero-width and tag characters, lone surrogates.
+// Joiners (U+200C, U+200D) are kept, because scripts and emoji need them.
 const UNSEEN =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\p{Cs}/gu;
 const codeOf = (character) => "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
@@ -18,10 +18,10 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** One line, with unseen characters shown by their code. */
+/** One line, with invisible characters shown by their code. */
 const plain = (text) => String(text).replace(UNSEEN, (character) => `⟨${codeOf(character)}⟩`);
 
-/** Nodes that show the text as it is, with unseen characters as marks. */
+/** Nodes for a text, with invisible characters marked. */
 function reveal(text) {
   const nodes = [];
   let from = 0;
@@ -33,21 +33,21 @@ function reveal(text) {
   return nodes.filter((node) => node !== "");
 }
 
-/** The parts of a text that the report carries: a string, or [head, characters left out, tail]. */
+/** The parts of a text in the report: a string, or [beginning, characters omitted, end]. */
 const parts = (text) => (Array.isArray(text) ? [text[0], text[2]] : [text]);
 
-/** The carried characters, for search and excerpts. */
+/** The text in the report, for search and excerpts. */
 const carried = (text) => parts(text).join(" … ");
 
-/** Nodes for a text of which the middle may be left out. */
+/** Nodes for a text whose middle may be omitted. */
 function shown(text, nodesOf = reveal) {
   if (!Array.isArray(text)) return nodesOf(text);
-  const gap = el("span", { class: "gap" }, `… ${text[1].toLocaleString("en")} characters left out of this report …`);
+  const gap = el("span", { class: "gap" }, `… ${text[1].toLocaleString("en")} characters omitted …`);
   return [...nodesOf(text[0]), gap, ...nodesOf(text[2])];
 }
 
-/** A response with its think and answer blocks coloured. Only shows: what counts as a violation the record says. */
-function coloured(text) {
+/** A response with colored think and answer blocks. Violations are not decided here; they are recorded. */
+function colored(text) {
   const pieces = text.split(/(<\/?(?:think|answer)>)/);
   const firstTag = pieces[1];
   let inside = firstTag === "</think>" ? "think" : ""; // the prompt had opened the block
@@ -64,7 +64,7 @@ function coloured(text) {
 
 const number = (value, digits = 3) => (value == null ? "–" : value.toFixed(digits));
 const percent = (value, digits = 0) => (value == null ? "–" : `${(value * 100).toFixed(digits)}\u00a0%`);
-/** The confidence interval beside a figure of `statistics`; empty where it has none. */
+/** The confidence interval of a statistic; empty if it has none. */
 const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `(${show(row[`${key}_low`])} – ${show(row[`${key}_high`])})`);
 const count = (value) => (value == null ? "–" : value.toLocaleString("en"));
 const rate1 = (value) => percent(value, 1);
