@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 from rg_env.analysis.export.left_out import Reason
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
+from rg_env.dump import FileKind
+from rg_env.dump.repair.findings import Trouble
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
+from rg_env.scoring import Status, Violation
 from rg_env.skyrl.config import known_keys, load_config
 from tests.documents import PAGES, ROOT, python_blocks, run_page
 
@@ -182,3 +185,28 @@ def test_the_skipped_rows_in_the_export_guide_have_reasons_of_the_code():
     sample = (ROOT / "docs" / "export.md").read_text().split("    left out:\n")[1].split("\n\n")[0]
     reasons = re.findall(r"^ +[\d,]+  (.+)$", sample, re.MULTILINE)
     assert len(reasons) >= 5 and set(reasons) <= {reason.value for reason in Reason}
+
+
+def test_the_closed_sets_are_documented_in_full():
+    """Violations and statuses, the findings of `validate`, the kinds of files."""
+    rewards, check, dumps = (
+        (ROOT / "docs" / name).read_text() for name in ("rewards.md", "reading-check.md", "dumps.md")
+    )
+    form = rewards[rewards.index("## Format") : rewards.index("## Four numbers")]
+    assert {*Violation} <= set(re.findall(r"`(\w+)`", form))
+    status = rewards[rewards.index("## Status") : rewards.index("## Answer normalization")]
+    assert {*Status} <= set(re.findall(r"`(\w+)`", status))
+    findings = re.findall(r"^\| (`.*?) \|", check, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*Trouble} - {Trouble.REMARK}
+    files = re.findall(r"^reasoning_gym_environment_(\w+?)_\{run_id\}_\{batch\}\.jsonl", dumps, re.MULTILINE)
+    assert set(files) == {*FileKind}
+
+
+def test_the_settings_of_the_dump_are_those_of_the_settings_page():
+    page = (ROOT / "docs" / "dumps.md").read_text()
+    rows = {
+        name: default.strip("`")
+        for name, default in re.findall(r"^\| `(dump_\w+|\w+_per_file|\w+_threshold)` \| (.*?) \|", page, re.MULTILINE)
+    }
+    assert len(rows) == 11
+    assert rows.items() <= documented().items()
