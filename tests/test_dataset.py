@@ -5,12 +5,10 @@ from __future__ import annotations
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loguru import logger
 
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
@@ -18,14 +16,6 @@ from rg_env.prompts import THINK_ANSWER
 from rg_env.tasks import Item, Split, split_of
 
 TASKS = ["chain_sum", "gcd", "rearc", "graph_color"]
-
-
-@pytest.fixture
-def warnings() -> Iterator[list[str]]:
-    said: list[str] = []
-    handler = logger.add(lambda message: said.append(message.record["message"]), level="WARNING")
-    yield said
-    logger.remove(handler)
 
 
 @pytest.fixture(scope="module")

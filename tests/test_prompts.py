@@ -1,4 +1,4 @@
-"""What stands in front of a question."""
+"""System prompts, worked examples and messages."""
 
 from __future__ import annotations
 

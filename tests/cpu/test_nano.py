@@ -1,4 +1,4 @@
-"""The shipped policy: it loads, its tokens are what its card says, and its figures hold."""
+"""The shipped policy: it loads, its tokens match its card, and its figures hold."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_prompt_near_the_end_of_the_context_gets_what_room_there_is(sampler: S
 
 
 # ---------------------------------------------------------------------- sameness
-def test_the_same_seed_gives_the_same_samples_in_whatever_order(model_folder: Path) -> None:
+def test_the_same_seed_gives_the_same_samples_in_any_order(model_folder: Path) -> None:
     first, second, other = (Sampler.from_pretrained(str(model_folder), seed=seed) for seed in (7, 7, 8))
     straight = ask(first)
     mixed = ask(second, [PROMPTS[2], PROMPTS[0], PROMPTS[1]]) + ask(second, [PROMPTS[3]])

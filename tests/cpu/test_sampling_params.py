@@ -22,7 +22,7 @@ def test_what_skyrl_sends_is_understood() -> None:
     )  # fmt: skip
 
 
-def test_what_is_off_may_be_said() -> None:
+def test_neutral_values_are_accepted() -> None:
     off = {"n": 1, "repetition_penalty": 1.0, "presence_penalty": 0, "logit_bias": None, "top_k": -1, "stop": None}
     assert SamplingParams.from_vllm({**off, "logprobs": None}) == SamplingParams()
 

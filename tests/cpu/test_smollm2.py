@@ -1,4 +1,4 @@
-"""SmolLM2 from its package, and model folders of one's own: made right, or refused in one line."""
+"""SmolLM2 from its package, and other model folders: converted correctly, or refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real runs of SkyRL's trainer on the CPU, each in a process of its own, with Ray."""
+"""Real runs of SkyRL's trainer on the CPU, each in its own process, with Ray."""
 
 from __future__ import annotations
 

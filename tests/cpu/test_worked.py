@@ -1,4 +1,4 @@
-"""Worked solutions: well-formed, right by Reasoning Gym's own scorer, and worked the way they say."""
+"""Worked solutions: well-formed, correct by Reasoning Gym's own scorer, with correct working."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A few real training steps on the toy policy: `python -m tests.cpu.toy_run FOLDER key=value…`.
 
-A process of its own. Writes what the tests compare into FOLDER/report.pt.
+Runs in its own process. Writes what the tests compare to FOLDER/report.pt.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def rg_env(*args, **kwargs):
 
 @pytest.fixture
 def short_run(tmp_path):
-    """Overrides that turn the quickstart into a run of two steps in a folder of its own."""
+    """Overrides that turn the quickstart into a run of two steps in its own folder."""
     return [
         ROOT / "configs" / "quickstart.yaml",
         "trainer.max_training_steps=2",

@@ -1,4 +1,4 @@
-"""What a person types becomes SkyRL's config, or one line that says what would be right."""
+"""Settings from files and the command line become SkyRL's config, or one line that says what would be right."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ RG = "environment.skyrl_gym.rg_dump"
 
 @pytest.fixture
 def base(tmp_path):
-    """The smallest valid CPU run, in a folder of its own."""
+    """The smallest valid CPU run, in its own folder."""
     path = tmp_path / "run.yaml"
     path.write_text(
         f"""

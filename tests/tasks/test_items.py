@@ -1,4 +1,4 @@
-"""Items are pure functions of their index; splits are apart; nothing outside is touched."""
+"""Items are pure functions of their index; splits are disjoint; no outside state changes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
@@ -32,14 +30,6 @@ HASH_SEED_TASKS = (
 )
 """What upstream makes differently in every process; so does it knight_swap, which takes 0.2 s an item."""
 TASKS = (*HASH_SEED_TASKS, "acre", "gsm_symbolic", "list_functions", "pool_matrix", "decimal_arithmetic", "bf", "rearc")
-
-
-@pytest.fixture
-def warnings() -> Iterator[list[str]]:
-    said: list[str] = []
-    handler = logger.add(lambda message: said.append(message.record["message"]), level="WARNING")
-    yield said
-    logger.remove(handler)
 
 
 def stream(task: str, seed: int = 42, split: Split = Split.TRAIN, **kwargs: Any) -> ItemStream:
@@ -107,7 +97,7 @@ def test_nothing_outside_is_read_or_changed() -> None:
 
 
 @pytest.mark.parametrize(("task", "count"), [("list_functions", 400), ("codeio", 80)])
-def test_rare_readers_of_the_global_random_state_are_cured(task: str, count: int) -> None:
+def test_rare_readers_of_the_global_random_state_are_fixed(task: str, count: int) -> None:
     """One of list_functions' 17 generators reads it, and about 1 in 20 of codeio's snippets."""
     made = []
     for global_seed in (1, 2):
@@ -182,7 +172,7 @@ def test_acre_draws_all_its_kinds_of_question() -> None:
 
 
 @pytest.mark.parametrize("task", ["tower_of_hanoi", "coin_flip"])
-def test_train_and_eval_share_no_question_whatever_the_seeds(task: str) -> None:
+def test_train_and_eval_share_no_question_for_any_seeds(task: str) -> None:
     def questions(split: Split, count: int) -> set[str]:
         streams = [stream(task, seed, split) for seed in (42, 123, 7)]
         return {one.item(i).entry["question"] for one in streams for i in range(count)}

@@ -1,30 +1,24 @@
-"""The task mix: what a spec means, what is refused and how, and the choice by weight."""
+"""The task mix: the meaning of a spec, refusals, and the choice by weight."""
 
 from __future__ import annotations
 
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loguru import logger
 
 from rg_env.errors import ConfigError
 from rg_env.tasks import KNOWN_UNSOUND, TaskMix, TaskSpec, hash64, task_categories, task_names
 from rg_env.tasks.mix import _warn_unsound
 
 
-@pytest.fixture
-def warnings() -> Iterator[list[str]]:
-    said: list[str] = []
+@pytest.fixture(autouse=True)
+def first_warning() -> None:
     _warn_unsound.cache_clear()
-    handler = logger.add(lambda message: said.append(message.record["message"]), level="WARNING")
-    yield said
-    logger.remove(handler)
 
 
 def weights(spec: Any) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Every claim about upstream's scorers has its reproduction here, on the raw scorer, and is closed by the guard."""
+"""Reproduces every claim about upstream's scorers on the raw scorer, and checks that the guard closes it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_upstream_writes_out_every_repeated_turn() -> None:
 
 @pytest.mark.parametrize(("task", "answer"), [("coin_flip", "1e999999999"), ("rush_hour", "A+99999999")])
 def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
-    """That it hangs is shown in a process of its own, by `tests/scoring/test_scorer.py`."""
+    """`tests/scoring/test_scorer.py` shows in a separate process that it hangs."""
     assert guard.check(raw(task)[0], answer)
 
 

@@ -11,7 +11,7 @@ RG = "environment.skyrl_gym.rg_dump"
 
 @pytest.fixture
 def args(tmp_path):
-    """The smallest valid CPU run, in a folder of its own."""
+    """The smallest valid CPU run, in its own folder."""
     return [
         "trainer.policy.model.path=nano",
         "trainer.train_batch_size=4",

@@ -1,4 +1,4 @@
-"""Batch sizes that do not divide are one line that names a number that would."""
+"""Batch sizes that do not divide are refused in one line that names a number that does."""
 
 import pytest
 

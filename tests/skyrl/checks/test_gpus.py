@@ -20,7 +20,7 @@ def refused(recipe):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Pretends how many GPUs there are: the one thing that a test cannot have."""
+    """Fakes the number of GPUs."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
     def have(count):

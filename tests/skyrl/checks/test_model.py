@@ -1,4 +1,4 @@
-"""A model folder that is not whole, or whose tokenizer ends answers elsewhere, is one line that says what is wrong."""
+"""An incomplete model folder, or a tokenizer that ends answers differently, is refused in one line."""
 
 import json
 

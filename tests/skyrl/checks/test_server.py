@@ -1,4 +1,4 @@
-"""What is said about servers. The servers here only answer the two questions asked; tests/vllm has a real one."""
+"""Checks of vLLM servers. The servers here only answer the two requests made; tests/vllm has a real one."""
 
 import json
 import threading
@@ -58,7 +58,7 @@ def on(*urls):
     ]
 
 
-def test_a_server_that_will_do(args, serve):
+def test_a_suitable_server(args, serve):
     load_config([*args, *on(serve(vllm()))])
     load_config(args)  # none named: nothing to ask
 
@@ -86,7 +86,7 @@ def test_a_copy_of_the_model_is_the_model(args, serve, folder):
     load_config([*args, *on(serve(vllm(root=str(folder))))])
 
 
-def test_too_little_room(refusal, serve):
+def test_a_context_that_is_too_short(refusal, serve):
     assert "--max-model-len 192" in refusal(*on(serve(vllm(room=191))))
 
 
