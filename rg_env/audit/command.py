@@ -43,6 +43,7 @@ def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_mar
             )
     finally:
         logger.enable("rg_env")
+        del os.environ[UNAUDITED_VARIABLE]
     if as_json:
         print(json.dumps(audit.as_dict(), indent=2))
     elif as_markdown:

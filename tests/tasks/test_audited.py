@@ -123,6 +123,7 @@ def test_recording_names_what_changed_and_repeats_itself(record_file: Path) -> N
 def other_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reasoning-gym of another version."""
     monkeypatch.setattr(audited, "installed_version", lambda: "0.2.0")
+    monkeypatch.delenv(audited.UNAUDITED_VARIABLE, raising=False)
     reasoning_gym.cache_clear()
     task_categories.cache_clear()
 
