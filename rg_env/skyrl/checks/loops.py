@@ -59,48 +59,41 @@ def _check_fully_async(cfg: Any) -> None:
     batch, mini_batch = trainer.train_batch_size, trainer.policy_mini_batch_size
     workers, most = settings.num_parallel_generation_workers, mini_batch * (settings.max_staleness_steps + 1)
     loss = getattr(algorithm.policy_loss_type, "value", algorithm.policy_loss_type)
-    for setting, ok, right in (
-        (
-            "trainer.fully_async.simulate_training",
+    checks: dict[str, tuple[bool, str]] = {
+        "trainer.fully_async.simulate_training": (
             not settings.simulate_training,
             "a simulated training trains nothing; set it to false",
         ),
-        (
-            "trainer.policy_mini_batch_size",
+        "trainer.policy_mini_batch_size": (
             batch == mini_batch,
             f"the fully-async loop trains on one mini-batch per step; set it to trainer.train_batch_size={batch}",
         ),
-        (
-            "trainer.fully_async.num_parallel_generation_workers",
+        "trainer.fully_async.num_parallel_generation_workers": (
             mini_batch <= workers <= most,
             f"must be at least trainer.policy_mini_batch_size={mini_batch} and at most {most}, "
             "which is that × (trainer.fully_async.max_staleness_steps + 1)",
         ),
-        (
-            "trainer.algorithm.policy_loss_type",
+        "trainer.algorithm.policy_loss_type": (
             loss in _FULLY_ASYNC_LOSSES,
             "when the fully-async loop trains, the weights that sampled are gone; "
             f"use {' or '.join(_FULLY_ASYNC_LOSSES)}, which use the sampler's logprobs",
         ),
-        (
-            "trainer.algorithm.dynamic_sampling.type",
+        "trainer.algorithm.dynamic_sampling.type": (
             algorithm.dynamic_sampling.type is None,
             "the fully-async loop does not support it; use trainer.fully_async.sample_full_batch instead",
         ),
-        (
-            "trainer.fully_async.sample_full_batch",
-            not settings.sample_full_batch or algorithm.zero_variance_filter,
+        "trainer.fully_async.sample_full_batch": (
+            algorithm.zero_variance_filter or not settings.sample_full_batch,
             "also needs trainer.algorithm.zero_variance_filter=true",
         ),
-        (
-            "generator.batched",
+        "generator.batched": (
             not cfg.generator.batched,
             "the fully-async loop must be able to pause single responses; set it to false",
         ),
-        (
-            "trainer.placement.colocate_all",
+        "trainer.placement.colocate_all": (
             not trainer.placement.colocate_all,
             "the fully-async loop samples while it trains, on separate GPUs; set it to false",
         ),
-    ):
+    }
+    for setting, (ok, right) in checks.items():
         require(cfg, setting, ok, right)
