@@ -22,10 +22,17 @@ def groups_of(folder, phase="train"):
 
 
 def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
-    """Rollout by rollout, text for text, reward for reward."""
+    """Rollout by rollout, text for text, reward for reward; debug logging shows how each score came about."""
     trained_path = tmp_path / "trained.jsonl"
-    keep_all = [f"{RG}.dump_other_rollouts=true", f"{RG}.rollout_save_score_threshold=0.5"]
-    run_command(sys.executable, Path(__file__).with_name("capture_run.py"), trained_path, *short_run, *keep_all)
+    settings = [
+        f"{RG}.dump_other_rollouts=true",
+        f"{RG}.rollout_save_score_threshold=0.5",
+        f"{RG}.debug_logging=true",
+    ]
+    capture = Path(__file__).with_name("capture_run.py")
+    done = run_command(sys.executable, capture, trained_path, *short_run, *settings)
+    output = done.stdout + done.stderr
+    assert all(words in output for words in ("task mix", "base score", "raw ", "tagged "))
 
     trained = [json.loads(line) for line in trained_path.read_text().splitlines()]
     assert {row["step"] for row in trained} == {1, 2}
@@ -68,30 +75,13 @@ def test_at_learning_rate_0_nothing_is_learned(tmp_path, short_run):
     assert said[0] == said[4]
 
 
-def test_skyrls_own_entrypoint_and_debug_logging(tmp_path, short_run):
-    done = run_command(
-        sys.executable,
-        "-m",
-        "skyrl.train.entrypoints.main_base",
-        "trainer.override_entrypoint=rg_env.train",
-        "environment.env_class=rg_dump",
-        *short_run,
-        f"{RG}.debug_logging=true",
-    )
-    output = done.stdout + done.stderr
-    assert "task mix" in output
-    assert "base score" in output
-    assert "raw " in output
-    assert "tagged " in output
-    assert len(groups_of(tmp_path / "dumps")) > 0
-
-
-def test_a_static_export_trains(tmp_path, short_run):
+def test_a_static_export_trains_through_skyrls_own_entrypoint(tmp_path, short_run):
     export = tmp_path / "train.parquet"
     rg_env("dataset", "--out", export, "--rows", 24, "--tasks", "{chain_sum: {config: {max_terms: 2, max_digits: 1}}}")
-    run_command(sys.executable, "-m", "rg_env.train", *short_run, f"data.train_data=[{export}]")
-    rows = pl.read_parquet(export)
-    exported = {info["item"] for info in rows["extra_info"]}
+    entrypoint = (sys.executable, "-m", "skyrl.train.entrypoints.main_base")
+    ours = ("trainer.override_entrypoint=rg_env.train", "environment.env_class=rg_dump")
+    run_command(*entrypoint, *ours, *short_run, f"data.train_data=[{export}]")
+    exported = {info["item"] for info in pl.read_parquet(export)["extra_info"]}
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert len(ledger) == 16
     assert {line.item for line in ledger} <= exported
