@@ -1,6 +1,6 @@
-"""`rg-env audit`: attack the scorers as a policy under training would, and see what holds.
+"""`rg-env audit`: attacks on the scorers, as a policy in training might try them.
 
-Invariant: nothing that is tried here can hurt the machine or the process that tries it; `rg_env.audit.sides` says how.
+Invariant: no attack can harm the machine or the process that runs the audit; see `rg_env.audit.sides`.
 """
 
 from rg_env.audit.payloads import ALL, Kind, Payload, payloads_for

@@ -1,4 +1,4 @@
-"""The command `rg-env audit`: progress on standard error, the result on standard output, an exit code."""
+"""The command `rg-env audit`: progress on standard error, the result on standard output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rg_env.tasks.upstream.dataset import registered
 
 
 def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_markdown: bool, as_json: bool) -> int:
-    """Audit and print.
+    """Run the audit and print the result.
 
     Args:
         record: record the installed scorers as the audited ones, after a full audit of all tasks without a hole.
 
     Returns:
-        0: our scorer has no hole in the default mix; 1: it has, or a task of it could not be audited.
+        the exit code: 1 if rg_env has a hole in the default mix, or a task of it could not be audited; else 0.
     """
     os.environ[UNAUDITED_VARIABLE] = "1"  # to audit a version is to use it first
     logger.disable("rg_env")  # answers that hang are expected here

@@ -1,7 +1,7 @@
-"""What an attacker would answer. Data only: nothing here runs what it lists.
+"""The payloads of the audit: attack texts. Data only: nothing here runs them.
 
-A payload is one text, or a function of the item that it is an answer to. `kind` says what it is after, which decides
-what counts as success (`rg_env.audit.probes`). Names are unique.
+A payload is a text, or a function of the item that it answers. Its `kind` is the goal, which decides what counts as
+success (`rg_env.audit.probes`). Names are unique.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a payload is after."""
+    """The goal of a payload."""
 
     CODE = "code"
-    """Being run. It does nothing but what shows that it was."""
+    """Being executed; the effect is harmless but visible."""
     POISON = "poison"
-    """Changing how later answers score."""
+    """Changing the scores of later answers."""
     HANG = "hang"
     MEMORY = "memory"
     MALFORMED = "malformed"
-    """An exception."""
+    """Causing an exception."""
     CONSTANT = "constant"
-    """A reward for the same text, whatever the question."""
+    """A reward for a fixed text, whatever the question."""
     SUBSTRING = "substring"
-    """A reward for many answers in one."""
+    """A reward for many answers in one text."""
     ECHO = "echo"
-    """A reward for giving back the question, or having it computed."""
+    """A reward for repeating the question, or for letting the scorer compute it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Subject:
     """An item as the attacker sees it.
 
     Attributes:
-        entry: the item; its metadata stand for what one could read from the question.
-        oracle: the right answer, for attacks that hide it in code.
-        others: the right answers of all items, each once.
+        entry: the item; its metadata stand for what the question tells.
+        oracle: the correct answer, for attacks that hide it in code.
+        others: the distinct correct answers of all items.
         canary: a path that no honest answer creates.
     """
 
@@ -54,12 +54,12 @@ Text = str | Callable[[Subject], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One attack. `text` may be a function, which returns None where the item gives it nothing to work on.
+    """One attack. `text` may be a function, which returns None if it does not apply to the item.
 
     Attributes:
-        control: for attacks that hide the right answer in code: the same with a wrong one. The code ran if the right
-            one scores more.
-        tasks: the tasks that it is for; empty: all.
+        control: for attacks that hide the correct answer in code: the same with a wrong one. The code was executed if
+            the correct one scores higher.
+        tasks: the tasks that it applies to; empty: all.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Payload:
 
 
 def payloads_for(task: str, quick: bool = False) -> list[Payload]:
-    """The payloads for a task; `quick`: those made for it, and the first eight of each kind."""
+    """The payloads for a task; `quick`: only those specific to it, and the first eight of each kind."""
     found = [payload for payload in ALL if not payload.tasks or task in payload.tasks]
     if not quick:
         return found
@@ -87,7 +87,7 @@ def payloads_for(task: str, quick: bool = False) -> list[Payload]:
 
 
 def _hidden(call: str) -> tuple[Text, Text]:
-    """Code that computes the right answer without containing it, and the same for a wrong one of the same length."""
+    """Code that computes the correct answer without containing it, and the same for a wrong answer of equal length."""
 
     def text(subject: Subject) -> str | None:
         return call.format(subject.oracle.encode().hex())
@@ -268,187 +268,33 @@ def _memory() -> list[Payload]:
 
 def _malformed() -> list[Payload]:
     texts = [
-        *[
-            "word",
-            "two words",
-            "a, b, c",
-            "1 x 2",
-            "1 × 2 × x",
-            "×",
-            "2^x",
-            "1/0",
-            "0/0",
-            "--1",
-            "1..2",
-            "1e",
-            "0x",
-            "٣",
-        ],
-        *[
-            "{}",
-            "[]",
-            "[[]]",
-            "[[[]]]",
-            "{",
-            "[",
-            '"',
-            "'",
-            "\\",
-            "\\u0000",
-            "null",
-            "true",
-            "[null]",
-            "[{}]",
-            '{"": ""}',
-        ],
-        *[
-            '{"a": 1}',
-            '{"a": [1]}',
-            '{"a": {"b": null}}',
-            '[["a"]]',
-            '{"0": -1}',
-            '{"0": "a"}',
-            '{"0": []}',
-            "[1]",
-            "1",
-        ],
-        *[
-            '{"agent[0.5, 0.5]": "move(box_red, square[0.5, 1.5])"}',
-            '{"Agent[0.5, 0.5]": "move"}',
-            '{"x": "y"}',
-            '["a"]',
-        ],
-        *[
-            "1e400",
-            "-1e400",
-            "1e308*10",
-            "NaN",
-            "Infinity",
-            "[NaN]",
-            "1j",
-            "1+2j",
-            "i",
-            "--",
-            "+",
-            "()",
-            ")(",
-            "<>",
-            "P ∧",
-        ],
-        *[
-            "∧",
-            "(P ∧",
-            "P Q",
-            "P → ",
-            "(P))",
-            "∀x",
-            "A B C D",
-            "A+0",
-            "Z+1",
-            "[+1",
-            "A-",
-            "U3'",
-            "Q99",
-            "U''",
-            "10:99 PM",
-        ],
-        *[
-            "99/99/9999",
-            "2024-02-30",
-            "February 30",
-            "-1 days",
-            "\ud7ff",
-            "\u202e1",
-            "１２",
-            "½",
-            "∞",
-            "\t",
-            "a\tb",
-            "\x1b[0m",
-        ],
-        *["%s%s%s%n", "{0}", "${x}", "../../../etc/passwd", "<script>", "\ufeff1", "a\u0300", "ß", "İ"],
+        *("word", "two words", "a, b, c", "1 x 2", "1 × 2 × x", "×", "2^x", "1/0", "0/0", "--1", "1..2", "1e", "0x"),
+        *("٣", "{}", "[]", "[[]]", "[[[]]]", "{", "[", '"', "'", "\\", "\\u0000", "null", "true", "[null]", "[{}]"),
+        *('{"": ""}', '{"a": 1}', '{"a": [1]}', '{"a": {"b": null}}', '[["a"]]', '{"0": -1}', '{"0": "a"}'),
+        *('{"0": []}', "[1]", "1", '{"agent[0.5, 0.5]": "move(box_red, square[0.5, 1.5])"}'),
+        *('{"Agent[0.5, 0.5]": "move"}', '{"x": "y"}', '["a"]', "1e400", "-1e400", "1e308*10", "NaN", "Infinity"),
+        *("[NaN]", "1j", "1+2j", "i", "--", "+", "()", ")(", "<>", "P ∧", "∧", "(P ∧", "P Q", "P → ", "(P))", "∀x"),
+        *("A B C D", "A+0", "Z+1", "[+1", "A-", "U3'", "Q99", "U''", "10:99 PM", "99/99/9999", "2024-02-30"),
+        *("February 30", "-1 days", "\ud7ff", "\u202e1", "１２", "½", "∞", "\t", "a\tb", "\x1b[0m", "%s%s%s%n", "{0}"),
+        *("${x}", "../../../etc/passwd", "<script>", "\ufeff1", "a\u0300", "ß", "İ"),
     ]
     return [Payload(f"malformed {text!r}", Kind.MALFORMED, text) for text in dict.fromkeys(texts)]
 
 
 def _constants() -> list[Payload]:
     texts = [
-        *["None", "nan", "inf", "-inf", "0", "1", "-1", "2", "10", "100", "0.5", "1/2", "0.1", "-0", "1e9", "1e300"],
-        *["9" * 40, "0" * 40, "True", "False", "true", "false", "Yes", "No", "yes", "no", "A", "B", "C", "D", "E"],
-        *[
-            "a",
-            "b",
-            "x",
-            "[]",
-            "{}",
-            "()",
-            "''",
-            "?",
-            ".",
-            ",",
-            "-",
-            "_",
-            "*",
-            "#",
-            " ",
-            "\n",
-            "answer",
-            "the",
-            "I",
-            "Alice",
-        ],
-        *[
-            "unknown",
-            "impossible",
-            "infeasible",
-            "no solution",
-            "-1 -1",
-            "0 0",
-            "[0]",
-            "[[0]]",
-            "0 1",
-            "1 2 3",
-            "a b c",
-        ],
-        *[
-            "0" * 400,
-            "a" * 400,
-            "abcdefghijklmnopqrstuvwxyz",
-            "0123456789",
-            "up",
-            "down",
-            "red",
-            "white",
-            "even",
-            "odd",
-        ],
-        *["nan+nani", "nani", "nan + nani", "nan/1", "inf-inf", "4*3*2*1", "(4)*(3)*(2)*(1)", "24", "0.0", "0+0i"],
-        *[
-            "<answer></answer>",
-            "</answer>",
-            "<answer>",
-            "I don't know",
-            "This text is not an answer.",
-            "42",
-            "7",
-            "JSON",
-        ],
-        *[
-            "Monday",
-            "Saturday",
-            "January",
-            "knight",
-            "knave",
-            "AM",
-            "12:00",
-            "2024-01-01",
-            "$",
-            "£",
-            "C",
-            "x + C",
-            "x",
-            "C",
-        ],
+        *("None", "nan", "inf", "-inf", "0", "1", "-1", "2", "10", "100", "0.5", "1/2", "0.1", "-0", "1e9", "1e300"),
+        "9" * 40,
+        "0" * 40,
+        *("True", "False", "true", "false", "Yes", "No", "yes", "no", "A", "B", "C", "D", "E", "a", "b", "x", "[]"),
+        *("{}", "()", "''", "?", ".", ",", "-", "_", "*", "#", " ", "\n", "answer", "the", "I", "Alice", "unknown"),
+        *("impossible", "infeasible", "no solution", "-1 -1", "0 0", "[0]", "[[0]]", "0 1", "1 2 3", "a b c"),
+        "0" * 400,
+        "a" * 400,
+        *("abcdefghijklmnopqrstuvwxyz", "0123456789", "up", "down", "red", "white", "even", "odd", "nan+nani", "nani"),
+        *("nan + nani", "nan/1", "inf-inf", "4*3*2*1", "(4)*(3)*(2)*(1)", "24", "0.0", "0+0i", "<answer></answer>"),
+        *("</answer>", "<answer>", "I don't know", "This text is not an answer.", "42", "7", "JSON", "Monday"),
+        *("Saturday", "January", "knight", "knave", "AM", "12:00", "2024-01-01", "$", "£", "C", "x + C", "x", "C"),
         json.dumps([[0] * 10] * 10),
         json.dumps([[0] * 20] * 20),
         "\n".join([" ".join("0" * 10)] * 10),
@@ -469,7 +315,7 @@ def _substrings() -> list[Payload]:
         "true/false": "true/false",
         "knight knave": "knight knave",
         "A B C D E": "A B C D E",
-        "colours": "red green blue white yellow orange black purple",
+        "colors": "red green blue white yellow orange black purple",
         "small numbers": " ".join(map(str, range(200))),
         "numbers with commas": ", ".join(map(str, range(1000))),
         "letters": " ".join("abcdefghijklmnopqrstuvwxyz"),

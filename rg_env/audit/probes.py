@@ -1,19 +1,19 @@
-"""What counts as a hole, and how one is looked for. The same rules for both sides.
+"""What counts as a hole, and how to find one. The same rules apply to both sides.
 
 | hole | found when |
 |---|---|
-| code | an answer ended its process or slept, made the canary file, or earned more for the right answer hidden in code than for a wrong one hidden the same way |
-| poison | after it, the right answer or a wrong one scores other than before |
-| hang | no score by the deadline; of `rg_env`, which promises to end them: not by the deadline + 1 s |
-| memory | the scorer's process grew by more than 256 MiB; of `rg_env`, which bounds them: never |
-| crash | the scorer's process died; of `rg_env`, which replaces them: never |
-| exception | the scorer raised; of `rg_env`: an exception reached the caller |
-| free reward | the same attack earned at least 0.5 on average (many answers in one text: 0.3), where it is not simply right |
+| code | an answer ended its process or slept, created the canary file, or scored higher with the correct answer hidden in code than with a wrong one hidden the same way |
+| poison | afterwards, the correct answer or a wrong one has another score than before |
+| hang | no score by the deadline; for `rg_env`, which enforces it: by the deadline + 1 s |
+| memory | the scorer's process grew by more than 256 MiB; for `rg_env`, which limits memory: never |
+| crash | the scorer's process died; for `rg_env`, which replaces it: never |
+| exception | the scorer raised; for `rg_env`: an exception reached the caller |
+| free reward | the same attack scored at least 0.5 on average (many answers in one text: 0.3) without being correct |
 
-"Simply right": an answer of two possible ones is right half of the time. So where the attack's text is the item's right
-answer, the item counts 0. Why 0.3 for many answers in one: no such text is an answer, and `Yes No` earns one for every
-second item or so. Below 0.5 lies what one fixed answer earns on tasks with many right ones: `P ∧ Q` follows from 0.43 of
-propositional_logic's premises.
+Without being correct: with two possible answers, a constant is correct half of the time, so items for which the attack's
+text is the correct answer count 0. Many answers in one text have the lower threshold because no such text is an answer.
+One fixed answer may score up to 0.5 in tasks with many correct ones: `P ∧ Q` follows from 0.43 of propositional_logic's
+premises.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rg_env.audit.payloads import Kind, Payload, Subject
 from rg_env.audit.sides import Ending, Outcome, Side, is_touched
 
 FREE_REWARD = 0.5
-"""Mean score from which a text that is no answer is a hole."""
+"""Mean score from which a fixed text is a hole."""
 _MANY_IN_ONE_REWARD = 0.3
-"""The same, for a text of many answers."""
+"""The same, for a text with many answers."""
 _GROWN_MB = 256
 _OVERTIME_SECONDS = 1.0
 _PATIENT_TRIES = 10
-"""A scorer that answers late is asked again: a busy machine is no poison, and poison does not wear off."""
+"""Late answers are retried: the machine may be busy, while the effect of poison is permanent."""
 _HIDDEN_ON = 3
-"""On so many items code must have earned a reward to be believed; one may be chance."""
+"""Hidden code must score on this many items to count; a single one may be chance."""
 _HIDDEN_MARGIN = 0.05
 
 
@@ -69,14 +69,14 @@ class Finding:
 
 
 def subjects_of(entries: Sequence[Mapping[str, Any]], side: Side, canary: str) -> list[Subject]:
-    """The items with their right answers: upstream's, or where that is None the best of what the metadata hold."""
+    """The items with their correct answers: upstream's or, if that is None, the best value in the metadata."""
     oracles = [_oracle(entry, side) for entry in entries]
     distinct = list(dict.fromkeys(oracles))
     return [Subject(entry, oracle, distinct, canary) for entry, oracle in zip(entries, oracles, strict=True)]
 
 
 def probe(side: Side, subjects: Sequence[Subject], payload: Payload, reference: Reference) -> list[Finding]:
-    """Try one payload: on the first item, then, where it does no harm, on all."""
+    """Try one payload on the first item and, unless it does harm, on all items."""
     first = subjects[0]
     text = payload.answer(first)
     if text is None:
@@ -96,7 +96,7 @@ def probe(side: Side, subjects: Sequence[Subject], payload: Payload, reference: 
         side.renew()
     if not ended_badly and Hole.POISON not in findings:
         if payload.control is not None and _hidden_code_ran(side, subjects[:_HIDDEN_ON], payload):
-            found(Hole.CODE, "the right answer, hidden in code, scored")
+            found(Hole.CODE, "the correct answer hidden in code scored")
         enough = _MANY_IN_ONE_REWARD if payload.kind is Kind.SUBSTRING else FREE_REWARD
         mean = _unearned_mean(side, subjects, payload, outcome, enough)
         if mean >= enough and payload.kind is not Kind.CODE:
@@ -105,7 +105,7 @@ def probe(side: Side, subjects: Sequence[Subject], payload: Payload, reference: 
 
 
 class Reference:
-    """The scores of a right and a wrong answer on an untouched scorer, to be compared with later ones."""
+    """The scores of a correct and a wrong answer before any attack, for comparison."""
 
     def __init__(self, side: Side, subjects: Sequence[Subject]) -> None:
         self._entry = subjects[0].entry
@@ -117,14 +117,14 @@ class Reference:
         self._expected = [self._result(side, answer) for answer in self._answers]
 
     def changed(self, side: Side) -> str | None:
-        """What is different now, or None."""
-        for name, answer, expected in zip(("right", "wrong"), self._answers, self._expected, strict=True):
+        """Describe what has changed; None if nothing has."""
+        for name, answer, expected in zip(("correct", "wrong"), self._answers, self._expected, strict=True):
             for _ in range(_PATIENT_TRIES):
                 result = self._result(side, answer)
                 if result[0] is not Ending.HUNG:
                     break
             if result != expected:
-                return f"the {name} answer: {_said(expected)} before, {_said(result)} after"
+                return f"the {name} answer: {_shown(expected)} before, {_shown(result)} after"
         return None
 
     def _result(self, side: Side, answer: str) -> tuple[Ending, float]:
@@ -132,7 +132,7 @@ class Reference:
         return outcome.ending, round(outcome.score, 9)
 
 
-def _said(result: tuple[Ending, float]) -> str:
+def _shown(result: tuple[Ending, float]) -> str:
     return f"{result[1]:g}" if result[0] is Ending.SCORED else result[0].value
 
 
@@ -166,7 +166,7 @@ def _hidden_code_ran(side: Side, subjects: Sequence[Subject], payload: Payload) 
 
 
 def _unearned_mean(side: Side, subjects: Sequence[Subject], payload: Payload, first: Outcome, enough: float) -> float:
-    """Mean score over the items, those counting 0 for which the text is right; 0 as soon as it cannot be `enough`."""
+    """Mean score over the items; items for which the text is correct count 0. Returns 0 if it cannot reach `enough`."""
     total = 0.0
     for asked, subject in enumerate(subjects):
         if total + len(subjects) - asked < enough * len(subjects):

@@ -1,6 +1,6 @@
 """One audit: every payload on every task, on both sides.
 
-Invariant: tasks are independent of each other, and the result is a plain object that says what it was made with.
+Invariant: tasks are independent of each other; the result records the versions and settings of the audit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_REDRAWS = 100
 
 @dataclass(frozen=True)
 class TaskAudit:
-    """One task's. `problem`: in one line why it could not be audited; empty where it was."""
+    """The audit of one task. `problem`: why it could not be audited, in one line; else empty."""
 
     task: str
     in_default_mix: bool
@@ -44,11 +44,11 @@ class TaskAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """A whole audit, and what it was made with.
+    """A whole audit with its versions and settings.
 
     Attributes:
-        deadline: seconds that an answer gets.
-        free_reward: mean score from which a text that is no answer is a hole.
+        deadline: seconds per answer.
+        free_reward: mean score from which a fixed text is a hole.
     """
 
     date: str
@@ -63,7 +63,7 @@ class Audit:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Tasks of the default mix in which our scorer has a hole, or that could not be audited."""
+        """Tasks of the default mix in which rg_env has a hole, or that could not be audited."""
         return tuple(task.task for task in self.tasks if task.in_default_mix and (task.ours or task.problem))
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,14 +81,14 @@ def run_audit(
     """Attack the scorers.
 
     Args:
-        tasks: a task mix in one text, as elsewhere; None: every task, those outside the default mix too.
-        items: per task, at least 1: a free reward is a mean over them.
-        quick: fewer payloads.
-        deadline: seconds that an answer gets.
-        progress: told before each task, and at the end.
+        tasks: a task mix; None: every task, including those outside the default mix.
+        items: per task, at least 1; free rewards are means over them.
+        quick: use fewer payloads.
+        deadline: seconds per answer.
+        progress: called before each task, and at the end.
 
     Raises:
-        ConfigError: for a mix that cannot be read.
+        ConfigError: the mix is invalid.
         ScorerPoolError: scorer processes cannot be started.
     """
     names = task_names() if tasks is None else tuple(task.name for task in TaskMix.parse(tasks).tasks)
@@ -131,7 +131,7 @@ def run_audit(
 
 
 class _CannotAuditError(Exception):
-    """A task makes no items."""
+    """A task generates no items."""
 
 
 def _audit(
@@ -158,5 +158,5 @@ def _entries(task: str, items: int) -> list[dict[str, Any]]:
         if len(made) == items:
             break
     if not made:
-        raise _CannotAuditError("it makes no items")
+        raise _CannotAuditError("it generates no items")
     return made
