@@ -109,7 +109,7 @@ def test_a_cpu_twin_trains(twin, trained):
     dumps = trained[twin] / "dumps"
     ledger = [line for line in open_run(dumps).ledger() if line.phase == "train"]
     assert {line.step for line in ledger} == {1, 2}
-    assert all(len(line.base_score) == 8 for line in ledger)
+    assert all(len(line.rollouts) == 8 for line in ledger)
     rows = json.loads(rg_env("dumps", "stats", dumps, "--by", "step", "--json").stdout)
     assert [row["step"] for row in rows] == [1, 2]
     assert all(row["groups"] >= 8 for row in rows)

@@ -1,6 +1,6 @@
-"""The record of a run: what it holds, how it is written so that it survives, how it is read back.
+"""Dumps: the records of a run, written so that they survive a crash, and read back.
 
-Light: needs neither torch nor ray nor skyrl.
+Imports neither torch nor ray nor skyrl.
 """
 
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line

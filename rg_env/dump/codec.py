@@ -1,15 +1,15 @@
 """Records to JSON lines and back.
 
-Invariant: a line's keys are always the same, in the same order, and a key's value never changes its type, so that
-`datasets`, pandas, polars and DuckDB load a file unchanged. Strings are never null: the empty string stands for "none"
-(no field has a use for both). Numbers are null where nothing was measured (`raw_score` and `tagged_score` after a
-violation, `step` outside training) and where they are not finite; such a null is read back as NaN where a number is
-due. Scores are always written as floats. A whole number (`step`, a length) beyond 64 bits is refused.
-Not covered: numbers that are null in every line a library guesses types from. polars looks at 100 lines (a full batch
-of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
+Invariant: every line of a kind has the same keys in the same order, and a key's value never changes its type, so that
+`datasets`, pandas, polars and DuckDB load a file unchanged. Strings are never null: the empty string means "none" (no
+field needs both). Numbers are null if nothing was measured (`raw_score` and `tagged_score` after a violation, `step`
+outside training) or if they are not finite; such a null is read back as NaN if the number is required. Scores are
+always written as floats. A whole number (`step`, a length) beyond 64 bits is refused.
+Not covered: numbers that are null in every line from which a library infers types. polars looks at 100 lines (a full
+batch of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
 
 Records round-trip, strings that UTF-8 cannot carry included (`rg_env.dump.strings`), except: a number that is not
-finite comes back as NaN or None, and an empty string as None where None is possible.
+finite comes back as NaN or None, and an empty string as None in an optional field.
 
 Which keys there are, and how their values are written, follows from the fields of `schema` (see `wire`).
 """
@@ -17,6 +17,7 @@ Which keys there are, and how their values are written, follows from the fields 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import orjson
@@ -49,11 +50,11 @@ class NewerSchemaError(DumpError):
 def to_line(record: Record) -> bytes:
     """The record as one line of JSON Lines, with its line feed."""
     wire = to_wire(record)
-    try:
-        line = orjson.dumps(wire)
-    except orjson.JSONEncodeError:
-        line = INTRODUCER_UTF8
-    return (line if INTRODUCER_UTF8 not in line else orjson.dumps(map_strings(wire, escape))) + b"\n"
+    with suppress(orjson.JSONEncodeError):  # a string that UTF-8 cannot carry
+        line = orjson.dumps(wire, option=orjson.OPT_APPEND_NEWLINE)
+        if INTRODUCER_UTF8 not in line:
+            return line
+    return orjson.dumps(map_strings(wire, escape), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str = Phase.TRAIN) -> GroupRecord:
@@ -66,8 +67,8 @@ def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str =
         phase: for lines that do not carry it.
 
     Returns:
-        the group. What an Atropos line lacks is filled in with what follows from its scores (`base_score`, `reward`,
-        outcome) or with the value that says "unknown".
+        the group. A key that an Atropos line lacks has the value that follows from its scores (`base_score`, `reward`,
+        outcome), or else the field's default.
 
     Raises:
         BadLineError: the line is torn, glued to another, or not a group.
@@ -101,7 +102,7 @@ def _rollout(wire: Wire, number: int) -> RolloutRecord:
 
 
 def group_from(file: DumpFile, number: int, line: bytes) -> GroupRecord:
-    """The group in a line of a text file; what Atropos leaves out follows from the file's name and the line's number.
+    """The group in a line of a text file. What an Atropos line lacks follows from file name and line number.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
@@ -120,7 +121,7 @@ def ledger_from_line(line: bytes) -> LedgerRecord:
 
 
 def trained_from_line(line: bytes) -> TrainedRecord:
-    """The record in a line of a file of what was trained on.
+    """The record in a line of a `trained` file.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
@@ -135,7 +136,7 @@ def _own_line(line: bytes, kind: type[_R]) -> _R:
 
 
 def wire_of(line: bytes) -> Wire:
-    """A line as the object that it holds, for checks of its very keys and types.
+    """A line as a JSON object, to check its keys and types.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
@@ -159,7 +160,7 @@ def wire_of(line: bytes) -> Wire:
 
 
 def _decode_foreign(line: bytes) -> Any:
-    """Atropos writes with Python's `json`: NaN, and escapes of lone surrogates, which orjson refuses."""
+    """Atropos writes with Python's `json`, whose NaN and escapes of lone surrogates orjson refuses."""
     if b"\0" in line:
         raise BadLineError("filled with NUL bytes")
     try:
@@ -172,13 +173,13 @@ def _decode_foreign(line: bytes) -> Any:
 
 
 def _whole_number(digits: str) -> int | float:
-    """As orjson reads it: a number beyond 64 bits as a float."""
+    """The number as orjson reads it: as a float if it is beyond 64 bits."""
     value = int(digits)
     return value if -(2**63) <= value < 2**64 else float(digits)
 
 
 class _Shape:
-    """Turns what a wrongly shaped record raises while it is read into `BadLineError`."""
+    """Turns the errors that a wrongly shaped record raises into `BadLineError`."""
 
     def __enter__(self) -> None:
         return None

@@ -1,12 +1,11 @@
-"""Names in a dump folder, as Atropos writes them, and the check that a folder can be written.
+"""The names of files in a dump folder, in Atropos' pattern, and a check that the folder is writable.
 
-Invariant: a name says kind, run and batch and nothing else; `.part` at its end marks the batch being filled, `.zst` a
-finished one that has been compressed. Batches count from 0, as Atropos' do, each kind by itself.
+Invariant: a name consists of kind, run and batch. The suffix `.part` marks the batch being filled, `.zst` a finished
+batch that was compressed. Batches are numbered from 0, as in Atropos, separately for each kind.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A dump file as its name describes it. A running writer may have renamed it since: see `lines.open_lines`."""
+    """A dump file as its name describes it. A running writer may have renamed it since."""
 
     path: Path
     kind: FileKind
@@ -55,7 +54,7 @@ def lock_name(run_id: str) -> str:
 
 
 def parse_name(path: Path) -> DumpFile | None:
-    """What the name says, or None for a file that is no batch of a dump."""
+    """The file that the name describes, or None if it is not a batch of a dump."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -68,8 +67,8 @@ def parse_name(path: Path) -> DumpFile | None:
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
     """The batches in a folder, of one run or of all, ordered by run, kind and batch.
 
-    A batch is there plain and compressed for a moment, or for good where its writer was killed in that moment: the
-    plain one, which was first, is listed.
+    While a batch is being compressed, both forms exist, and both remain if the writer is killed then: only the plain
+    one is listed.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -88,7 +87,7 @@ def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
 
 
 def _settled(folder: Path) -> set[Path]:
-    """What is in a folder. While files are renamed in it, a listing may have one twice or not at all: look again."""
+    """The paths in a folder. During a rename a listing may show a file twice or not at all, so it is repeated."""
     paths = set(folder.iterdir())
     for _ in range(10):
         before, paths = paths, set(folder.iterdir())
@@ -107,35 +106,11 @@ def is_taken(path: Path) -> bool:
     return path.exists() or path.with_name(path.name + ZSTD).exists()
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, however little of it the operating system takes at a time.
-
-    Raises:
-        OSError: some of it may have been written.
-    """
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-
-
-def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to disk.
-
-    Raises:
-        OSError: the disk refuses.
-    """
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def check_folder(folder: Path) -> None:
-    """Make the folder if need be and try to write in it.
+    """Make the folder if necessary and try to write in it.
 
     Raises:
-        DumpError: what is in the way, in one line.
+        DumpError: it cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -144,5 +119,5 @@ def check_folder(folder: Path) -> None:
     except OSError as error:
         raise DumpError(
             f"dump folder {folder} cannot be written ({error.strerror}): "
-            "choose another dump_dir, or mend its permissions"
+            "choose another dump_dir, or fix its permissions"
         ) from None

@@ -1,8 +1,8 @@
-r"""Strings that UTF-8 cannot carry, made so that they can, and back.
+r"""An encoding of strings that UTF-8 cannot carry.
 
-Python strings may hold lone surrogates, whose `\ud800` escapes DuckDB and Arrow refuse together with the whole file.
-They are written as the noncharacter U+FFFF and four hex digits, and U+FFFF itself as U+FFFF and `ffff`: visible,
-reversible, loadable everywhere.
+Python strings may contain lone surrogates. DuckDB and Arrow refuse a whole file because of one `\ud800` escape. So they
+are written as the noncharacter U+FFFF and four hex digits, and U+FFFF itself as U+FFFF and `ffff`: visible, reversible,
+loadable everywhere.
 
 Invariant: `unescape(escape(text)) == text` for every Python string, and `escape(text)` is valid Unicode.
 """
@@ -19,11 +19,11 @@ _UNSAFE = re.compile("[\ud800-\udfff\uffff]")
 _ESCAPED = re.compile("\uffff(d[89a-f][0-9a-f]{2}|ffff)")
 
 INTRODUCER_UTF8 = _INTRODUCER.encode()
-"""Bytes that stand in every line with something to unescape."""
+"""Bytes that every line with something to unescape contains."""
 
 
 def escape(text: str) -> str:
-    """The text without lone surrogates and with its own U+FFFF marked."""
+    """The text with lone surrogates and U+FFFF encoded."""
     return _UNSAFE.sub(lambda match: f"{_INTRODUCER}{ord(match[0]):04x}", text)
 
 
@@ -33,7 +33,7 @@ def unescape(text: str) -> str:
 
 
 def map_strings(value: _T, change: Callable[[str], str]) -> _T:
-    """The same nest of mappings and lists with every string (no key) changed."""
+    """A copy of nested mappings and lists in which every string, but no key, is changed."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, str):

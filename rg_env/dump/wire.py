@@ -154,7 +154,7 @@ def _number(value: object) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadLineError(f"{value!r} where a number is due")
+        raise BadLineError(f"{value!r} where a number is required")
     return float(value)
 
 

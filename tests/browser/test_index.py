@@ -88,7 +88,7 @@ def test_foreign_lines_may_hold_anything_where_we_have_numbers(tmp_path):
     write(tmp_path, 0, [*odd, group(1)])
     dump = open_run(tmp_path)
     rows = rows_of(tmp_path)
-    assert rows["problem"][3] == "'high' where a number is due"
+    assert rows["problem"][3] == "'high' where a number is required"
     rows = rows.filter(pl.col("problem").is_null())
     read = [read_row(text_files(dump), row) for row in rows.iter_rows(named=True)]
     assert [group.item_id for group in read] == ["5", "a", "b", "chain_sum"]

@@ -81,4 +81,4 @@ def test_scorers_that_start_no_more_stop_the_run_with_one_line_and_a_whole_recor
     assert not list((tmp_path / "dumps").glob("*.part"))
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert [line.step for line in ledger] == [1] * 8  # the first batch whole, and no row of zeros after it
-    assert all(status is not Status.ERROR for line in ledger for status in line.status)
+    assert all(rollout.status is not Status.ERROR for line in ledger for rollout in line.rollouts)

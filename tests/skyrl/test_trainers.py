@@ -75,7 +75,7 @@ def run(folder, **settings):
     assert sorted(kept) == sorted(line.group_id for line in ledger)
     for line in ledger:
         assert line.group_id == group_id("run", 1, line.phase, line.call, line.uid)
-        assert line.repetition == list(range(SAMPLES if line.phase == "train" else 1))
+        assert [r.repetition for r in line.rollouts] == list(range(SAMPLES if line.phase == "train" else 1))
     trained = trained_in(folder / "dumps")
     assert trained == given_to(trainer, folder / "dumps")
     assert {group for step in trained.values() for group in step} <= {g.group_id for g in ledger if g.phase == "train"}
@@ -277,5 +277,5 @@ def test_cancelling_leaves_whole_groups_only(tmp_path):
         asyncio.run(trainer.train())
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert len(ledger) >= BATCH
-    assert {len(line.score) for line in ledger} == {SAMPLES}
+    assert {len(line.rollouts) for line in ledger} == {SAMPLES}
     assert len(trained_in(tmp_path / "dumps")[1]) == BATCH

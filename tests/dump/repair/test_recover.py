@@ -81,7 +81,7 @@ def _check(sound, damaged, copy):
         if entry.group_id in kept:
             assert ledger[entry.group_id] == line
         elif line in all_bytes:
-            assert ledger_from_line(ledger[entry.group_id]).base_score == entry.base_score
+            assert ledger_from_line(ledger[entry.group_id]).rollouts == entry.rollouts
 
 
 @pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
@@ -253,7 +253,7 @@ def test_a_newer_schema_is_refused_and_nothing_is_written(record, tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(record, damaged)
     path = list_files(damaged)[-1].path
-    path.write_bytes(path.read_bytes().replace(b'"schema_version":2', b'"schema_version":999'))
+    path.write_bytes(path.read_bytes().replace(b'"schema_version":1', b'"schema_version":999'))
     with pytest.raises(NewerSchemaError, match=rf"{path.name}, line 1: .*999.*update rg_env"):
         recover(damaged, tmp_path / "copy")
     with pytest.raises(NewerSchemaError):
