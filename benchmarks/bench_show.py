@@ -25,7 +25,6 @@ import psutil
 
 from rg_env.browser import Query
 from rg_env.browser.index import FOUND_BY, index_rows, text_files
-from rg_env.browser.search import group_that_fits
 from rg_env.dump import FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
 
@@ -113,12 +112,12 @@ def main() -> None:
         print(f"the cache: {sum(path.stat().st_size for path in Path(cache, 'rg_env').iterdir()) / 1e6:.1f} MB")
         report_first_screen(folder, cache, cached=True)
         start = time.perf_counter()
-        fitting = Query(("base_score=0", "violation=none")).fits(rows).height
+        fitting = Query(("base_score=0", "violation=none")).filter(rows).height
         seconds = time.perf_counter() - start
         print(f"a filter on rollouts: {seconds * 1000:.0f} ms ({fitting:,} found)")
         start = time.perf_counter()
         files, query, places = text_files(dump), Query(text="no such words"), rows.select(FOUND_BY)
-        searched = sum(group_that_fits(query, files, row) is not None for row in places.iter_rows(named=True))
+        searched = sum(query.group_of(files, row) is not None for row in places.iter_rows(named=True))
         seconds = time.perf_counter() - start
         print(f"searching texts: {rows['length'].sum() / 1e6 / seconds:.0f} MB/s ({searched} found)")
         start = time.perf_counter()

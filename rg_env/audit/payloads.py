@@ -37,7 +37,7 @@ class Subject:
     """An item as the attacker sees it.
 
     Attributes:
-        entry: the item; its metadata stand for what the question tells.
+        entry: the item; its metadata represent the information in the question.
         oracle: the correct answer, for attacks that hide it in code.
         others: the distinct correct answers of all items.
         canary: a path that no honest answer creates.

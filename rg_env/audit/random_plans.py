@@ -1,4 +1,4 @@
-"""Plans that nobody planned, for tasks whose answer is a list of moves: random moves, or every move in turn.
+"""Unplanned answers for tasks whose answer is a list of moves: random moves, or every move in turn.
 
 Invariant: a plan depends only on the question, whose text seeds the random numbers, and on the names of the moves.
 """

@@ -137,7 +137,7 @@ class Browser(App[None]):
         self._found = pl.DataFrame(schema=SCHEMA) if self.shown_query.text else None
         self.searching = self._found is not None and self.loaded
         if self.searching:
-            rows = self.shown_query.fits(self._rows)
+            rows = self.shown_query.filter(self._rows)
             work = partial(search, self.shown_query, self._files, rows, self.post_message)
             self.run_worker(work, thread=True, group="search", exclusive=True)
 
@@ -150,7 +150,7 @@ class Browser(App[None]):
     # -- the screen
 
     def _refresh_list(self) -> None:
-        rows = self.shown_query.fits(self._rows) if self._found is None else self._found
+        rows = self.shown_query.filter(self._rows) if self._found is None else self._found
         self.query_one(GroupList).show(rows)
         self._refresh_head()
 

@@ -12,7 +12,6 @@ from rg_env.analysis.reparse import faults
 from rg_env.browser.index import FOUND_BY, index_rows, last_attempts_only, text_files
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
-from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
 from rg_env.sanitize import visible
 
@@ -57,8 +56,8 @@ def matching_groups(
     for chunk in index_rows(dump):
         for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
             on_problem(Problem(files[file].path, line, why))
-        for row in last_attempts_only(dump, query.fits(chunk.rows)).select(FOUND_BY).iter_rows(named=True):
-            if group := group_that_fits(query, files, row):
+        for row in last_attempts_only(dump, query.filter(chunk.rows)).select(FOUND_BY).iter_rows(named=True):
+            if group := query.group_of(files, row):
                 yield group
 
 

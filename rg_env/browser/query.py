@@ -7,12 +7,15 @@ its rollouts matches all conditions on rollouts, that is, if statistics with the
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from rg_env.analysis.where import CONDITION, Condition, parse_conditions
-from rg_env.browser.index import GROUP_SCORES
+from rg_env.browser.index import GROUP_SCORES, group_in, read_line
+from rg_env.dump.files import DumpFile
 from rg_env.dump.read.frames import SCHEMA
 from rg_env.dump.schema import GroupRecord
 
@@ -74,7 +77,7 @@ class Query:
         """The query without its conditions on a column."""
         return Query(tuple(condition.text for condition in self.parsed() if condition.column != column), self.text)
 
-    def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def filter(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of the index that match, except for the text. Damaged lines never match."""
         parsed = self.parsed()
         of_group = [condition.test for condition in parsed if not condition.splits_groups]
@@ -87,15 +90,27 @@ class Query:
         found = rollouts.explode(columns).filter(*(condition.test for condition in of_rollout))["row"].unique().sort()
         return rows[found]
 
-    def fits_text(self, group: GroupRecord) -> bool:
+    def group_of(self, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord | None:
+        """Read the group of a row; None if it does not contain the text.
+
+        Raises:
+            ChangedError, DumpError: as `read_row`.
+        """
+        line = read_line(files, row)
+        if not self.may_match_line(line):
+            return None
+        group = group_in(line, files, row)
+        return group if self.matches_text(group) else None
+
+    def matches_text(self, group: GroupRecord) -> bool:
         """Whether a message of the group contains the text."""
         wanted = self.text.lower()
         return not wanted or any(
             wanted in message["content"].lower() for rollout in group.rollouts for message in rollout.conversation
         )
 
-    def may_fit_line(self, line: bytes) -> bool:
-        """False only if `fits_text` cannot be true for the group in a line; avoids parsing most lines."""
+    def may_match_line(self, line: bytes) -> bool:
+        """False only if `matches_text` cannot be true for the group in a line; avoids parsing most lines."""
         if not _UNESCAPED.fullmatch(self.text) or self.text.lower().encode() in line.lower():
             return True
         line = line.replace(b"\\\\", b"")  # each remaining backslash begins an escape

@@ -16,7 +16,6 @@ from textual.worker import get_current_worker
 
 from rg_env.browser.index import FOUND_BY, SCHEMA, index_rows, last_attempts_only
 from rg_env.browser.query import Query
-from rg_env.browser.search import group_that_fits
 from rg_env.dump import Dump
 from rg_env.dump.files import DumpFile
 from rg_env.errors import RGEnvError
@@ -75,7 +74,7 @@ def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Po
     for place, row in enumerate(rows.select(FOUND_BY).iter_rows(named=True)):
         if worker.is_cancelled:
             return
-        if _fits(query, files, row):
+        if _matches(query, files, row):
             found.append(place)
         if time.monotonic() - last > PAUSE:
             post(Found(query, rows[found], at_end=False))
@@ -83,8 +82,8 @@ def search(query: Query, files: Sequence[DumpFile], rows: pl.DataFrame, post: Po
     post(Found(query, rows[found], at_end=True))
 
 
-def _fits(query: Query, files: Sequence[DumpFile], row: Mapping[str, Any]) -> bool:
+def _matches(query: Query, files: Sequence[DumpFile], row: Mapping[str, Any]) -> bool:
     try:
-        return group_that_fits(query, files, row) is not None
+        return query.group_of(files, row) is not None
     except RGEnvError:  # the file has changed; a reload shows it
         return False

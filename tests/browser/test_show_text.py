@@ -247,11 +247,11 @@ def test_no_line_is_passed_over_whose_text_fits(text, wanted):
     made = group(0, [rollout(conversation=[{"role": "user", "content": text}])])
     ours = to_line(made)
     for line in (ours, json.dumps(json.loads(ours)).encode()):
-        assert query.may_fit_line(line) or not query.fits_text(from_line(line))
+        assert query.may_match_line(line) or not query.matches_text(from_line(line))
 
 
 def test_most_lines_are_passed_over():
-    assert not Query(text="Nowhere").may_fit_line(to_line(group(0)))
+    assert not Query(text="Nowhere").may_match_line(to_line(group(0)))
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_the_command_prints_where_there_is_no_terminal():
     assert done.stdout.count("\n== ") + 1 == 2
 
 
-def test_no_group_that_fits_is_exit_code_1():
+def test_no_matching_group_is_exit_code_1():
     done = show(SAMPLE, "--search", "no such words")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "no group matches /no such words" in done.stderr

@@ -58,14 +58,14 @@ def _missing(rollouts: pl.DataFrame, sample: Sample) -> list[str]:
 
 def _sampling(sample: Sample) -> list[str]:
     shown = len(sample.groups)
-    says = [
+    parts = [
         f"The browser has all {shown:,} groups"
         if shown == sample.total
         else f"The browser has {shown:,} of {sample.total:,} groups, sampled evenly over the steps"
     ]
     if sample.with_text < shown:
-        says.append(f"{sample.with_text:,} of them with their text (the dump settings decide which texts are kept)")
-    result = [", ".join(says) + "."]
+        parts.append(f"{sample.with_text:,} of them with their text (the dump settings decide which texts are kept)")
+    result = [", ".join(parts) + "."]
     if sample.thinned > 1:
         result.append(f"To keep this file small, only one in {sample.thinned} groups in the browser has its text.")
     if sample.shortened:

@@ -87,9 +87,9 @@ function drawRows() {
 function rowNode(place, height) {
   const group = groups[found[place]];
   const right = group.rollouts.filter(isRight).length;
-  const says = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
+  const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
   const row = el("div",
-    { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": says, onclick: () => { choose(place); open(); } },
+    { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },
     el("span", { class: "task" }, words(group.task)),
     el("span", { class: "when" }, group.step == null ? group.phase : `${group.phase} ${group.step}`),
     el("span", { class: "squares" }, bestFirst(group.rollouts).slice(0, 16).map(square)),
