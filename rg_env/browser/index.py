@@ -13,12 +13,13 @@ from typing import Any
 import polars as pl
 
 from rg_env.browser.cache import Cache, states_of
-from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from
+from rg_env.dump.codec import BadLineError
 from rg_env.dump.files import DumpFile
 from rg_env.dump.open_file import open_lines
 from rg_env.dump.read.chunks import Part, bundles
 from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA, read_groups
+from rg_env.dump.read.lines import lines_of, parse
 from rg_env.dump.schema import GroupRecord
 from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
@@ -144,10 +145,10 @@ def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> 
     """
     file = files[row["file"]]
     try:
-        group = group_from(file, row["line"], line)
+        group = parse(file, row["line"], line)
     except BadLineError:
         group = None
-    if group is None or escape(group.group_id) != row["group_id"]:
+    if not isinstance(group, GroupRecord) or escape(group.group_id) != row["group_id"]:
         raise ChangedError(f"{file.path.name} has changed since it was read; reload it")
     return group
 
@@ -168,13 +169,11 @@ def _rows(placed: Sequence[tuple[Part, int, int]]) -> pl.DataFrame:
     problems = {(part.file, part.first_line): part.damage for part, *_ in placed if part.damage is not None}
 
     def line_by_line(part: Part) -> Iterator[GroupRecord]:
-        for number, line in part.numbered():
-            try:
-                yield group_from(part.file, number, line)
-            except BadLineError as error:
-                problems[part.file, number] = str(error)
-            except NewerSchemaError as error:
-                raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
+        for line in lines_of(part):
+            if isinstance(line.record, GroupRecord):
+                yield line.record
+            else:
+                problems[part.file, line.number] = str(line.fault)
 
     groups = read_groups([part for part, *_ in placed], line_by_line)
     scores = pl.col("base_score").list

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -55,8 +56,8 @@ def recover(
                     "ledger_lines": report.ledger_lines,
                     "trained": report.trained,
                     "lost": report.lost,
-                    "counts": report.counts,
-                    "notes": [{"mend": n.mend, "file": n.file, "line": n.line, "what": n.what} for n in report.notes],
+                    "counts": report.changes.counts,
+                    "changes": [asdict(change) for change in report.changes.kept],
                 }
                 for report in reports
             ],
@@ -65,10 +66,10 @@ def recover(
         print(json.dumps(shown, indent=2))
     else:
         for report in reports:
-            for note in report.notes:
-                print(visible(str(note)))
-            if (more := report.counts.total() - len(report.notes)) > 0:
-                print(f"… and {more} more")
+            for change in report.changes.kept:
+                print(visible(str(change)))
+            if report.changes.more:
+                print(f"… and {report.changes.more} more")
             print(
                 f"run {report.run_id}: {report.ledger_lines} ledger lines, {report.texts} texts in {target}"
                 + (f"; {report.lost} lost" if report.lost else "; nothing lost")

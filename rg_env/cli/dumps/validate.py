@@ -28,16 +28,16 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
             "texts": result.texts,
             "ledger_lines": result.ledger_lines,
             "counts": findings.counts,
-            "findings": [{**asdict(finding), "advice": finding.trouble.advice} for finding in findings.kept],
-            "remarks": [asdict(remark) for remark in findings.remarks],
+            "findings": [asdict(finding) | {"advice": finding.kind.advice} for finding in findings.kept],
+            "remarks": result.remarks,
         }
         print(json.dumps(shown, indent=2))
         raise typer.Exit(int(not result.good))
-    for finding in (*findings.kept, *findings.remarks):
-        print(visible(str(finding)))
-    if findings.total > len(findings.kept):
-        print(f"… and {findings.total - len(findings.kept)} more")
-    kinds = ", ".join(f"{count} {trouble}" for trouble, count in findings.counts.items())
+    for line in (*findings.kept, *result.remarks):
+        print(visible(str(line)))
+    if findings.more:
+        print(f"… and {findings.more} more")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in findings.counts.items())
     print(
         f"{result.runs} run{'s'[: result.runs != 1]}, {result.ledger_lines} ledger lines, {result.texts} texts: "
         + (f"{findings.total} problems found ({kinds})" if findings.total else "no problems found")

@@ -22,7 +22,7 @@ CHUNK = 1 << 24
 _TAIL = 1 << 20
 
 Watch = Callable[[int], object]
-"""Told how many bytes have been read since the last call, measured by the files' sizes on disk."""
+"""Called with how many bytes have been read since the last call, measured by the files' sizes on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Part:
 
     Attributes:
         first_line: number of the first one, from 1.
-        damage: why the file cannot be read on after this part; as a rule None.
+        damage: why the file cannot be read on after this part; usually None.
     """
 
     file: DumpFile
@@ -48,11 +48,14 @@ class Part:
         """The non-empty lines with their numbers in the file."""
         return ((number, line) for number, _, line in self.placed())
 
-    def placed(self) -> Iterator[tuple[int, int, bytes]]:
-        """The non-empty lines with their numbers in the file and their first bytes' places in `data`."""
+    def placed(self, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
+        """The lines with their numbers in the file and their first bytes' places in `data`; blank ones if asked for."""
         at = 0
-        for number, line in enumerate(self.data.split(b"\n"), self.first_line):
-            if line and not line.isspace():
+        lines = self.data.split(b"\n")
+        if not lines[-1]:  # what follows the last line feed is not a line
+            lines.pop()
+        for number, line in enumerate(lines, self.first_line):
+            if blank or (line and not line.isspace()):
                 yield number, at, line
             at += len(line) + 1
 
@@ -61,7 +64,7 @@ def bundles(files: Iterable[DumpFile], watch: Watch | None = None, size: int = C
     """The files' parts, in order, in lists of about `size` bytes; the parts of a list share run and kind.
 
     Raises:
-        DumpError: a file cannot be read.
+        DumpError: a file cannot be opened.
     """
     held: list[Part] = []
     weight = 0
@@ -81,11 +84,13 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
     """The parts of one file; a line longer than `size` makes a longer part.
 
     Raises:
-        DumpError: the file cannot be read. Damaged compressed data are no error but the `damage` of an empty part.
+        DumpError: the file cannot be opened. A later failure, as of damaged compressed data or a disk with bad sectors,
+            is not an error but the `damage` of an empty part.
     """
-    number, on_disk, told = 1, size_of(file), 0
+    number, on_disk, told, opened = 1, size_of(file), 0, False
     try:
         with open_lines(file.path) as stream:
+            opened = True
             for data in _whole_lines(stream, size):
                 part = Part(file, number, data)
                 number += part.lines
@@ -95,7 +100,7 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
                     watch(now - told)
                     told = now
     except OSError as error:
-        if error.errno:
+        if not opened:
             raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
         yield Part(file, number, b"", damage=f"{error.strerror}; the rest of the file is lost")
 

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, group_from, ledger_from_line, trained_from_line
+from rg_env.dump.codec import BadLineError
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import Part, Watch, bundles, last_line, parts_of
+from rg_env.dump.read.chunks import Watch, bundles, last_line
+from rg_env.dump.read.lines import Line, Record, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, RolloutRecord, TrainedRecord
@@ -25,13 +26,9 @@ if TYPE_CHECKING:
     import polars as pl
     import ray.data
 
-_Record = GroupRecord | LedgerRecord | TrainedRecord
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 _Replaced = frozenset[tuple[str, int | None, int]]
 """Phase, step and attempt of what a later attempt has taken back."""
-
-_FEW = 1 << 18
-"""Bytes read at a time where records are handed out one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +217,11 @@ class Dump:
         for run in self.runs:
             for file in run.files_of(*kinds):
                 replaced = frozenset() if all_attempts else self.replaced(run)
-                for part in parts_of(file, self.watch, size=_FEW):
-                    for record in self._records_in(part):
-                        assert isinstance(record, of)
-                        phase = Phase.TRAIN if isinstance(record, TrainedRecord) else record.phase
-                        if (phase, record.step, record.attempt) not in replaced:
-                            yield record
+                for record in self._sound(lines_in(file, self.watch)):
+                    assert isinstance(record, of)
+                    phase = Phase.TRAIN if isinstance(record, TrainedRecord) else record.phase
+                    if (phase, record.step, record.attempt) not in replaced:
+                        yield record
 
     def _frames_of(self, run: Run, columns: Collection[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
         from rg_env.dump.read import frames
@@ -234,8 +230,9 @@ class Dump:
         wanted = [*columns, *(name for name in frames.REPLACED_BY if replaced and name not in columns)]
         for parts in bundles(run.files_for_frames(texts=texts), self.watch):
             for part in parts:
-                self._note_damage(part)
-            frame = frames.read_bundle(parts, wanted, self._records_in)
+                if part.damage is not None:
+                    self._note(part.file, part.first_line, part.damage)
+            frame = frames.read_bundle(parts, wanted, lambda part: self._sound(lines_of(part)))
             yield frames.without(frame, replaced).select(frames.GROUP_INDEX, *columns) if replaced else frame
 
     def replaced(self, run: Run) -> _Replaced:
@@ -261,20 +258,13 @@ class Dump:
             found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
         return (phase, step, attempt) not in found
 
-    def _records_in(self, part: Part) -> Iterator[_Record]:
-        """The records of a part of a file; what is no record becomes a problem."""
-        self._note_damage(part)
-        for number, line in part.numbered():
-            try:
-                yield _record(part.file, number, line)
-            except BadLineError as error:
-                self._note(part.file, number, str(error))
-            except NewerSchemaError as error:
-                raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
-
-    def _note_damage(self, part: Part) -> None:
-        if part.damage is not None:
-            self._note(part.file, part.first_line, part.damage)
+    def _sound(self, lines: Iterable[Line]) -> Iterator[Record]:
+        """The records of lines; what is wrong with the other lines becomes a problem."""
+        for line in lines:
+            if line.record is None:
+                self._note(line.file, line.number, str(line.fault))
+            else:
+                yield line.record
 
     def _note(self, file: DumpFile, line: int, reason: str) -> None:
         self._problems.setdefault((file.path, line), Problem(file.path, line, reason))
@@ -303,20 +293,12 @@ def _read_share(run: Run, replaced: _Replaced, texts: bool) -> Iterator[pl.DataF
         print(problem)
 
 
-def _record(file: DumpFile, number: int, line: bytes) -> _Record:
-    if file.kind is FileKind.TRAINED:
-        return trained_from_line(line)
-    if file.kind is FileKind.LEDGER:
-        return ledger_from_line(line)
-    return group_from(file, number, line)
-
-
 def _may_have_attempts(run: Run) -> bool:
     """False where the last lines are of the first attempt; True also where they cannot be read."""
     files = {file.kind: file for file in run.files_for_frames(texts=False)}  # the last one of each kind
     for file in files.values():
         try:
-            record = _record(file, 0, last_line(file))
+            record = parse(file, 0, last_line(file))
         except (OSError, BadLineError, DumpError):
             return True
         if record.attempt > 1:

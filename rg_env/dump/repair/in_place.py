@@ -1,13 +1,13 @@
-"""Mending a record where it lies, so that a kill at any moment loses nothing.
+"""Repairing a dump in its own folder, so that a kill at any moment loses nothing.
 
-Invariant: every file of the record is at every moment either in the dump folder or in one of three folders in it, whose
-names say how far the work is; doing it again goes on from there. The damaged files are moved, never changed or removed.
+Invariant: every file of the dump is at every moment either in the dump folder or in one of three folders in it, whose
+names say how far the work is; another call continues from there. The damaged files are moved, never changed or removed.
 
-| folder             | means                                                      | when it is done again  |
-|--------------------|------------------------------------------------------------|------------------------|
-| `.recovering`      | the copy is being made                                     | the copy is made anew  |
-| `.recovered-STAMP` | the copy is whole, the damaged files go to `damaged-STAMP` | the rest of them goes  |
-| `.arriving-STAMP`  | they are all there, the copy comes in                      | the rest of it comes   |
+| folder             | means                                                        | another call           |
+|--------------------|--------------------------------------------------------------|------------------------|
+| `.recovering`      | the copy is being made                                       | makes the copy again   |
+| `.recovered-STAMP` | the copy is whole, damaged files are moved to `damaged-STAMP` | moves the rest of them |
+| `.arriving-STAMP`  | they are all there, the copy is moved into the dump folder    | moves the rest of it   |
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from rg_env.atomic import sync_path
 from rg_env.dump.files import PREFIX, parse_name
 from rg_env.dump.lock import RunLock
+from rg_env.dump.read.chunks import Watch
 from rg_env.dump.read.dump import Run, open_run
-from rg_env.dump.repair.mends import Recovery
+from rg_env.dump.repair.changes import Recovery
 from rg_env.dump.repair.recover import copy_runs
-from rg_env.dump.repair.validate import Advance
 from rg_env.errors import DumpError
 
 _MAKING, _WHOLE, _COMING, _ASIDE = ".recovering", ".recovered-", ".arriving-", "damaged-"
@@ -32,23 +32,24 @@ _MOVING = "moving.json"
 """In the copy's folder: the names of the damaged files."""
 
 
-def recover_in_place(folder: str | Path, *, advance: Advance = lambda _: None) -> tuple[list[Recovery], Path | None]:
-    """Mend the runs of a dump folder that need it. Goes on first with what an earlier call was killed in.
+def recover_in_place(folder: str | Path, *, advance: Watch | None = None) -> tuple[list[Recovery], Path | None]:
+    """Repair the runs of a dump folder that need it, after finishing what an earlier call was killed in.
 
     Args:
         folder: a dump folder.
         advance: called with the bytes read since the last call.
 
     Returns:
-        what became of each run, and the folder to which damaged files were moved, or None if all were sound.
+        the result for each run, and the folder to which damaged files were moved, or None if all were sound.
 
     Raises:
-        DumpError: no dump there, a run is being written now, the folder cannot be written, or the record was written
-            to since an earlier call was killed. `NewerSchemaError`: a file needs a later version of rg_env.
+        DumpError: no dump there, a file cannot be opened, a run is being written now, the folder cannot be written, or
+            the dump was written to since an earlier call was killed.
+        NewerSchemaError: a file needs a later version of rg_env.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DumpError(f"{folder} is no folder: only a whole dump folder can be mended in place")
+        raise DumpError(f"{folder} is not a folder: only a whole dump folder can be repaired in place")
     try:
         aside = _finish_moves(folder)
         runs = open_run(folder).runs
@@ -59,7 +60,7 @@ def recover_in_place(folder: str | Path, *, advance: Advance = lambda _: None) -
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir()
             reports = copy_runs(runs, making, whole=True, advance=advance)
-            damaged = [run for run, report in zip(runs, reports, strict=True) if report.changed]
+            damaged = [run for run, report in zip(runs, reports, strict=True) if report.changes.total]
             if not damaged:
                 shutil.rmtree(making)
                 return reports, aside
@@ -68,11 +69,11 @@ def recover_in_place(folder: str | Path, *, advance: Advance = lambda _: None) -
             sync_path(folder)
         return reports, _finish_moves(folder)
     except OSError as error:
-        raise DumpError(f"{folder} cannot be mended in place ({error}): use --out with another folder") from None
+        raise DumpError(f"{folder} cannot be repaired in place ({error}): use --out with another folder") from None
 
 
 def _seal(making: Path, damaged: list[Run]) -> None:
-    """Leave the copies of damaged runs only, note what they replace, force all to disk."""
+    """Leave the copies of damaged runs only, write down what they replace, force all to disk."""
     runs = {run.run_id for run in damaged}
     for path in list(making.iterdir()):
         file = parse_name(path)
@@ -86,7 +87,7 @@ def _seal(making: Path, damaged: list[Run]) -> None:
 
 
 def _finish_moves(folder: Path) -> Path | None:
-    """Do whatever moves are left to be done; returns where damaged files went, or None."""
+    """Do the moves that are left; returns where damaged files went, or None."""
     aside = None
     for copy in sorted(folder.glob(f"{_WHOLE}*")):
         stamp = copy.name.removeprefix(_WHOLE)
@@ -142,8 +143,8 @@ def _move_in(folder: Path, copy: Path) -> None:
 
 def _written_since(path: Path, copy: Path, aside: Path) -> str:
     return (
-        f"{path.name} has changed since mending was interrupted: the mended files are in {copy}, the damaged ones in "
-        f"{path.parent} and {aside.name}; put them together in another folder and use --out"
+        f"{path.name} has changed since the repair was interrupted: the repaired files are in {copy}, the damaged ones "
+        f"in {path.parent} and {aside.name}; collect them in another folder and use --out"
     )
 
 

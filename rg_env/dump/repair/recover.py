@@ -1,11 +1,11 @@
-"""A mended copy of a damaged record.
+"""A repaired copy of a damaged dump.
 
-Invariant: the record that is mended is only read. Every record in it that is whole is in the copy, once, byte for byte
-if its line was sound; the copy passes `validate` in all that damage can have done to it. Where a text and its line in
-the ledger disagree the text's numbers count, because they come from the same object as the text; a text that is gone
-leaves its numbers in the ledger, with the reason `lost`.
+Invariant: the damaged dump is only read. Every whole record in it is in the copy, once, byte for byte if its line was
+sound; the copy passes `validate` in everything that damage can have done to it. Where a text and its line in the ledger
+disagree the text's numbers count, because they come from the same object as the text; a text that is gone leaves its
+numbers in the ledger, with the reason `lost`.
 
-Kept in memory: for each group its id and two numbers, and a ledger line for each one that has to be made anew.
+Kept in memory: for each group its id and two numbers, and a ledger line for each one that has to be made.
 """
 
 from __future__ import annotations
@@ -15,244 +15,227 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line
+from rg_env.dump.codec import to_line
 from rg_env.dump.files import DumpFile, list_files, manifest_name
 from rg_env.dump.lock import is_held
+from rg_env.dump.read.chunks import Watch
 from rg_env.dump.read.dump import Run, open_run
-from rg_env.dump.repair.mends import Mend, Recovery
+from rg_env.dump.read.lines import Line, UnreadableError, lines_in
+from rg_env.dump.repair.changes import Change, Recovery
 from rg_env.dump.repair.order import TrainedOrder
-from rg_env.dump.repair.salvage import Whole, lines_of, parse, salvage
-from rg_env.dump.repair.validate import Advance
+from rg_env.dump.repair.salvage import salvage
 from rg_env.dump.run_settings import batch_limit, settings_of
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, NotKept, TrainedRecord
 from rg_env.dump.write.batch import Batch
 from rg_env.dump.write.compress import compress
 from rg_env.errors import DumpError
 
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 _NO_LIMIT = 1 << 62
-_AT_THE_END = (float("inf"), 0.0)
 
 
-def recover(path: str | Path, out: str | Path, *, advance: Advance = lambda _: None) -> list[Recovery]:
-    """Write a mended copy.
+def recover(path: str | Path, out: str | Path, *, advance: Watch | None = None) -> list[Recovery]:
+    """Write a repaired copy.
 
     Args:
-        path: a dump folder, or a single file, whose lines are mended without a look at the rest of its run.
-        out: a folder without dumps; made if need be.
+        path: a dump folder, or a single file, whose lines are repaired without regard to the rest of its run.
+        out: a folder without dumps; created if missing.
         advance: called with the bytes copied since the last call.
 
     Returns:
-        what became of each run.
+        the result for each run.
 
     Raises:
-        DumpError: no dump at `path`, `out` holds one already, or a run is being written now. `NewerSchemaError`: a
-            file needs a later version of rg_env.
+        DumpError: no dump at `path`, a file of it cannot be opened, `out` has a dump, or a run is being written now.
+        NewerSchemaError: a file needs a later version of rg_env.
     """
     path, out = Path(path), Path(out)
     runs = open_run(path).runs
     for run in runs:
         if is_held(run.files[0].path.parent, run.run_id):
-            raise DumpError(f"run {run.run_id} is being written now: mend it when it has ended")
+            raise DumpError(f"run {run.run_id} is being written now: repair it when it has ended")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if list_files(out):
-            raise DumpError(f"{out} has a dump in it already: choose an empty folder")
+            raise DumpError(f"there is already a dump in {out}: choose an empty folder")
         return copy_runs(runs, out, whole=path.is_dir(), advance=advance)
     except OSError as error:
         raise DumpError(f"{out} cannot be written ({error.strerror}): choose another folder") from None
 
 
-def copy_runs(runs: Sequence[Run], out: Path, *, whole: bool, advance: Advance) -> list[Recovery]:
+def copy_runs(runs: Sequence[Run], out: Path, *, whole: bool, advance: Watch | None) -> list[Recovery]:
     """The same for runs that are known not to be written now.
 
     Args:
-        whole: whether all files of the runs are here, so that they can be held against each other.
+        whole: whether the runs have all their files, so that they can be compared with each other.
 
     Raises:
-        OSError: `out` cannot be written. `NewerSchemaError`.
+        OSError: `out` cannot be written. DumpError, NewerSchemaError: as `recover`.
     """
-    return [_Mender(run, whole, out, advance).mend() for run in runs]
+    return [_RunCopy(run, whole, out, advance).make() for run in runs]
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A line for the ledger, made from a text."""
+    """A line for the ledger, made from a text. `place` orders it: attempt and call."""
 
     place: tuple[int, int]
     line: bytes
-    source: str
+    source: DumpFile
 
 
-class _Mender:
-    """Mends one run."""
+class _RunCopy:
+    """Makes the copy of one run."""
 
-    def __init__(self, run: Run, whole: bool, out: Path, advance: Advance) -> None:
+    def __init__(self, run: Run, whole: bool, out: Path, advance: Watch | None) -> None:
         self.run = run
         self.whole = whole
         self.out = out
         self.advance = advance
         self.report = Recovery(run.run_id)
-        self.limit = batch_limit(settings_of(run.manifest), FileKind.LEDGER) or _NO_LIMIT
         self.known: dict[str, int] = {}
-        self.texts: dict[str, FileKind] = {}
+        """Digests of the groups in the damaged ledger."""
+        self.texts: set[str] = set()
         self.made: dict[str, _Made] = {}
+        """Lines for groups that the ledger lacks or has other numbers of."""
         self.in_ledger: set[str] = set()
+        """The groups in the ledger of the copy."""
 
-    def mend(self) -> Recovery:
-        """Order matters: what the ledger knows, then the texts, then the ledger that fits them."""
-        ledger = self.run.files_of(FileKind.LEDGER)
-        for file in ledger:
-            for whole in self._wholes(file, quiet=True):
-                assert isinstance(whole.record, LedgerRecord)
-                self.known.setdefault(whole.record.group_id, hash(to_line(whole.record)))
+    def make(self) -> Recovery:
+        """Order matters: what is in the ledger, then the texts, then the ledger that fits them."""
+        for file in self.run.files_of(FileKind.LEDGER):
+            for _, record in self._records(file, LedgerRecord, first_pass=True):
+                self.known.setdefault(record.group_id, hash(to_line(record)))
         for kind in FileKind:
             if kind.holds_text:
                 self._copy_texts(kind)
-        self._copy_ledger(ledger)
+        self._copy_ledger()
         self._copy_trained()
         manifest = self.run.files[0].path.with_name(manifest_name(self.run.run_id))
         if self.run.manifest is not None:
             shutil.copyfile(manifest, self.out / manifest.name)
         elif manifest.exists():
-            self.report.note(Mend.MANIFEST_LOST, manifest.name, 0, "no JSON object: left out")
+            self.report.changes.add(Change.MANIFEST_LOST, manifest.name, 0, "not a JSON object: left out")
         return self.report
 
     def _copy_texts(self, kind: FileKind) -> None:
         copy = _Copy(self.out, kind, self.run.run_id, _NO_LIMIT, self.report)
         for file in self.run.files_of(kind):
-            for whole in self._wholes(file):
-                group = whole.record
-                assert isinstance(group, GroupRecord)
-                if group.schema_version and not self._is_new_text(file, group):
+            for raw, group in self._records(file, GroupRecord):
+                if group.schema_version and group.group_id in self.texts:
+                    self._add(Change.DUPLICATE, file, f"dropped a second text of group {group.group_id}")
                     continue
-                copy.write(whole.raw)
+                copy.write(raw)
                 self.report.texts += 1
+                if group.schema_version:
+                    self.texts.add(group.group_id)
+                    line = to_line(LedgerRecord.of(group, kind, None))
+                    if self.whole and self.known.get(group.group_id) != hash(line):
+                        self.made[group.group_id] = _Made((group.attempt, group.call), line.rstrip(b"\n"), file)
             copy.end_file(file)
 
-    def _is_new_text(self, file: DumpFile, group: GroupRecord) -> bool:
-        """Note the group; False if it is there already."""
-        if group.group_id in self.texts:
-            self.report.note(Mend.DUPLICATE, file.path.name, 0, f"dropped group {group.group_id}, there already")
-            return False
-        self.texts[group.group_id] = file.kind
-        line = to_line(LedgerRecord.of(group, file.kind, None))
-        if self.whole and self.known.get(group.group_id) != hash(line):
-            self.made[group.group_id] = _Made((group.attempt, group.call), line, file.path.name)
-        return True
-
-    def _copy_ledger(self, files: Sequence[DumpFile]) -> None:
-        copy = _Copy(self.out, FileKind.LEDGER, self.run.run_id, self.limit, self.report)
-        made = [(made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known]
-        missing = deque(sorted(made, key=lambda one: one[0]))  # within a call, in the order of the texts
-        seen = self.in_ledger
-
-        def make_before(place: tuple[float, float]) -> None:
-            """Write the lines that are missing before this place: a call's groups come after those it has already."""
-            while missing and missing[0][0] < place:
-                group_id = missing.popleft()[1]
-                made = self.made[group_id]
-                copy.write(made.line.rstrip(b"\n"))
-                self.report.ledger_lines += 1
-                seen.add(group_id)
-                self.report.note(Mend.LEDGER_MADE, made.source, 0, f"made the ledger line of group {group_id}")
-
+    def _copy_ledger(self) -> None:
+        """The sound lines, with those that are missing in their places: after the lines of earlier calls."""
+        limit = batch_limit(settings_of(self.run.manifest), FileKind.LEDGER) or _NO_LIMIT
+        copy = _Copy(self.out, FileKind.LEDGER, self.run.run_id, limit, self.report)
+        missing = [(made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known]
+        in_order = deque(sorted(missing, key=lambda one: one[0]))  # within a call, in the order of the texts
+        files = self.run.files_of(FileKind.LEDGER)
         for file in files:
-            for whole in self._wholes(file):
-                record = whole.record
-                assert isinstance(record, LedgerRecord)
-                if record.group_id in seen:
-                    what = f"dropped the line of group {record.group_id}, there already"
-                    self.report.note(Mend.DUPLICATE, file.path.name, 0, what)
+            for raw, record in self._records(file, LedgerRecord):
+                if record.group_id in self.in_ledger:
+                    self._add(Change.DUPLICATE, file, f"dropped a second line of group {record.group_id}")
                     continue
-                make_before((record.attempt, record.call))
-                seen.add(record.group_id)
-                copy.write(self._fitting(file, whole, record))
-                self.report.ledger_lines += 1
-            if file is files[-1]:
-                make_before(_AT_THE_END)
-            copy.end_file(file)
-        make_before(_AT_THE_END)  # there was no ledger
-        copy.end()
+                while in_order and in_order[0][0] < (record.attempt, record.call):
+                    self._write_missing(copy, in_order.popleft()[1])
+                self._write_ledger(copy, record.group_id, self._fitting(file, raw, record))
+            if file is not files[-1]:
+                copy.end_file(file)
+        for _, group_id in in_order:
+            self._write_missing(copy, group_id)
+        if files:
+            copy.end_file(files[-1])
+        else:
+            copy.end()
 
-    def _fitting(self, file: DumpFile, whole: Whole, record: LedgerRecord) -> bytes:
+    def _write_missing(self, copy: _Copy, group_id: str) -> None:
+        made = self.made[group_id]
+        self._add(Change.LEDGER_MADE, made.source, f"made the ledger line of group {group_id}")
+        self._write_ledger(copy, group_id, made.line)
+
+    def _write_ledger(self, copy: _Copy, group_id: str, line: bytes) -> None:
+        copy.write(line)
+        self.in_ledger.add(group_id)
+        self.report.ledger_lines += 1
+
+    def _fitting(self, file: DumpFile, raw: bytes, record: LedgerRecord) -> bytes:
         """The ledger's line as it has to be, given the texts that there are."""
-        made = self.made.get(record.group_id)
-        if made is not None:
-            what = f"the line of group {record.group_id} made anew from its text"
-            self.report.note(Mend.LEDGER_REPLACED, file.path.name, 0, what)
-            return made.line.rstrip(b"\n")
+        if (made := self.made.get(record.group_id)) is not None:
+            self._add(Change.LEDGER_REPLACED, file, f"made the line of group {record.group_id} again from its text")
+            return made.line
         if self.whole and record.text is not None and record.group_id not in self.texts:
-            what = f"the text of group {record.group_id} is lost, its numbers are kept"
-            self.report.note(Mend.TEXT_LOST, file.path.name, 0, what)
+            self._add(Change.TEXT_LOST, file, f"the text of group {record.group_id} is lost, its numbers are kept")
             return to_line(replace(record, text=None, text_reason=NotKept.LOST)).rstrip(b"\n")
-        return whole.raw
+        return raw
 
     def _copy_trained(self) -> None:
         copy = _Copy(self.out, FileKind.TRAINED, self.run.run_id, _NO_LIMIT, self.report)
         order = TrainedOrder()
         for file in self.run.files_of(FileKind.TRAINED):
-            for whole in self._wholes(file):
-                record = whole.record
-                assert isinstance(record, TrainedRecord)
+            for raw, record in self._records(file, TrainedRecord):
                 what = f"group {record.group_id} in step {record.step}"
                 order.goes_back(record)
                 if order.repeats(record):
-                    self.report.note(Mend.DUPLICATE, file.path.name, 0, f"dropped {what}, there already")
+                    self._add(Change.DUPLICATE, file, f"dropped a second line of {what}")
                 elif self.whole and record.group_id not in self.in_ledger:
-                    self.report.note(Mend.UNKNOWN_GROUP, file.path.name, 0, f"dropped {what}: nothing is left of it")
+                    self._add(Change.UNKNOWN_GROUP, file, f"dropped {what}: nothing else is left of it")
                 else:
-                    copy.write(whole.raw)
+                    copy.write(raw)
                     self.report.trained += 1
             copy.end_file(file)
 
-    def _wholes(self, file: DumpFile, quiet: bool = False) -> Iterator[Whole]:
-        """All whole records of a file; what is damaged is noted unless `quiet`."""
-        number, open_end = 0, False
-        try:
-            for number, line in lines_of(file, (lambda _: None) if quiet else self.advance):
-                try:
-                    record = parse(line, file, number)
-                except BadLineError as error:
-                    saved, lost = salvage(line, file, number)
-                    if not quiet:
-                        self._note_damage(file, number, error, len(saved), lost)
-                    yield from saved
-                else:
-                    open_end = not line.endswith(b"\n")
-                    yield Whole(record, line.removesuffix(b"\n"))
-        except NewerSchemaError as error:
-            raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
-        except (FileNotFoundError, PermissionError) as error:  # that is not damage
-            raise DumpError(f"{file.path} cannot be read ({error.strerror}): mend that first") from None
-        except OSError as error:
-            if not quiet:
-                what = f"cannot be read from here on ({error.strerror})"
-                self.report.note(Mend.UNREADABLE, file.path.name, number + 1, what)
-        if open_end and not quiet:
-            self.report.note(Mend.LINE_FEED, file.path.name, number, "ended the last line")
+    def _records(self, file: DumpFile, of: type[_R], first_pass: bool = False) -> Iterator[tuple[bytes, _R]]:
+        """All whole records of a file, with their bytes; damage is reported, but for a first pass."""
+        for line in lines_in(file, None if first_pass else self.advance, strict=True):
+            saved, lost = [line], 0
+            if line.fault is not None:
+                saved, lost = salvage(line)
+            for whole in saved:
+                assert isinstance(whole.record, of)
+                yield whole.raw, whole.record
+            if not first_pass:
+                self._report_damage(line, len(saved), lost)
 
-    def _note_damage(self, file: DumpFile, number: int, error: BadLineError, saved: int, lost: int) -> None:
-        if saved or not lost:
+    def _report_damage(self, line: Line, saved: int, lost: int) -> None:
+        if isinstance(line.fault, UnreadableError):
+            self._add(Change.UNREADABLE, line.file, str(line.fault), line.number)
+        elif line.fault is None and not line.ended:
+            self._add(Change.LINE_FEED, line.file, "ended the last line", line.number)
+        elif line.fault is not None and (saved or not lost):
             what = f"took {saved} whole record{'s'[: saved != 1]} out of a damaged line"
-            self.report.note(Mend.SAVED, file.path.name, number, what)
+            self._add(Change.SAVED, line.file, what, line.number)
         if lost:
-            self.report.note(Mend.DAMAGED, file.path.name, number, f"left out {lost} bytes ({error})")
-            if file.kind.holds_text:
+            self._add(Change.DAMAGED, line.file, f"left out {lost} bytes ({line.fault})", line.number)
+            if line.file.kind.holds_text:
                 self.report.damaged_texts += 1
-            elif file.kind is FileKind.LEDGER:
+            elif line.file.kind is FileKind.LEDGER:
                 self.report.damaged_ledger += 1
+
+    def _add(self, change: Change, file: DumpFile, what: str, number: int = 0) -> None:
+        self.report.changes.add(change, file.path.name, number, what)
 
 
 class _Copy:
-    """The files of one kind in the copy. They end where the originals end, unless made lines overfill one."""
+    """The files of one kind in the copy. They end where the originals end, unless added lines overfill one."""
 
     def __init__(self, out: Path, kind: FileKind, run_id: str, limit: int, report: Recovery) -> None:
         self._batch = Batch(out, kind, run_id, limit)
         self._report = report
 
     def write(self, line: bytes) -> None:
-        if self._batch.lines >= self._batch.limit:
+        if self._batch.is_full:
             self._batch.finish()
         self._batch.prepare()
         self._batch.append([line + b"\n"])
@@ -262,12 +245,12 @@ class _Copy:
         name = file.path.name
         copy = self._batch.finish()
         if copy is None:
-            self._report.note(Mend.EMPTY, name, 0, "left out: nothing in it is whole")
+            self._report.changes.add(Change.EMPTY, name, 0, "left out: no whole record in it")
             return
         if file.compressed:
             copy = compress(copy)
         if copy.name != name:
-            self._report.note(Mend.RENAMED, name, 0, f"is {copy.name} in the copy")
+            self._report.changes.add(Change.RENAMED, name, 0, f"is {copy.name} in the copy")
 
     def end(self) -> None:
         self._batch.finish()

@@ -1,31 +1,35 @@
-"""Whether a record can be trusted: every line by itself, the files against each other, and both against the manifest.
+"""Whether a dump can be trusted: every line by itself, the files against each other, and both against the manifest.
 
 Invariant: reads only, and whatever a run of ours can leave behind passes, a kill at any moment included once the run
 was resumed. Memory does not grow with the texts: for each group of the run at hand its id, a digest of its numbers and
 its place are kept (about 400 bytes), and the findings are bounded.
 
-A run that is being written is not held against itself, because its files are never read at the same moment.
+Not covered: the files of a run that is being written are not compared with each other, because they are never read at
+the same moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, to_line, wire_of
+from rg_env.dump.codec import to_line, wire_of
 from rg_env.dump.files import DumpFile, manifest_name, parse_name
 from rg_env.dump.line_check import FaultyRecordError
 from rg_env.dump.lock import is_held
+from rg_env.dump.read.chunks import Watch, size_of
 from rg_env.dump.read.dump import Run, open_run
-from rg_env.dump.repair.findings import Findings, Trouble
+from rg_env.dump.read.lines import Line, Record, UnreadableError, lines_in
+from rg_env.dump.repair.findings import Findings
 from rg_env.dump.repair.order import GroupOrder, TrainedOrder
-from rg_env.dump.repair.salvage import Record, lines_of, parse
-from rg_env.dump.run_settings import RunSettings, batch_limit, settings_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, TrainedRecord, outcome_of
-from rg_env.dump.write.routing import DumpPolicy, route
+from rg_env.dump.repair.settings_check import wrong_file, wrong_numbers, wrong_reason
+from rg_env.dump.repair.trouble import Trouble
+from rg_env.dump.run_settings import batch_limit, settings_of
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
 
-Advance = Callable[[int], None]
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 
 
 @dataclass
@@ -33,12 +37,14 @@ class Validation:
     """What was read and what was found.
 
     Attributes:
+        remarks: what could not be checked, a sentence each; nothing is wrong there.
         texts: groups with their text, Atropos' included; `atropos` counts those among them that have nothing more.
         ledger_lines: groups in ledgers.
         trained: groups in the training batches of steps.
     """
 
-    findings: Findings = field(default_factory=Findings)
+    findings: Findings[Trouble] = field(default_factory=Findings)
+    remarks: list[str] = field(default_factory=list)
     runs: int = 0
     texts: int = 0
     ledger_lines: int = 0
@@ -50,15 +56,16 @@ class Validation:
         return not self.findings.total
 
 
-def validate(*paths: str | Path, advance: Advance = lambda _: None) -> Validation:
-    """Check records.
+def validate(*paths: str | Path, advance: Watch | None = None) -> Validation:
+    """Check dumps.
 
     Args:
-        paths: dump folders, and single files. A single file is checked for itself only.
+        paths: dump folders, and single files. A single file is not compared with others.
         advance: called with the bytes read since the last call.
 
     Raises:
-        DumpError: a path has no dump. `NewerSchemaError`: a file needs a later version of rg_env.
+        DumpError: a path has no dump, or a file cannot be opened.
+        NewerSchemaError: a file needs a later version of rg_env.
     """
     result = Validation()
     for path in map(Path, paths):
@@ -74,30 +81,29 @@ def bytes_in(*paths: str | Path) -> int:
     Raises:
         DumpError: a path has no dump.
     """
-    sizes = 0
-    for path in paths:
-        for run in open_run(path).runs:
-            sizes += sum(file.path.stat().st_size for file in run.files if file.path.exists())
-    return sizes
+    return sum(size_of(file) for path in paths for run in open_run(path).runs for file in run.files)
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Where the text of a group is."""
+    """Where the text of a group is, and a digest of its ledger line."""
 
     file: DumpFile
-    line: int
+    number: int
     digest: int
+
+    def __str__(self) -> str:
+        return f"{self.file.path.name}, line {self.number}"
 
 
 class _RunCheck:
     """The checks of one run.
 
     Args:
-        whole: whether all its files are here, so that they can be held against each other.
+        whole: whether `run` has all its files, so that they can be compared with each other.
     """
 
-    def __init__(self, run: Run, whole: bool, result: Validation, advance: Advance) -> None:
+    def __init__(self, run: Run, whole: bool, result: Validation, advance: Watch | None) -> None:
         self.run = run
         self.files = sorted(run.files, key=lambda file: (file.kind, file.batch, file.part))
         self.result = result
@@ -112,25 +118,23 @@ class _RunCheck:
 
     def check(self) -> None:
         if self.live:
-            self._remark("is being written now: only its finished files were checked, each for itself")
+            self._remark("is being written now: only its finished files were checked, each one alone")
         self._check_manifest()
-        files = [file for file in self.files if not (self.live and file.part)]
         if self.whole:
             self._check_names()
-        self._check_texts([file for file in files if file.kind.holds_text])
-        groups = self._check_ledger([file for file in files if file.kind is FileKind.LEDGER])
-        self._check_trained([file for file in files if file.kind is FileKind.TRAINED], groups)
+        for kind in FileKind:
+            if kind.holds_text:
+                self._check_texts(kind)
+        self._check_trained(self._check_ledger())
 
     # -- names
 
     def _check_manifest(self) -> None:
         path = self.folder / manifest_name(self.run.run_id)
-        if self.run.manifest is not None:
-            return
-        if path.exists():
-            self.found.add(Trouble.MANIFEST, path.name, 0, "no JSON object")
-        elif any(parse_name(file.path) for file in self.run.files):
-            self._remark("has no manifest here: nothing was held against its settings")
+        if self.run.manifest is None and path.exists():
+            self.found.add(Trouble.MANIFEST, path.name, 0, "not a JSON object")
+        elif self.run.manifest is None and any(parse_name(file.path) for file in self.files):
+            self._remark("has no manifest: its settings could not be checked")
 
     def _check_names(self) -> None:
         expected: dict[FileKind, int] = {}
@@ -140,188 +144,135 @@ class _RunCheck:
                 missing = f"{due:04d}" if file.batch == due + 1 else f"{due:04d} to {file.batch - 1:04d}"
                 self.found.add(Trouble.GAP, file.path.name, 0, f"batch {missing} before it is missing")
             elif file.batch < due:
-                self.found.add(Trouble.DUPLICATE, file.path.name, 0, f"batch {file.batch:04d} is there twice")
+                self.found.add(Trouble.DUPLICATE, file.path.name, 0, f"there are two files of batch {file.batch:04d}")
             expected[file.kind] = file.batch + 1
             if file.part:
-                self.found.add(Trouble.UNFINISHED, file.path.name, 0, "left behind by a run that did not end")
+                self.found.add(Trouble.UNFINISHED, file.path.name, 0, "left behind by a run that exited uncleanly")
 
     # -- lines
 
-    def _check_texts(self, files: Sequence[DumpFile]) -> None:
-        positions: dict[FileKind, GroupOrder] = {}
-        atropos = self.result.atropos
-        for file in files:
-            position = positions.setdefault(file.kind, GroupOrder())
-            for number, group in self._records(file):
-                assert isinstance(group, GroupRecord)
-                self.result.texts += 1
-                if group.schema_version:
-                    self._check_text(file, number, group)
-                    self._check_common(file, number, group, position)
-                else:
-                    self.result.atropos += 1
-        if self.result.atropos > atropos:
-            self._remark("is as Atropos writes it: item_id, rollouts, conversation and score are all there is to check")
+    def _check_texts(self, kind: FileKind) -> None:
+        order, atropos = GroupOrder(), 0
+        for line, group in self._records(kind, GroupRecord):
+            self.result.texts += 1
+            if not group.schema_version:
+                atropos += 1
+                continue
+            if (first := self.texts.get(group.group_id)) is not None:
+                self._add(Trouble.DUPLICATE, line, f"group {group.group_id} again, first in {first}")
+            else:
+                digest = _digest(LedgerRecord.of(group, kind, None))
+                self.texts[group.group_id] = _Text(line.file, line.number, digest)
+            if misplaced := wrong_file(group, kind, self.settings.get(group.attempt)):
+                self._add(Trouble.WRONG_FILE, line, misplaced)
+            self._check_group(line, group, order)
+        if atropos and not self.result.atropos:
+            self._remark("is in Atropos' format: only item_id, rollouts, conversation and score could be checked")
+        self.result.atropos += atropos
 
-    def _check_text(self, file: DumpFile, number: int, group: GroupRecord) -> None:
-        first = self.texts.get(group.group_id)
-        if first is not None:
-            what = f"group {group.group_id} again, first in {first.file.path.name}, line {first.line}"
-            self.found.add(Trouble.DUPLICATE, file.path.name, number, what)
-        else:
-            self.texts[group.group_id] = _Text(file, number, _digest(LedgerRecord.of(group, file.kind, None)))
-        settings = self.settings.get(group.attempt)
-        if settings is None:
-            if (group.phase == Phase.EVAL) != (file.kind is FileKind.EVAL):
-                self.found.add(Trouble.WRONG_FILE, file.path.name, number, f"a group of phase {group.phase}")
-            return
-        kind, reason = route(group, DumpPolicy.from_config(settings.config))
-        if kind is not file.kind:
-            right = f"belongs to the {kind} file" if kind else f"was not to be kept ({reason})"
-            self.found.add(Trouble.WRONG_FILE, file.path.name, number, f"by the manifest's settings, it {right}")
-
-    def _check_ledger(self, files: Sequence[DumpFile]) -> Container[str]:
-        """Returns the groups that the ledger knows."""
+    def _check_ledger(self) -> Container[str]:
+        """Returns the groups in the ledger."""
         lines: dict[str, tuple[str, int]] = {}
-        position = GroupOrder()
-        for file in files:
-            for number, record in self._records(file):
-                assert isinstance(record, LedgerRecord)
-                self.result.ledger_lines += 1
-                if record.group_id in lines:
-                    name, line = lines[record.group_id]
-                    what = f"group {record.group_id} again, first in {name}, line {line}"
-                    self.found.add(Trouble.DUPLICATE, file.path.name, number, what)
-                    continue
-                lines[record.group_id] = file.path.name, number
-                self._check_common(file, number, record, position)
-                self._check_reason(file, number, record)
-                if self.whole:
-                    self._check_against_text(file, number, record)
+        order = GroupOrder()
+        for line, record in self._records(FileKind.LEDGER, LedgerRecord):
+            self.result.ledger_lines += 1
+            if record.group_id in lines:
+                name, number = lines[record.group_id]
+                self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again, first in {name}, line {number}")
+                continue
+            lines[record.group_id] = line.file.path.name, line.number
+            self._check_group(line, record, order)
+            settings = self.settings.get(record.attempt)
+            if settings is not None and (what := wrong_reason(record, settings)):
+                self._add(Trouble.SETTINGS, line, what)
+            if self.whole:
+                self._check_against_text(line, record)
         if self.whole:
             for group_id, text in self.texts.items():
                 if group_id not in lines:
                     what = f"group {group_id} is not in the ledger"
-                    self.found.add(Trouble.NO_LEDGER_LINE, text.file.path.name, text.line, what)
+                    self.found.add(Trouble.NO_LEDGER_LINE, text.file.path.name, text.number, what)
         return lines
 
-    def _check_trained(self, files: Sequence[DumpFile], groups: Container[str]) -> None:
+    def _check_trained(self, groups: Container[str]) -> None:
         order = TrainedOrder()
-        for file in files:
-            name = file.path.name
-            for number, record in self._records(file):
-                assert isinstance(record, TrainedRecord)
-                self.result.trained += 1
-                self._check_run(file, number, record)
-                back = order.goes_back(record)
-                if back is not None:
-                    self.found.add(Trouble.ORDER, name, number, back)
-                if order.repeats(record):
-                    what = f"group {record.group_id} again in step {record.step}"
-                    self.found.add(Trouble.DUPLICATE, name, number, what)
-                if self.whole and record.group_id not in groups:
-                    what = f"trained on group {record.group_id}, which is not in the ledger"
-                    self.found.add(Trouble.UNKNOWN_GROUP, name, number, what)
+        for line, record in self._records(FileKind.TRAINED, TrainedRecord):
+            self.result.trained += 1
+            self._check_run(line, record)
+            if (back := order.goes_back(record)) is not None:
+                self._add(Trouble.ORDER, line, back)
+            if order.repeats(record):
+                self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again in step {record.step}")
+            if self.whole and record.group_id not in groups:
+                self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
 
-    def _check_reason(self, file: DumpFile, number: int, record: LedgerRecord) -> None:
+    def _check_group(self, line: Line, record: GroupRecord | LedgerRecord, order: GroupOrder) -> None:
+        """The checks that a group's text and its line in the ledger have in common."""
+        self._check_run(line, record)
         settings = self.settings.get(record.attempt)
-        if settings is None or record.text_reason is None:
-            return
-        switch = record.text_reason.removesuffix("_off")
-        if getattr(settings.config, switch, False):
-            what = f"says {record.text_reason}, but the manifest has {switch}=true"
-            self.found.add(Trouble.SETTINGS, file.path.name, number, what)
-
-    def _check_against_text(self, file: DumpFile, number: int, record: LedgerRecord) -> None:
-        text = self.texts.get(record.group_id)
-        name = file.path.name
-        if record.text is None:
-            if text is not None:
-                what = f"says that no text was kept ({record.text_reason}), but {text.file.path.name} has it"
-                self.found.add(Trouble.DISAGREEMENT, name, number, what)
-        elif text is None:
-            what = f"the text of group {record.group_id} is in no {record.text} file"
-            self.found.add(Trouble.NO_TEXT, name, number, what)
-        elif text.digest != _digest(record):
-            names = ", ".join(_differences(text, record))
-            where = f"{text.file.path.name}, line {text.line}"
-            self.found.add(Trouble.DISAGREEMENT, name, number, f"differs from {where} in {names}")
-
-    def _check_common(
-        self, file: DumpFile, number: int, record: GroupRecord | LedgerRecord, position: GroupOrder
-    ) -> None:
-        """What holds for a group's text and for its line in the ledger."""
-        name = file.path.name
-        self._check_run(file, number, record)
-        settings = self.settings.get(record.attempt)
-        back = position.goes_back(record, in_order=settings is None or not settings.fully_async)
+        back = order.goes_back(record, in_order=settings is None or not settings.fully_async)
         if back is not None:
-            self.found.add(Trouble.ORDER, name, number, back)
+            self._add(Trouble.ORDER, line, back)
         if settings is not None:
-            self._check_settings(name, number, record, settings)
+            for what in wrong_numbers(record, settings):
+                self._add(Trouble.SETTINGS, line, what)
         elif self.settings and record.attempt not in self.unknown_attempts:
             self.unknown_attempts.add(record.attempt)
-            self.found.add(Trouble.SETTINGS, name, number, f"the manifest knows no attempt {record.attempt}")
+            self._add(Trouble.SETTINGS, line, f"the manifest has no attempt {record.attempt}")
 
-    def _check_run(self, file: DumpFile, number: int, record: Record) -> None:
-        if parse_name(file.path) and record.run_id != file.run_id:
-            self.found.add(Trouble.WRONG_FILE, file.path.name, number, f"of run {record.run_id}")
+    def _check_run(self, line: Line, record: Record) -> None:
+        if parse_name(line.file.path) and record.run_id != line.file.run_id:
+            self._add(Trouble.WRONG_FILE, line, f"of run {record.run_id}")
 
-    def _check_settings(
-        self, name: str, number: int, record: GroupRecord | LedgerRecord, settings: RunSettings
-    ) -> None:
-        base_scores = [rollout.base_score for rollout in record.rollouts]
-        outcome = outcome_of(base_scores, settings.config.solved_at)
-        if record.outcome is not outcome:
-            what = f"is called {record.outcome}; with solved_at={settings.config.solved_at:g} it is {outcome}"
-            self.found.add(Trouble.SETTINGS, name, number, what)
-        due = settings.samples.get(Phase(record.phase))
-        if due is not None and len(base_scores) != due:
-            what = f"has {len(base_scores)} rollouts; the manifest says {due} for phase {record.phase}"
-            self.found.add(Trouble.SETTINGS, name, number, what)
+    def _check_against_text(self, line: Line, record: LedgerRecord) -> None:
+        text = self.texts.get(record.group_id)
+        if record.text is None:
+            if text is not None:
+                what = f"the ledger says that the text was not kept ({record.text_reason}), but it is in {text}"
+                self._add(Trouble.DISAGREEMENT, line, what)
+        elif text is None:
+            self._add(Trouble.NO_TEXT, line, f"the text of group {record.group_id} is in no {record.text} file")
+        elif text.digest != _digest(record):
+            self._add(Trouble.DISAGREEMENT, line, f"differs from {text} in {', '.join(_differences(text, record))}")
 
-    def _records(self, file: DumpFile) -> Iterator[tuple[int, Record]]:
-        """The whole records of a file; whatever else is there becomes a finding."""
-        name = file.path.name
-        number = 0
-        try:
-            for number, line in lines_of(file, self.advance):
-                try:
-                    record = parse(line, file, number)
-                except FaultyRecordError as error:
-                    self.found.add(Trouble.CONTRADICTION, name, number, str(error))
-                except BadLineError as error:
-                    self.found.add(Trouble.DAMAGED, name, number, str(error))
-                except NewerSchemaError as error:
-                    raise NewerSchemaError(f"{name}, line {number}: {error}") from None
+    def _records(self, kind: FileKind, of: type[_R]) -> Iterator[tuple[Line, _R]]:
+        """The whole records of the files of a kind; everything else in them becomes a finding."""
+        for file in self.files:
+            if file.kind is not kind or (self.live and file.part):
+                continue
+            line = None
+            for line in lines_in(file, self.advance, strict=True):
+                if line.fault is None:
+                    assert isinstance(line.record, of)
+                    yield line, line.record
+                    if not line.ended:
+                        self._add(Trouble.DAMAGED, line, "the file ends without a line feed")
                 else:
-                    if not line.endswith(b"\n"):
-                        self.found.add(Trouble.DAMAGED, name, number, "the file ends without a line feed")
-                    yield number, record
-        except OSError as error:
-            self.found.add(Trouble.DAMAGED, name, number + 1, f"cannot be read from here on ({error.strerror})")
-            return
-        if not number:
-            self.found.add(Trouble.EMPTY, name, 0, "nothing is in it")
-        limit = batch_limit(self.settings, file.kind)
-        if limit is not None and number > limit:
-            what = f"{number} lines; the manifest allows {limit} in a file"
-            self.found.add(Trouble.OVERFULL, name, 0, what)
+                    contradicts = isinstance(line.fault, FaultyRecordError)
+                    self._add(Trouble.CONTRADICTION if contradicts else Trouble.DAMAGED, line, str(line.fault))
+            limit = batch_limit(self.settings, kind)
+            if line is None:
+                self.found.add(Trouble.EMPTY, file.path.name, 0, "is empty")
+            elif limit is not None and line.number > limit and not isinstance(line.fault, UnreadableError):
+                what = f"{line.number} lines; the manifest allows {limit} in a file"
+                self.found.add(Trouble.OVERFULL, file.path.name, 0, what)
+
+    def _add(self, trouble: Trouble, line: Line, what: str) -> None:
+        self.found.add(trouble, line.file.path.name, line.number, what)
 
     def _remark(self, what: str) -> None:
-        self.found.add(Trouble.REMARK, self.run.run_id, 0, what)
+        self.result.remarks.append(f"run {self.run.run_id} {what}")
 
 
 def _digest(record: LedgerRecord) -> int:
-    """Equal for equal numbers, whatever white space their lines have. 64 bits: chance does not make them equal."""
+    """Equal for equal numbers, whatever white space their lines have. 64 bits: a collision is not to be expected."""
     return hash(to_line(record))
 
 
 def _differences(text: _Text, record: LedgerRecord) -> list[str]:
-    """The names of the fields in which a text and its ledger line differ."""
-    line = next(line for number, line in lines_of(text.file) if number == text.line)
-    group = parse(line, text.file, text.line)
+    """The keys in which a text and its ledger line differ."""
+    group = next(line.record for line in lines_in(text.file) if line.number == text.number)
     assert isinstance(group, GroupRecord)
     mine = wire_of(to_line(LedgerRecord.of(group, text.file.kind, None)))
-    theirs = wire_of(to_line(record))
-    return [f"`{name}`" for name in mine if mine[name] != theirs[name]]
+    other = wire_of(to_line(record))
+    return [f"`{key}`" for key in mine if mine[key] != other[key]]

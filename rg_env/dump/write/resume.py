@@ -1,22 +1,20 @@
-"""What an attempt finds of the one before it, when that one was killed.
+"""What an attempt does with the files of the one before it, when that one was killed.
 
 Invariant: afterwards no `.part` file of the run is left, every `.jsonl` ends in a whole line, and every group whose
-text is in one of the files that were being filled has its line in the ledger. The ledger is mended first, so that being
-killed in the middle of this loses nothing: it is simply done again.
+text is in one of the files that were being filled has its line in the ledger. The ledger is completed first, so that
+being killed in the middle of this loses nothing: it is simply done again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from loguru import logger
 
-from rg_env.dump.codec import BadLineError, from_line, ledger_from_line, to_line
+from rg_env.dump.codec import to_line
 from rg_env.dump.files import DumpFile, batch_name, free_number, is_taken, list_files
-from rg_env.dump.open_file import open_lines
+from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
 from rg_env.dump.write.batch import Batch
 from rg_env.dump.write.compress import tidy_up
@@ -26,7 +24,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     """Close what a killed attempt of this run left open. The caller holds the run's lock.
 
     Raises:
-        OSError: the folder does not let us.
+        OSError, DumpError: the folder or a file in it cannot be read or written.
     """
     tidy_up(folder, run_id)
     parts = [file for file in list_files(folder, run_id) if file.part]
@@ -45,7 +43,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     for file in texts:
         _rename(file)
     logger.info(
-        "run {}: finished {} batches that an earlier attempt left open in {}; {} groups had no ledger line yet",
+        "run {}: finished {} batches that an earlier attempt left open in {}; added {} missing ledger lines",
         run_id,
         len(parts),
         folder,
@@ -54,7 +52,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
 
 
 def _cut_torn_tail(path: Path) -> None:
-    """Cut off a last line without a line feed; remove a file in which nothing else was."""
+    """Cut off a last line without a line feed; remove a file that holds nothing else."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         keep = end
@@ -73,33 +71,29 @@ def _cut_torn_tail(path: Path) -> None:
         logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
 
 
-def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[tuple[FileKind, GroupRecord]]:
-    """The groups whose text was written and whose ledger line was not: those of the moment of death."""
-    groups = {group.group_id: (file.kind, group) for file in texts for group in _groups_in(file.path)}
+def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[LedgerRecord]:
+    """The ledger lines of groups whose text was written and whose ledger line was not: those of the moment of death."""
+    groups: dict[str, LedgerRecord] = {}
+    for file in texts:
+        for line in lines_in(file):
+            if isinstance(line.record, GroupRecord):
+                groups[line.record.group_id] = LedgerRecord.of(line.record, file.kind, None)
+            else:
+                logger.warning("{}: left damaged line {} as it is ({})", file.path.name, line.number, line.fault)
     ledger = [file for file in list_files(folder, run_id) if file.kind is FileKind.LEDGER]
     for file in reversed(ledger):  # they are most likely in the last batch
         if not groups:
             break
-        with open_lines(file.path) as lines:
-            for line in lines:
-                with contextlib.suppress(BadLineError):
-                    groups.pop(ledger_from_line(line).group_id, None)
+        for line in lines_in(file):
+            if isinstance(line.record, LedgerRecord):
+                groups.pop(line.record.group_id, None)
     return list(groups.values())
 
 
-def _groups_in(path: Path) -> Iterator[GroupRecord]:
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                yield from_line(line)
-            except BadLineError as error:
-                logger.warning("{}: left a damaged line as it is ({})", path.name, error)
-
-
-def _append_to_ledger(folder: Path, run_id: str, orphans: list[tuple[FileKind, GroupRecord]]) -> None:
-    batch = Batch(folder, FileKind.LEDGER, run_id, limit=len(orphans))
+def _append_to_ledger(folder: Path, run_id: str, records: list[LedgerRecord]) -> None:
+    batch = Batch(folder, FileKind.LEDGER, run_id, limit=len(records))
     batch.prepare()
-    batch.append([to_line(LedgerRecord.of(group, kind, None)) for kind, group in orphans])
+    batch.append([to_line(record) for record in records])
     batch.sync()
     batch.finish()
 

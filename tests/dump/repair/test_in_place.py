@@ -78,7 +78,7 @@ def test_a_sound_record_stays_as_it_is(tmp_path):
     before = _files(tmp_path)
     reports, aside = recover_in_place(tmp_path)
     assert aside is None
-    assert not any(report.changed for report in reports)
+    assert not any(report.changes.total for report in reports)
     assert _files(tmp_path) == before
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
@@ -126,7 +126,7 @@ def test_files_written_since_an_interrupted_mending_are_not_moved(damaged, tmp_p
         assert not _killed_at(folder, moment)
     new = folder / f"{PREFIX}_rollouts_{RUN_ID}_0099.jsonl"
     new.write_text("{}\n")
-    with pytest.raises(DumpError, match=f"{new.name} has changed since mending was interrupted"):
+    with pytest.raises(DumpError, match=f"{new.name} has changed since the repair was interrupted"):
         recover_in_place(folder)
     assert new.exists()
 

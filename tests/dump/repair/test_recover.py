@@ -22,7 +22,7 @@ from rg_env.dump import (
 )
 from rg_env.dump.files import list_files, parse_name
 from rg_env.dump.open_file import open_lines
-from rg_env.dump.repair.mends import Mend
+from rg_env.dump.repair.changes import Change
 from rg_env.dump.repair.recover import recover
 from rg_env.dump.repair.validate import validate
 from rg_env.dump.schema import NotKept
@@ -57,7 +57,7 @@ TEXTS = [kind for kind in FileKind if kind.holds_text]
 
 def test_a_sound_record_is_copied_byte_for_byte(record, tmp_path):
     (report,) = recover(record, tmp_path)
-    assert not report.changed
+    assert not report.changes.total
     assert report.lost == 0
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {p.name: p.read_bytes() for p in record.iterdir()}
 
@@ -174,8 +174,8 @@ def test_two_records_on_a_line_and_a_torn_head_before_a_whole_one(tmp_path):
     path.write_bytes(whole[0] + whole[1] + b"\n" + torn[:200] + whole[2] + torn[-50:] + b"\0\0\0" + whole[3] + b"\0\n")
     (report,) = recover(path.parent, tmp_path / "out")
     assert (tmp_path / "out" / path.name).read_bytes().splitlines() == whole
-    assert report.counts[Mend.SAVED] == 3
-    assert report.counts[Mend.DAMAGED] == 1
+    assert report.changes.counts[Change.SAVED] == 3
+    assert report.changes.counts[Change.DAMAGED] == 1
     assert [line["uid"] for line in lines_of(tmp_path / "out", FileKind.LEDGER)] == ["0", "1", "2", "3"]
 
 
@@ -186,7 +186,7 @@ def test_a_lost_ledger_is_made_anew_in_the_order_of_the_calls(record, tmp_path):
     for path in victims:
         path.unlink()
     (report,) = recover(damaged, copy)
-    assert report.counts[Mend.LEDGER_MADE] == report.texts == report.ledger_lines
+    assert report.changes.counts[Change.LEDGER_MADE] == report.texts == report.ledger_lines
     assert validate(copy).good
     assert max(len(file.path.read_bytes().splitlines()) for file in list_files(copy)) == 4  # groups_per_file
 
@@ -197,7 +197,7 @@ def test_numbers_that_differ_follow_the_text(record, tmp_path):
     path = next(file.path for file in list_files(damaged) if file.kind is FileKind.LEDGER)
     path.write_bytes(path.read_bytes().replace(b'"response_tokens":[', b'"response_tokens":[7', 1))
     (report,) = recover(damaged, copy)
-    assert dict(report.counts) == {Mend.LEDGER_REPLACED: 1}
+    assert dict(report.changes.counts) == {Change.LEDGER_REPLACED: 1}
     assert _contents(copy) == _contents(record)
 
 
@@ -208,8 +208,8 @@ def test_missing_and_empty_batches_leave_no_gap(record, tmp_path):
     first.unlink()
     second.write_bytes(b"")
     (report,) = recover(damaged, copy)
-    assert report.counts[Mend.EMPTY] == 1
-    assert report.counts[Mend.TEXT_LOST] > 0
+    assert report.changes.counts[Change.EMPTY] == 1
+    assert report.changes.counts[Change.TEXT_LOST] > 0
     assert validate(copy).good
 
 
@@ -220,7 +220,7 @@ def test_what_was_being_filled_gets_its_name_and_compressed_stays_compressed(rec
     compress(first)
     last.rename(last.with_name(last.name + ".part"))
     (report,) = recover(damaged, copy)
-    assert dict(report.counts) == {Mend.RENAMED: 1}
+    assert dict(report.changes.counts) == {Change.RENAMED: 1}
     assert last.name in {path.name for path in copy.iterdir()}
     zst = copy / (first.name + ".zst")
     with open_lines(zst) as lines:
@@ -235,7 +235,7 @@ def test_a_torn_compressed_batch_costs_itself_and_not_its_numbers(record, tmp_pa
     path.write_bytes(path.read_bytes()[:-9])
     assert not validate(damaged).good
     (report,) = recover(damaged, copy)
-    assert report.counts[Mend.UNREADABLE] == 1
+    assert report.changes.counts[Change.UNREADABLE] == 1
     assert report.ledger_lines == len(_lines(_contents(record), FileKind.LEDGER))
     assert validate(copy).good
 

@@ -13,7 +13,8 @@ import pytest
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, to_line, write_manifest
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.lock import RunLock
-from rg_env.dump.repair.findings import MAX_KEPT, Findings, Trouble
+from rg_env.dump.repair.findings import MAX_KEPT, Findings
+from rg_env.dump.repair.trouble import Trouble
 from rg_env.dump.repair.validate import bytes_in, validate
 from rg_env.dump.write.compress import compress
 from rg_env.scoring.types import Status, Violation
@@ -38,7 +39,7 @@ def _file(folder, kind=FileKind.ROLLOUTS, number=0):
 
 
 def _found(*paths):
-    return [(f.trouble, f.file, f.line) for f in validate(*paths).findings.kept]
+    return [(f.kind, f.file, f.line) for f in validate(*paths).findings.kept]
 
 
 def _change(path, line, change):
@@ -53,7 +54,7 @@ def _change(path, line, change):
 def test_what_runs_leave_passes(record):
     result = validate(record)
     assert result.good, result.findings.kept
-    assert not result.findings.remarks
+    assert not result.remarks
     assert (result.runs, result.ledger_lines, result.texts, result.trained) == (1, 14, 12, 8)
 
 
@@ -152,7 +153,7 @@ def test_numbers_that_differ_from_the_text_are_named(record):
     path = _file(record, FileKind.LEDGER)
     _change(path, 1, lambda wire: wire.update(response_tokens=[8, 8], stop_reason=["length", "stop"]))
     (finding,) = validate(record).findings.kept
-    assert (finding.trouble, finding.line) == (Trouble.DISAGREEMENT, 1)
+    assert (finding.kind, finding.line) == (Trouble.DISAGREEMENT, 1)
     assert "in `response_tokens`, `stop_reason`" in str(finding)
     assert "recover" in str(finding)
 
@@ -237,7 +238,7 @@ def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
     path.unlink()
     result = validate(record)
     assert result.good
-    assert "no manifest" in str(result.findings.remarks[0])
+    assert "no manifest" in result.remarks[0]
 
 
 def test_a_group_of_another_run_or_phase_is_found(tmp_path):
@@ -258,7 +259,7 @@ def test_a_run_that_is_being_written_is_not_held_against_itself(record):
     try:
         result = validate(record)
         assert result.good
-        assert "being written" in str(result.findings.remarks[0])
+        assert "being written" in result.remarks[0]
     finally:
         lock.release()
 
@@ -272,9 +273,9 @@ def test_atropos_files_are_checked_for_what_they_have(tmp_path):
     path = tmp_path / "reasoning_gym_environment_rollouts_0b5e_0000.jsonl"
     path.write_text(json.dumps(line) + "\n" + json.dumps(line | {"rollouts": [{"score": 1}]}) + "\n")
     result = validate(tmp_path)
-    assert [(f.trouble, f.line) for f in result.findings.kept] == [(Trouble.DAMAGED, 2)]
+    assert [(f.kind, f.line) for f in result.findings.kept] == [(Trouble.DAMAGED, 2)]
     assert result.atropos == 1
-    assert any("Atropos" in str(remark) for remark in result.findings.remarks)
+    assert any("Atropos" in str(remark) for remark in result.remarks)
 
 
 def test_findings_are_bounded():

@@ -1,0 +1,116 @@
+"""Dump files line by line: what each line holds, or what is wrong with it.
+
+Invariant: every line of a file is yielded once, in order, with its number and its bytes. A damaged line is yielded as a
+fault and costs itself only, as does the rest of a file that cannot be read on. Only this module decides by the kind of
+a file how its lines are parsed. Memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from rg_env.dump.codec import (
+    BadLineError,
+    NewerSchemaError,
+    group_from,
+    ledger_from_line,
+    trained_from_line,
+    wire_of,
+)
+from rg_env.dump.files import DumpFile
+from rg_env.dump.line_check import check_group, check_ledger, check_shape, check_trained
+from rg_env.dump.read.chunks import Part, Watch, parts_of
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
+
+Record = GroupRecord | LedgerRecord | TrainedRecord
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+
+_AT_ONCE = 1 << 18
+"""Bytes read at a time: little, because lines are handed out one by one."""
+
+
+class UnreadableError(BadLineError):
+    """A file that cannot be read from this line on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a dump file: `record` or `fault` is None.
+
+    Attributes:
+        number: from 1.
+        raw: its bytes, without the line feed.
+        fault: an `UnreadableError` where the rest of the file cannot be read; `raw` is then empty.
+        ended: False for a last line without line feed.
+    """
+
+    file: DumpFile
+    number: int
+    raw: bytes
+    record: Record | None
+    fault: BadLineError | None = None
+    ended: bool = True
+
+
+def lines_in(file: DumpFile, watch: Watch | None = None, *, strict: bool = False) -> Iterator[Line]:
+    """The lines of a file.
+
+    Args:
+        watch: called with the bytes read since the last call.
+        strict: see `parse`; blank lines, which are skipped otherwise, are faults then.
+
+    Raises:
+        DumpError: the file cannot be opened.
+        NewerSchemaError: a line needs a later version of rg_env.
+    """
+    for part in parts_of(file, watch, size=_AT_ONCE):
+        yield from lines_of(part, strict=strict)
+
+
+def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
+    """The lines of a part of a file, as `lines_in`."""
+    for number, at, raw in part.placed(blank=strict):
+        record, fault = None, None
+        try:
+            record = parse(part.file, number, raw, strict=strict)
+        except BadLineError as error:
+            fault = error
+        except NewerSchemaError as error:
+            raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
+        yield Line(part.file, number, raw, record, fault, ended=at + len(raw) < len(part.data))
+    if part.damage is not None:
+        yield Line(part.file, part.first_line, b"", None, UnreadableError(part.damage))
+
+
+def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> Record:
+    """The record in a line.
+
+    Args:
+        number: of the line in its file, from 1.
+        strict: hold the line to everything that a line can be held to by itself: its keys, their types, and that its
+            values agree. Atropos' lines, which carry no version, are held to what they have.
+
+    Raises:
+        BadLineError: torn, glued or not a record; with `strict`, `FaultyRecordError` where it is JSON and cannot be.
+        NewerSchemaError: written by a later version.
+    """
+    match file.kind:
+        case FileKind.LEDGER:
+            return _checked(raw, strict, LedgerRecord, ledger_from_line, check_ledger)
+        case FileKind.TRAINED:
+            return _checked(raw, strict, TrainedRecord, trained_from_line, check_trained)
+        case _:
+            strict = strict and bool(wire_of(raw).get("schema_version"))
+            return _checked(raw, strict, GroupRecord, partial(group_from, file, number), check_group)
+
+
+def _checked(raw: bytes, strict: bool, kind: type[_R], read: Callable[[bytes], _R], check: Callable[[_R], None]) -> _R:
+    if strict:
+        check_shape(wire_of(raw), kind)
+    record = read(raw)
+    if strict:
+        check(record)
+    return record
