@@ -1,11 +1,11 @@
 """One writer per run and folder, whatever process or host it is on.
 
 Invariant: while a `RunLock` is held, no other process can hold the one of the same run in the same folder. The kernel
-drops it with the process that holds it, so that a crash leaves nothing to clean up; forked children, which would keep
-it, let go of it at once.
+releases it with the process that holds it, so that a crash leaves nothing to clean up; forked children, which would
+keep it, release it at once.
 
-It does not cover network mounts whose locks stay on one host, or that have none. The lock file names its holder, so
-that there the second writer of a run is warned (it may go on where another host has crashed) or, without any locks,
+Not covered: network mounts whose locks stay on one host, or that have none. The lock file names its holder, so that
+there the second writer of a run is warned (it may continue where another host has crashed) or, without any locks,
 refused until the file has been removed by hand. Even then no two writers share a file: batches are created exclusively.
 """
 
@@ -24,25 +24,25 @@ from rg_env.dump.files import lock_name
 from rg_env.errors import DumpError
 
 _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-_HERE = f" on {socket.gethostname()}"
+_THIS_HOST = f" on {socket.gethostname()}"
 _HELD: set[int] = set()
 """File descriptors of the locks that this process holds."""
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     for fd in _HELD:
         os.close(fd)
     _HELD.clear()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 class RunLock:
     """The lock of one run, held from construction to `release`.
 
     Raises:
-        DumpError: another process holds it, which the message names, or the lock file cannot be made.
+        DumpError: another process holds it, which the message names, or the lock file cannot be created.
     """
 
     def __init__(self, folder: Path, run_id: str) -> None:
@@ -56,44 +56,46 @@ class RunLock:
     def _acquire(self, folder: Path, run_id: str) -> int:
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-            noted = os.read(fd, 256).decode(errors="replace").strip()
+            holder = os.read(fd, 256).decode(errors="replace").strip()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(fd)
                 raise DumpError(
-                    f"run {run_id} is being written to {folder} by {noted or 'another process'}: wait until it ends, "
+                    f"run {run_id} is being written to {folder} by {holder or 'another process'}: wait until it ends, "
                     "or use another trainer.ckpt_path or dump_dir"
                 ) from None
             except OSError as error:
                 if error.errno not in _NO_FLOCK:
                     os.close(fd)
                     raise
-                if noted and not _has_ended(noted):
+                if holder and not _has_ended(holder):
                     os.close(fd)
                     raise DumpError(
-                        f"{folder} has no file locks, and {noted} is noted as the writer of run {run_id}: "
+                        f"{folder} has no file locks, and the lock file names {holder} as the writer of run {run_id}: "
                         f"if it has ended, remove {self._path}"
                     ) from None
                 logger.warning("{} has no file locks: make sure that only one process writes run {}", folder, run_id)
             if self._is(fd):
-                if noted and not noted.endswith(_HERE):
+                if holder and not holder.endswith(_THIS_HOST):
                     logger.warning(
-                        "run {} goes on from {}, which did not end in order; if it still runs, stop it", run_id, noted
+                        "run {} continues from {}, which exited uncleanly; if it is still running, stop it",
+                        run_id,
+                        holder,
                     )
                 with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
                     os.ftruncate(fd, 0)
-                    os.pwrite(fd, f"process {os.getpid()}{_HERE}\n".encode(), 0)
+                    os.pwrite(fd, f"process {os.getpid()}{_THIS_HOST}\n".encode(), 0)
                 return fd
             os.close(fd)  # its holder removed the file between our open and our lock
 
     def in_place(self) -> bool:
-        """False when the file has been removed under us: others could then lock a new one."""
+        """False when the file has been removed: others could then lock a new one."""
         return self._is(self._fd)
 
     def release(self) -> None:
-        """Let go. The file is removed while the lock is still held, so that nobody locks a file without a name."""
-        with contextlib.suppress(OSError):  # a folder that has become read-only: a file that nobody holds is no lock
+        """Release the lock. The file is removed first, so that nobody locks a file without a name."""
+        with contextlib.suppress(OSError):  # a folder that has become read-only: a file that nobody holds does not lock
             if self.in_place():
                 self._path.unlink(missing_ok=True)
         _HELD.discard(self._fd)
@@ -107,9 +109,9 @@ class RunLock:
 
 
 def is_held(folder: Path, run_id: str) -> bool:
-    """Whether a process writes this run now. False on file systems without `flock`, where nobody can know.
+    """Whether a process writes this run now. False on file systems without `flock`, where it is unknown.
 
-    Where a lock file was left by a crash, it is locked for some microseconds to find out.
+    A lock file that was left by a crash is locked for some microseconds to find out.
     """
     try:
         fd = os.open(folder / lock_name(run_id), os.O_RDONLY)
@@ -127,9 +129,9 @@ def is_held(folder: Path, run_id: str) -> bool:
 
 
 def _has_ended(holder: str) -> bool:
-    """Whether the process that a lock file names is known to have ended; of one on another host nothing is known."""
-    words = holder.removesuffix(_HERE).split()
-    if not holder.endswith(_HERE) or not words[-1].isdigit():
+    """Whether the process that a lock file names is known to have ended; False for one on another host."""
+    words = holder.removesuffix(_THIS_HOST).split()
+    if not holder.endswith(_THIS_HOST) or not words[-1].isdigit():
         return False
     try:
         os.kill(int(words[-1]), 0)

@@ -1,7 +1,7 @@
-"""What a run was started with, read back from its manifest.
+"""The settings that a run was started with, read back from its manifest.
 
-Invariant: nothing is guessed silently. Where a manifest does not have a setting, today's default stands in and `absent`
-names it. Needs no SkyRL: only what the record itself depends on is read.
+Invariant: nothing is guessed silently. Where a manifest lacks a setting, today's default is used and `absent` names it.
+Needs no SkyRL: only the settings that a dump depends on are read.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class RunSettings:
 
 
 def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
-    """The settings of every attempt that a manifest tells of; empty without a manifest.
+    """The settings of every attempt in a manifest; empty without a manifest.
 
-    A manifest without a list of attempts stands for the one attempt that it names.
+    A manifest without a list of attempts counts as the one attempt that it names.
     """
     if manifest is None:
         return {}
@@ -52,7 +52,7 @@ def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
 
 
 def default_settings() -> RunSettings:
-    """What stands in where there is no manifest."""
+    """The settings to use where there is no manifest."""
     return _read({})
 
 
@@ -88,7 +88,7 @@ def _read(start: Mapping[str, Any]) -> RunSettings:
 
 
 def _config(values: Mapping[str, Any], absent: list[str]) -> RGDumpConfig:
-    """The settings in `values`; what they lack, or have in a form that is no use today, is named in `absent`."""
+    """The settings in `values`; what they lack, or have in a form that is invalid today, is added to `absent`."""
     config = RGDumpConfig()
     for field in fields(RGDumpConfig):
         if field.name in _NOT_NEEDED:

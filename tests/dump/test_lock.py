@@ -111,7 +111,7 @@ def test_a_run_that_crashed_on_another_host_goes_on_here_with_a_warning(tmp_path
     with DumpWriter(tmp_path, RUN_ID, 2) as writer:
         assert writer.submit([group(0)]).result(5)
     (said,) = [line for line in log if line.startswith("WARNING")]
-    assert "process 17 on elsewhere, which did not end in order; if it still runs, stop it" in said
+    assert "process 17 on elsewhere, which exited uncleanly; if it is still running, stop it" in said
 
 
 def _dead_pid() -> int:
@@ -143,7 +143,7 @@ def test_without_file_locks_the_noted_writer_counts_unless_it_is_known_to_have_e
     path = tmp_path / lock_name(RUN_ID)
     path.write_text(noted)
     if refused:
-        with pytest.raises(DumpError, match=f"{noted} is noted as the writer .* remove {path}"):
+        with pytest.raises(DumpError, match=f"{noted} as the writer .* remove {path}"):
             RunLock(tmp_path, RUN_ID)
         assert path.read_text() == noted
     else:

@@ -17,7 +17,7 @@ from rg_env.dump.open_file import open_lines
 from rg_env.errors import DumpError
 
 CHUNK = 1 << 24
-"""Bytes read at a time: enough to keep a reader busy, little enough to hold several in memory."""
+"""Bytes read at a time: large enough for throughput, small enough to hold several in memory."""
 
 _TAIL = 1 << 20
 

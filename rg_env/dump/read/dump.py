@@ -1,7 +1,7 @@
 """Reading dumps: a folder or files, ours or Atropos', finished or being written, in constant memory.
 
 Invariant: a damaged line costs itself only. It is skipped and listed in `problems`; nothing else is left out silently.
-Objects and frames come from the same lines by the same rules. Needs neither torch nor ray nor skyrl.
+Objects and frames are made from the same lines by the same rules. Needs neither torch nor ray nor skyrl.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 _Replaced = frozenset[tuple[str, int | None, int]]
-"""Phase, step and attempt of what a later attempt has taken back."""
+"""Phase, step and attempt of what a later attempt has replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Dump:
 
     Attributes:
         runs: ordered by run id.
-        watch: told how many bytes have been read, for progress bars.
+        watch: called with the bytes read since the last call, for progress bars.
     """
 
     runs: tuple[Run, ...]
@@ -62,7 +62,7 @@ class Dump:
 
     @property
     def problems(self) -> list[Problem]:
-        """The lines skipped so far, in the order in which they were met."""
+        """The lines skipped so far, in the order in which they were read."""
         return list(self._problems.values())
 
     @property
@@ -90,7 +90,7 @@ class Dump:
         Args:
             kinds: kinds of text files; all by default.
             phase: `train` or `eval`; both by default.
-            all_attempts: True for replaced attempts, too.
+            all_attempts: also those that a later attempt replaced.
 
         Raises:
             NewerSchemaError: a file needs a later version of rg_env.
@@ -121,7 +121,7 @@ class Dump:
         return self._records({FileKind.LEDGER}, LedgerRecord, all_attempts)
 
     def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
-        """What each step was trained on, where our trainers have noted it.
+        """What each step was trained on, where our trainers have recorded it.
 
         Raises:
             NewerSchemaError: as `groups`.
@@ -138,9 +138,9 @@ class Dump:
         Args:
             columns: which columns of `frames.SCHEMA` (with texts: `frames.TEXT_SCHEMA`) to read; all by default. Fewer
                 are faster.
-            texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, whose
-                groups are those that were kept, and has `conversation`, `answer` and `entry`, too.
-            all_attempts: True for replaced attempts, too.
+            texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, which
+                lack groups whose text was not kept, and also gives `conversation`, `answer` and `entry`.
+            all_attempts: also those that a later attempt replaced.
 
         Yields:
             One row per rollout, the rollouts of a group one below the other and never in two frames; null for what is
@@ -168,7 +168,7 @@ class Dump:
         return scan(schema, partial(self.frames, texts=texts, all_attempts=all_attempts))
 
     def ledger_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
-        """One row per rollout with the columns of the ledger; where a run has no ledger, made from its texts.
+        """One row per rollout with the columns of the ledger; made from texts where a run has no ledger.
 
         Groups without rollouts have no row. Absent values are null.
 
@@ -195,8 +195,8 @@ class Dump:
     def to_ray(self, *, texts: bool = False, all_attempts: bool = False) -> ray.data.Dataset:
         """The rows of `scan` as a Ray Data dataset, read by Ray's workers; Ray has to be installed.
 
-        The paths must mean the same files on every machine of the cluster. Damaged lines are skipped, and noted where
-        Ray keeps its workers' logs.
+        The paths must mean the same files on every machine of the cluster. Damaged lines are skipped, and reported in
+        the logs of Ray's workers.
         """
         from rg_env.dump.read.ray_data import shares, to_ray
 
@@ -236,10 +236,10 @@ class Dump:
             yield frames.without(frame, replaced).select(frames.GROUP_INDEX, *columns) if replaced else frame
 
     def replaced(self, run: Run) -> _Replaced:
-        """Phase, step and attempt of what a later attempt of the run has taken back.
+        """Phase, step and attempt of what a later attempt of the run has replaced.
 
-        Attempts follow each other in a file, so that only a run whose last lines are of a later attempt is looked
-        through. What belongs to no step replaces nothing.
+        Attempts follow each other in a file, so that only a run whose last lines are of a later attempt is read.
+        What belongs to no step replaces nothing.
         """
         from rg_env.dump.read import frames
 
@@ -252,7 +252,7 @@ class Dump:
         return self._replaced_by_run[run.run_id]
 
     def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
-        """False where a later attempt of the run took this back."""
+        """False where a later attempt of the run replaced this."""
         found = self._replaced_by_run.get(run_id)
         if found is None:
             found = self.replaced(next(run for run in self.runs if run.run_id == run_id))

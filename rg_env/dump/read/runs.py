@@ -1,6 +1,6 @@
-"""Which runs are where: folders and files that somebody named, as runs and their files.
+"""The runs in folders and files.
 
-Invariant: a run's files are listed once each, by kind, then in the order of writing. Only names are looked at, but
+Invariant: a run's files are listed once each, by kind, then in the order of writing. Only names are read, except
 for a file whose name says nothing: its first line says whether it is a ledger.
 """
 
@@ -42,7 +42,7 @@ class Run:
         return bool(self.files_of(FileKind.LEDGER))
 
     def files_for_frames(self, *, texts: bool) -> list[DumpFile]:
-        """The files that frames are made of: the ledger, or the files with texts if asked for or for want of it."""
+        """The files that frames are made of: the ledger, or the texts if asked for or without a ledger."""
         if self.has_ledger and not texts:
             return self.files_of(FileKind.LEDGER)
         return self.files_of(*(kind for kind in FileKind if kind.holds_text))
@@ -52,10 +52,10 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     """The runs in folders and files, ordered by run id.
 
     Raises:
-        DumpError: no path, a path does not exist, or there is no dump in it.
+        DumpError: no path, a path does not exist, or it has no dump.
     """
     if not paths:
-        raise DumpError("no dump folder or file named")
+        raise DumpError("name a dump folder or file")
     files: dict[Path, DumpFile] = {}
     for path in map(Path, paths):
         files |= {file.path: file for file in _find(path)}

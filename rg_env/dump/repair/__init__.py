@@ -1,1 +1,1 @@
-"""Checking a dump and recovering a damaged one."""
+"""Checking a dump and repairing a damaged one."""

@@ -1,7 +1,7 @@
 """Whether lines come in the order in which a run writes them.
 
 Invariant: attempts follow each other; within an attempt the calls of `generate()` and the steps do, each phase by
-itself, unless calls overlap; a step's training batch stands in one place.
+itself, unless calls overlap; the lines of a step's training batch are consecutive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class GroupOrder:
     last: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def goes_back(self, record: GroupRecord | LedgerRecord, in_order: bool) -> str | None:
-        """What stands before its time, or None.
+        """What is out of order, or None.
 
         Args:
             in_order: False where calls of `generate()` overlap, so that only attempts come in order.
@@ -47,7 +47,7 @@ class TrainedOrder:
     groups: set[str] = field(default_factory=set)
 
     def goes_back(self, record: TrainedRecord) -> str | None:
-        """What stands before its time, or None."""
+        """What is out of order, or None."""
         before, self.last = self.last, (record.attempt, record.step)
         if self.last != before:
             self.groups.clear()

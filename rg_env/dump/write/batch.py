@@ -19,7 +19,7 @@ from rg_env.dump.schema import FileKind
 
 
 class Fsync(StrEnum):
-    """The setting `dump_fsync`: what of the record is forced to disk, so that it survives a power cut."""
+    """The setting `dump_fsync`: what is forced to disk, so that it survives a power cut."""
 
     NONE = "none"
     BATCH = "batch"
@@ -30,17 +30,17 @@ class Fsync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place to go back to."""
+    """A state of a batch to roll back to."""
 
     size: int
     lines: int
 
 
 class Batch:
-    """The files of one kind of one run, one after the other. Not thread-safe: it belongs to the writer's thread.
+    """The files of one kind of one run, one after the other. Not thread-safe.
 
     Args:
-        folder: made anew when it has been removed.
+        folder: created again when it has been removed.
         kind: the kind of file.
         run_id: the run.
         limit: lines in a full batch, at least 1.
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def room(self) -> int:
-        """Lines that fit in the batch under way, or in the next one if it is full; at least 1."""
+        """Lines that fit in the current batch, or in the next one if it is full; at least 1."""
         return self.limit if self.is_full else self.limit - self.lines
 
     @property
@@ -76,13 +76,13 @@ class Batch:
         return self.lines >= self.limit
 
     def check(self) -> int:
-        """Give up the file under way if somebody has removed or moved it.
+        """Give up the current file if it has been removed or moved.
 
         Returns:
-            lines lost with it; 0 as a rule.
+            lines lost with it; usually 0.
 
         Raises:
-            OSError: it cannot be told now; try again later.
+            OSError: its state is unknown; try again later.
         """
         if self._fd is None or self._in_place():
             return 0
@@ -91,10 +91,10 @@ class Batch:
         return lost
 
     def prepare(self) -> None:
-        """Have an open file, cut back to its last whole chunk. The batch is not full.
+        """Open a file or cut the open one back to its last whole chunk. The batch is not full.
 
         Raises:
-            OSError: there is no such file to be had now; try again later.
+            OSError: the disk refuses; try again later.
         """
         if self._fd is None:
             self._open()

@@ -1,8 +1,8 @@
-"""Finished batches are compressed in a thread of their own, so that neither training nor the writer waits for it.
+"""Finished batches are compressed in their own thread, so that neither training nor the writer waits for it.
 
-Invariant: at any moment a batch is there whole under one of its two names, and where it is there under both for a
-moment, only one counts (`files.list_files`). The compressed file gets its name once it is whole and forced to disk, and
-only then is the plain one removed. What a killed process left half done is tidied up by the next attempt.
+Invariant: at any moment a batch exists whole under one of its two names, and where it exists under both, only one
+counts (`files.list_files`). The compressed file gets its name once it is whole and forced to disk, and
+only then is the plain one removed. The next attempt removes what a killed process left half done.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Compressor:
         self._thread.start()
 
     def add(self, path: Path) -> None:
-        """Compress the finished batch `path` soon. A failure is said, and leaves the batch as it is."""
+        """Compress the finished batch `path` soon. A failure is logged, and leaves the batch as it is."""
         self._queue.put(path)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ def compress(path: Path) -> Path:
     """
     final = path.with_name(path.name + ZSTD)
     if final.exists():
-        raise FileExistsError(f"{final.name} is there already")
+        raise FileExistsError(f"{final.name} exists already")
     temporary = final.with_name(final.name + PART)
     try:
         _write_compressed(path, temporary)

@@ -3,7 +3,7 @@
 Invariant: only base scores count, so that a penalty never turns a solved group into a failed one.
 
 The two files of Atropos keep their meaning: a success is any score strictly above the threshold, FAILED is every score
-exactly 0, for the train phase. Evaluation has a file of its own, so that nobody trains on it by accident.
+exactly 0, for the train phase. Evaluation has its own file, so that nobody trains on it by accident.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rg_env.dump.schema import FileKind, GroupRecord, NotKept, Phase
 
 @dataclass(frozen=True, slots=True)
 class DumpPolicy:
-    """The switches that decide whose text is kept. Every group has a line in the ledger whatever they say.
+    """The switches that decide whose text is kept. Every group has a line in the ledger whatever their values.
 
     Attributes:
         threshold: a train group is a success when any base score is strictly greater; in [0, 1].
@@ -30,7 +30,7 @@ class DumpPolicy:
 
     @classmethod
     def from_config(cls, config: RGDumpConfig) -> DumpPolicy:
-        """The switches as the settings have them."""
+        """The switches in the settings."""
         return cls(
             dump_rollouts=config.dump_rollouts,
             dump_failed_rollouts=config.dump_failed_rollouts,
