@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump.codec import BadLineError, ledger_from_line
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.open_file import open_lines
+from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
 
@@ -55,7 +54,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
         DumpError: no path, a path does not exist, or it has no dump.
     """
     if not paths:
-        raise DumpError("name a dump folder or file")
+        raise DumpError("no dump folder or file was given")
     files: dict[Path, DumpFile] = {}
     for path in map(Path, paths):
         files |= {file.path: file for file in _find(path)}
@@ -88,8 +87,9 @@ def _nothing_in(folder: Path) -> str:
 
 
 def _free_name(path: Path) -> DumpFile:
-    kind = FileKind.ROLLOUTS
-    with suppress(BadLineError, DumpError, OSError), open_lines(path) as lines:  # who reads it says what is wrong
-        ledger_from_line(lines.readline())
-        kind = FileKind.LEDGER
-    return DumpFile(path, kind, path.stem, 0, part=False, compressed=path.suffix == ZSTD)
+    file = DumpFile(path, FileKind.LEDGER, path.stem, 0, part=False, compressed=path.suffix == ZSTD)
+    with suppress(DumpError):  # reported by the reader of the file
+        first = next(lines_in(file), None)
+        if first is not None and first.record is not None:
+            return file
+    return replace(file, kind=FileKind.ROLLOUTS)
