@@ -7,14 +7,13 @@ Needs no SkyRL: only the settings that a dump depends on are read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import FileKind, Phase
 from rg_env.errors import ConfigError
 
-_PARTS = {"scorer": ScorerConfig, "length_penalty": LengthPenaltyConfig}
 _NOT_NEEDED = {"tasks", "worked_examples"}
 
 
@@ -77,8 +76,10 @@ def _read(start: Mapping[str, Any]) -> RunSettings:
     for name, value in (("sampling_params.max_generate_length", longest), ("zero_reward_on_non_stop", zero)):
         if value is None:
             absent.append(f"generator.{name}")
+    config = RGDumpConfig()
+    _fill(config, _part(gym, "rg_dump"), "rg_dump", config, absent)
     return RunSettings(
-        config=_config(_part(gym, "rg_dump"), absent),
+        config=config,
         max_generate_length=longest,
         zero_reward_on_non_stop=bool(zero),
         fully_async=bool(_part(_part(settings, "trainer"), "fully_async").get("enabled")),
@@ -87,41 +88,25 @@ def _read(start: Mapping[str, Any]) -> RunSettings:
     )
 
 
-def _config(values: Mapping[str, Any], absent: list[str]) -> RGDumpConfig:
-    """The settings in `values`; what they lack, or have in a form that is invalid today, is added to `absent`."""
-    config = RGDumpConfig()
-    for field in fields(RGDumpConfig):
+def _fill(part: Any, values: Mapping[str, Any], name: str, config: RGDumpConfig, absent: list[str]) -> None:
+    """Set the fields of `part`, which is `config` or in it. Those that `values` lacks, or has in a form that is invalid
+    today, keep their defaults and are added to `absent`.
+    """
+    for field in fields(part):
+        default, full_name = getattr(part, field.name), f"{name}.{field.name}"
         if field.name in _NOT_NEEDED:
             continue
         if field.name not in values:
-            absent.append(f"rg_dump.{field.name}")
-        elif field.name in _PARTS:
-            setattr(config, field.name, _nested(_PARTS[field.name], _part(values, field.name), field.name, absent))
+            absent.append(full_name)
+        elif is_dataclass(default):
+            _fill(default, _part(values, field.name), full_name, config, absent)
         else:
-            _set(config, field.name, values[field.name], absent)
-    return config
-
-
-def _nested(kind: type[Any], values: Mapping[str, Any], name: str, absent: list[str]) -> Any:
-    known = {field.name for field in fields(kind)}
-    absent += [f"rg_dump.{name}.{missing}" for missing in sorted(known - values.keys())]
-    nested = kind(**{key: value for key, value in values.items() if key in known})
-    try:
-        RGDumpConfig(**{name: nested}).validate()
-    except (ConfigError, TypeError):
-        absent.append(f"rg_dump.{name}")
-        return kind()
-    return nested
-
-
-def _set(config: RGDumpConfig, name: str, value: Any, absent: list[str]) -> None:
-    default = getattr(config, name)
-    setattr(config, name, value)
-    try:
-        config.validate()
-    except (ConfigError, TypeError):
-        setattr(config, name, default)
-        absent.append(f"rg_dump.{name}")
+            setattr(part, field.name, values[field.name])
+            try:
+                config.validate()
+            except (ConfigError, TypeError):
+                setattr(part, field.name, default)
+                absent.append(full_name)
 
 
 def _part(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
