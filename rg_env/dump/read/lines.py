@@ -15,6 +15,7 @@ from typing import TypeVar
 from rg_env.dump.codec import (
     BadLineError,
     NewerSchemaError,
+    Record,
     group_from,
     ledger_from_line,
     trained_from_line,
@@ -25,7 +26,6 @@ from rg_env.dump.line_check import check_group, check_ledger, check_shape, check
 from rg_env.dump.read.chunks import Part, Watch, parts_of
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
 
-Record = GroupRecord | LedgerRecord | TrainedRecord
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 
 _AT_ONCE = 1 << 18
