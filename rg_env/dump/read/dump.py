@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rg_env.dump.codec import BadLineError
+from rg_env.dump.codec import BadLineError, Record
 from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import Watch, bundles, last_line
-from rg_env.dump.read.lines import Line, Record, lines_in, lines_of, parse
+from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, RolloutRecord, TrainedRecord

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from rg_env.dump.codec import to_line, wire_of
+from rg_env.dump.codec import Record, to_line, wire_of
 from rg_env.dump.files import DumpFile, manifest_name, parse_name
 from rg_env.dump.line_check import FaultyRecordError
 from rg_env.dump.lock import is_held
 from rg_env.dump.read.chunks import Watch, size_of
 from rg_env.dump.read.dump import Run, open_run
-from rg_env.dump.read.lines import Line, Record, UnreadableError, lines_in
+from rg_env.dump.read.lines import Line, UnreadableError, lines_in
 from rg_env.dump.repair.findings import Findings
 from rg_env.dump.repair.order import GroupOrder, TrainedOrder
 from rg_env.dump.repair.settings_check import wrong_file, wrong_numbers, wrong_reason
