@@ -197,7 +197,7 @@ def test_the_closed_sets_are_documented_in_full():
     status = rewards[rewards.index("## Status") : rewards.index("## Answer normalization")]
     assert {*Status} <= set(re.findall(r"`(\w+)`", status))
     findings = re.findall(r"^\| (`.*?) \|", check, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*Trouble} - {Trouble.REMARK}
+    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*Trouble}
     files = re.findall(r"^reasoning_gym_environment_(\w+?)_\{run_id\}_\{batch\}\.jsonl", dumps, re.MULTILINE)
     assert set(files) == {*FileKind}
 
