@@ -111,3 +111,111 @@ def test_tasks_with_correct_answers_are_left_as_they_are() -> None:
     entry = reasoning_gym.create_dataset("chain_sum", seed=1, size=1)[0]
     assert correct(entry) is entry
     assert corrected(entry) is entry
+
+
+# -- the other tasks
+
+
+def entry_of(name: str, question: str, stored: Any = "", **metadata: Any) -> Entry:
+    return {"question": question, "answer": stored, "metadata": {"source_dataset": name, **metadata}}
+
+
+FAMILY = "Ann is married to Bob. They have children called Edward and Lily. Edward is married to Sarah. \
+They have children called Zoe and Owen."
+
+
+def family(who: str, to: str, stored: str) -> Entry:
+    question = f"{FAMILY}\n\nWhat is {who} to {to}? Respond only with the word that describes their relationship."
+    return entry_of("family_relationships", question, stored, person1=who, person2=to, relationship=stored)
+
+
+def cards(initial: str, *rounds: str, stored: str) -> Entry:
+    lines = [f"Round {number}: Add a {new} card and remove an {old} card." for number, (new, old) in enumerate(rounds)]
+    return entry_of("mahjong_puzzle", f"Now, given the initial cards {initial}, what is …\n" + "\n".join(lines), stored)
+
+
+def syllogism(first: str, second: str, conclusion: str, stored: str) -> Entry:
+    question = f"Consider these statements:\n1. {first}\n2. {second}\n\nDoes it logically follow that:\n{conclusion}?"
+    return entry_of("syllogism", question, stored, is_valid=stored == "Yes")
+
+
+WRONG = [
+    (family("Sarah", "Ann", "mother-in-law"), "daughter-in-law"),
+    (family("Zoe", "Lily", "niece"), "niece"),
+    (family("Owen", "Lily", "niece"), "nephew"),
+    (family("Edward", "Ann", "son"), "son"),
+    (cards("ABBCXYZXYZXYZ", "QX", "BX", stored="Chi"), "Peng"),
+    (cards("ABBBCEGIKMOQS", "DA", stored="Pass"), "Chi"),
+    (cards("ACEGIKMOQSUWY", "ZA", stored="Peng"), "Pass"),
+    (
+        syllogism("All children are tigers", "Some tigers are not students", "Some children are not students", "Yes"),
+        "No",
+    ),
+    (syllogism("All ants are bees", "All bees are cats", "All ants are cats", "No"), "Yes"),
+    (
+        entry_of(
+            "advanced_geometry",
+            "Given a triangle with vertices A=(4, 4), B=(9, -4), and C=(5, -4), determine the angle at B in degrees.",
+            "57.99°",
+            task_type="angle_measure",
+        ),
+        "57.995°",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "answer"), WRONG)
+def test_wrong_answers_are_corrected(scorer: Scorer, entry: Entry, answer: str) -> None:
+    assert correct(entry)["answer"] == corrected(entry)["answer"] == answer
+    assert correct(correct(entry)) == correct(entry)
+    assert scorer.score(entry, answer.removesuffix("°")).score == 1.0
+    if entry["answer"] != answer and entry["metadata"]["source_dataset"] != "advanced_geometry":
+        assert scorer.score(entry, entry["answer"]).score == 0.0
+
+
+TSUMEGO = [list(".....XXXXX"), list(".OX..XOO.X"), list(".X...XXXXX"), *[list("." * 10)] * 7]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        entry_of("aiw", "Susan has 3 male colleagues … with the only exception of Matilda. How many …"),
+        entry_of("aiw", "Patricia has 4 sisters and … How many sisters does William's brother have?"),
+        entry_of("basic_arithmetic", "Calculate 7 / 2.", expression="7 / 2"),
+        entry_of("basic_arithmetic", "Calculate 7 / (2 - 2).", expression="7 / (2 - 2)"),
+        entry_of("calendar_arithmetic", "", task="count_business_days", start_date="2022-11-23", end_date="2023-01-07"),
+        entry_of("color_cube_rotation", "", rotations=["left", "bottom"]),
+        entry_of("knight_swap", "", board={"A1": ["C2"], "C2": ["A1"], "B3": ["A1"]}),
+        entry_of("letter_counting", 'How many times does the letter "s" appear in the text: "Mr Smith says"?'),
+        entry_of("power_function", "Compute -524.0707^-8. Return your …"),
+        entry_of("simple_equations", "Determine the value of i that satisfies: 0 = 0", variable="i", equation="0 = 0"),
+        entry_of("survo", "", puzzle=[[0, 0, 3], [0, 0, 3], [3, 3, 6]], candidate_numbers=[1, 2, 1, 2]),
+        entry_of("tsumego", "capture some", "A9", board=TSUMEGO),
+        syllogism("All ants are bees", "All bees are cats", "Some ants are cats", "Yes"),
+    ],
+    ids=lambda entry: entry["metadata"]["source_dataset"],
+)
+def test_a_question_without_a_clear_answer_is_no_item(entry: Entry) -> None:
+    with pytest.raises(UnusableItemError):
+        correct(entry)
+    assert corrected(entry)["question"] == entry["question"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        entry_of("aiw", "Patricia has 4 sisters and … How many sisters does Patricia's brother have?"),
+        entry_of("basic_arithmetic", "", expression="-8 / ( 2 - -2 ) * 3"),
+        entry_of("calendar_arithmetic", "", task="is_leap_year"),
+        entry_of("color_cube_rotation", "", rotations=["left", "front"]),
+        entry_of("knight_swap", "", board={"A1": ["C2", "B3"], "C2": ["A1"], "B3": ["A1"]}),
+        entry_of("letter_counting", 'How many times does the letter "t" appear in the text: "Mr Smith says"?'),
+        entry_of("power_function", "Compute -524.0707^-7. Return your …"),
+        entry_of("power_function", "Compute 524.0707^8. Return your …"),
+        entry_of("survo", "", puzzle=[[0, 0, 3], [0, 0, 5], [3, 5, 8]], candidate_numbers=[1, 2, 2, 3]),
+        entry_of("tsumego", "capture some", "I9", board=TSUMEGO),
+    ],
+    ids=lambda entry: entry["metadata"]["source_dataset"],
+)
+def test_a_clear_question_is_an_item(entry: Entry) -> None:
+    assert correct(entry) == entry

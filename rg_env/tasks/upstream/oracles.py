@@ -1,114 +1,152 @@
-"""Correct answers for tasks whose stored answer in reasoning-gym 0.1.25 is sometimes wrong.
+"""Items of reasoning-gym 0.1.25 whose stored answer is wrong, or whose question has no clear answer.
 
 Invariant: an answer depends on the question and on metadata that upstream computes correctly, never on the stored
-answer, so that correcting an entry twice changes nothing. `correct` is used when an item is made, `corrected` when an
-entry of any origin is scored. docs/upstream-findings.md lists which tasks were checked by `scripts/check_oracles.py`.
+answer, so that correcting an entry twice changes nothing. `correct` is used when an item is made: a question without a
+clear answer is no item. `corrected` is used when an entry of any origin is scored.
+
+Each function says in one line what is wrong upstream; docs/upstream-findings.md has examples and frequencies, and the
+tasks that `scripts/check_oracles.py` checks.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import date
+from functools import lru_cache
 from typing import Any
 
-from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream import UnusableItemError, boards, deduction
+from rg_env.tasks.upstream.intervals import read_interval
 
 Entry = Mapping[str, Any]
 
 
 def correct(entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the correct answer; the entry itself where the task's stored answers are correct.
+    """The entry with the correct answer; the entry itself if the task's stored answers are correct.
 
     Raises:
         UnusableItemError: the question has no clear answer.
     """
     task = entry["metadata"]["source_dataset"]
-    if task not in _CORRECTIONS:
-        return entry
-    fields, unclear = _CORRECTIONS[task](entry)
-    if unclear:
-        raise UnusableItemError(unclear)
-    return _replaced(entry, fields)
+    if task in _UNCLEAR and (reason := _UNCLEAR[task](entry)):
+        raise UnusableItemError(reason)
+    return _replaced(entry, _CORRECTIONS[task](entry)) if task in _CORRECTIONS else entry
 
 
 def corrected(entry: Entry) -> Entry:
-    """The entry with the answer that is most likely meant; the entry itself where its question cannot be read."""
+    """The entry with the answer that is most likely meant; the entry itself if its question cannot be read."""
     correction = _CORRECTIONS.get(entry["metadata"]["source_dataset"])
     if correction is None:
         return entry
     try:
-        return _replaced(entry, correction(entry)[0])
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return _replaced(entry, correction(entry))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return entry
 
 
 def _replaced(entry: Entry, fields: dict[str, Any]) -> dict[str, Any]:
-    answer = fields.pop("answer", entry["answer"])
-    return {**entry, "answer": answer, "metadata": {**entry["metadata"], **fields}}
+    metadata = {key: value for key, value in fields.items() if key != "answer"}
+    return {**entry, "answer": fields.get("answer", entry["answer"]), "metadata": {**entry["metadata"], **metadata}}
 
 
-_INTERVAL = re.compile(
-    r"(?:between|from|started at|departed at|began at) (.+?) "
-    r"(?:and(?: ended at| completed at| arrived at)?|to) (.+?)[.?] .* in ([^.]+(?:\.mmm)?)\.",
-    re.DOTALL,
-)
-_DAY = timedelta(days=1)
+def _angle(entry: Entry) -> dict[str, Any]:
+    """It stores two decimals where the question asks for three, and compares after rounding either to two."""
+    if entry["metadata"]["task_type"] != "angle_measure":
+        return {}
+    a, b, c = (complex(float(x), float(y)) for x, y in _POINT.findall(entry["question"]))
+    turn = (a - b).conjugate() * (c - b)
+    return {"answer": f"{math.degrees(abs(math.atan2(turn.imag, turn.real))):.3f}°"}
 
 
-def _time_interval(entry: Entry) -> tuple[dict[str, Any], str]:
-    """time_intervals: upstream truncates milliseconds, and drops the time of day after a weekday in parentheses.
-
-    Returns:
-        The fields to replace, and why the question has no clear answer (empty if it has one): the end is before the
-        start; day and month can be swapped (03/04/2024); or truncating and rounding to whole minutes differ.
-    """
-    found = _INTERVAL.search(entry["question"])
-    if found is None:
-        raise ValueError("the question has no start, end and format")
-    written, unit, form = found.group(1, 2), found[3], entry["metadata"]["format"]
-    start, end = (datetime.strptime(text, form) for text in written)
-    unclear = ""
-    difference = end - start
-    if "%d" not in form:
-        difference %= _DAY  # until midnight
-    if difference < timedelta(0):
-        unclear = "it ends before it starts"
-    if "%m/%d" in form and _swapped(written, form) not in (None, difference):
-        unclear = "day and month can be swapped"
-    leftover = difference % timedelta(minutes=1)
-    if unit.endswith("HH:MM") and leftover >= timedelta(seconds=30):
-        unclear = "it is half a minute or more longer than the format can express"
-    shown = (str(start), str(end)) if "%d" in form else (str(start.time()), str(end.time()))
-    return {"answer": _interval_text(difference, unit), "start_time": shown[0], "end_time": shown[1]}, unclear
+def _last_round(entry: Entry) -> dict[str, Any]:
+    """It misses a sequence among repeated cards, and calls a random card `Pass` whatever it forms."""
+    cards = list(_INITIAL_CARDS.findall(entry["question"])[0])
+    result = ""
+    for new, old in _ROUND.findall(entry["question"]):
+        pairs = [{chr(ord(new) + first), chr(ord(new) + second)} for first, second in ((-2, -1), (-1, 1), (1, 2))]
+        result = "Peng" if cards.count(new) >= 2 else "Chi" if any(pair <= set(cards) for pair in pairs) else "Pass"
+        cards.append(new)
+        cards.remove(old)
+    return {"answer": result}
 
 
-def _swapped(written: tuple[str | Any, ...], form: str) -> timedelta | None:
-    """The interval with day and month swapped; None where that gives no date, or an end before the start."""
-    try:
-        start, end = (datetime.strptime(text, form.replace("%m/%d", "%d/%m")) for text in written)
-    except ValueError:
-        return None
-    return end - start if end >= start else None
+def _relation(entry: Entry) -> dict[str, Any]:
+    """It takes the other person's gender for niece and nephew, and says mother-in-law for daughter-in-law."""
+    relation = deduction.relation_in(entry["question"], entry["metadata"]["person1"], entry["metadata"]["person2"])
+    return {"answer": relation, "relationship": relation} if relation else {}
 
 
-def _interval_text(difference: timedelta, unit: str) -> str:
-    minutes, below = divmod(difference // timedelta(milliseconds=1), 60_000)
-    hours, minutes = divmod(minutes, 60)
-    seconds, milliseconds = divmod(below, 1000)
-    days = ""
-    if unit.startswith("D days"):
-        days, hours = f"{hours // 24} days", hours % 24
-    values = {
-        "D days": days,
-        "HH": f"{hours:02d}",
-        "MM": f"{minutes:02d}",
-        "SS": f"{seconds:02d}",
-        "mmm": f"{milliseconds:03d}",
-    }
-    return re.sub("|".join(values), lambda part: values[part[0]], unit)
+def _syllogism(entry: Entry) -> dict[str, Any]:
+    """It does not check that the middle term is distributed."""
+    valid, _ = _validity(entry["question"])
+    return {"answer": "Yes" if valid else "No", "is_valid": valid}
 
 
-_CORRECTIONS: dict[str, Callable[[Entry], tuple[dict[str, Any], str]]] = {
-    "time_intervals": _time_interval,
+_validity = lru_cache(4096)(deduction.validity)
+_POINT = re.compile(r"[ABC]=\((-?[\d.]+), (-?[\d.]+)\)")
+_INITIAL_CARDS = re.compile(r"initial cards ([A-Z]+)")
+_ROUND = re.compile(r"Add an? ([A-Z]) card and remove an? ([A-Z]) card")
+_POWER = re.compile(r"Compute (-?)[\d.]+\^-?(\d+)")
+_LETTER = re.compile(r'letter "(.)" appear in the text: "(.*)"', re.DOTALL)
+
+_CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
+    "advanced_geometry": _angle,
+    "family_relationships": _relation,
+    "mahjong_puzzle": _last_round,
+    "syllogism": _syllogism,
+    "time_intervals": lambda entry: read_interval(entry)[0],
+}
+
+
+def _colleagues(entry: Entry) -> str:
+    question = entry["question"]
+    if "Matilda" in question:
+        return "it is not clear whether Matilda is in one circle of colleagues or in both"
+    if "sisters" in question and f"does {question.split()[0]}'s" not in question:
+        return "it asks about the brother of somebody who is not introduced"
+    return ""
+
+
+def _whole(entry: Entry) -> str:
+    expression = entry["metadata"]["expression"]
+    return (
+        "" if "/" not in expression or deduction.is_whole(expression) else "it rounds a quotient, and does not say how"
+    )
+
+
+def _business_days(entry: Entry) -> str:
+    span = [date.fromisoformat(entry["metadata"].get(key, "2022-01-01")) for key in ("start_date", "end_date")]
+    ends_later = entry["metadata"]["task"] == "count_business_days" and span[0].year != span[1].year
+    return "it gives the year of the start to a date in the next year" if ends_later else ""
+
+
+def _letter_case(entry: Entry) -> str:
+    letter, text = _LETTER.findall(entry["question"])[0]
+    return "" if text.count(letter) == text.lower().count(letter.lower()) else "it is not clear whether capitals count"
+
+
+def _sign(entry: Entry) -> str:
+    sign, exponent = _POWER.findall(entry["question"])[0]
+    return "-2^4 is 16 or -16" if sign and int(exponent) % 2 == 0 else ""
+
+
+def _bottom(entry: Entry) -> str:
+    return "there are two ways to turn the bottom to the top" if "bottom" in entry["metadata"]["rotations"] else ""
+
+
+_UNCLEAR: dict[str, Callable[[Entry], str]] = {
+    "aiw": _colleagues,
+    "basic_arithmetic": _whole,
+    "calendar_arithmetic": _business_days,
+    "color_cube_rotation": _bottom,
+    "knight_swap": boards.hidden_wall,
+    "letter_counting": _letter_case,
+    "power_function": _sign,
+    "simple_equations": lambda entry: "" if entry["metadata"]["variable"] in entry["metadata"]["equation"] else "0 = 0",
+    "survo": boards.second_solution,
+    "syllogism": lambda entry: _validity(entry["question"])[1],
+    "time_intervals": lambda entry: read_interval(entry)[1],
+    "tsumego": boards.other_capture,
 }
