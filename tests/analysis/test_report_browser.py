@@ -204,7 +204,7 @@ def test_the_keyboard_alone_opens_moves_and_closes(page):
     assert chosen.get_attribute("aria-posinset") == "1"
 
 
-def test_a_group_shows_its_rollouts_best_to_worst_with_parts_coloured(show, tmp_path):
+def test_a_group_shows_its_rollouts_best_to_worst_with_parts_colored(show, tmp_path):
     good = rollout(
         1.0, 2, reward=0.75, conversation=said("Sum of 1 and 2?", "<think>one <b>two</b></think>So <answer>3</answer>")
     )
@@ -270,14 +270,14 @@ def test_what_is_written_can_be_read_in_both_schemes(show, report, scheme):
 
 
 CONTRAST = """() => {
-  const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
-  const light = (colour) => channels(colour).slice(0, 3)
+  const channels = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+  const light = (color) => channels(color).slice(0, 3)
     .map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
     .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
   const ground = (node) => {
     for (; node; node = node.parentElement) {
-      const colour = getComputedStyle(node).backgroundColor;
-      if (channels(colour)[3] !== 0) return colour;
+      const color = getComputedStyle(node).backgroundColor;
+      if (channels(color)[3] !== 0) return color;
     }
     return "rgb(255, 255, 255)";
   };

@@ -95,7 +95,7 @@ def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):
 
 def test_an_unknown_grouping_is_refused(tmp_path):
     with pytest.raises(DumpError, match="use one of task, step, phase, level, outcome, violation"):
-        statistics(ledger_dump(tmp_path, [group(0)]), "colour")
+        statistics(ledger_dump(tmp_path, [group(0)]), "color")
 
 
 def test_nothing_to_count_is_said(tmp_path):

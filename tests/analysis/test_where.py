@@ -64,7 +64,7 @@ def test_a_condition_chooses_its_rows(condition, rows):
     ("condition", "says"),
     [
         ("gcd", "not a condition"),
-        ("colour=red", "no column 'colour'; there are item_id, "),
+        ("color=red", "no column 'color'; there are item_id, "),
         ("step>=soon", "step is a whole number"),
         ("step=soon", "step is a whole number"),
         ("base_score>high", "base_score is a number"),
@@ -105,7 +105,7 @@ def test_patterns_fit_what_they_fit_in_a_shell(pattern, names):
 
 
 @given(
-    st.sampled_from([*SCHEMA, "colour", ""]),
+    st.sampled_from([*SCHEMA, "color", ""]),
     st.sampled_from(["=", "==", "!=", ">", "<=", ""]),
     st.text(st.sampled_from("0123456789.-+einfatru,*?_ \n\ud800")) | st.text(),
 )

@@ -109,7 +109,7 @@ async def test_the_best_and_the_worst_stand_side_by_side(app, pilot):
 
 
 @browsing()
-async def test_think_and_answer_have_their_colours(app, pilot):
+async def test_think_and_answer_have_their_colors(app, pilot):
     content = app.query_one("#left .response", Static).content
     styles = {content.plain[span.start : span.end]: str(span.style) for span in content.spans}
     assert styles["fine"] != styles["4"] != styles["<think>"]
@@ -224,7 +224,7 @@ async def test_the_filter_line_completes_names(app, pilot):
         ("violation=", "violation=no_think"),
         ("truncated=t", "truncated=true"),
         ("task=gcd step=", None),
-        ("colour=r", None),
+        ("color=r", None),
         ("/vio", None),
         ("task=gcd ", None),
     ]:

@@ -95,7 +95,7 @@ def test_a_violation_is_marked_where_it_is(text, violation, marked):
 
 
 @given(RESPONSES)
-def test_a_coloured_response_has_the_whole_text_and_a_note_at_each_fault(text):
+def test_a_colored_response_has_the_whole_text_and_a_note_at_each_fault(text):
     violation = parse_response(text).violation
     spans, what = faults(text, violation)
     shown = styled_response(rollout(conversation=[{"role": "assistant", "content": text}], violation=violation)).plain

@@ -54,7 +54,7 @@ def test_two_runs(folder, tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--where", "colour=red"], "no column 'colour'"),
+        (["--where", "color=red"], "no column 'color'"),
         (["--where", "task=spell"], "no rollout matches task=spell; the tasks are gcd"),
         (["--against", "nowhere"], "nowhere cannot be read"),
     ],
@@ -66,7 +66,7 @@ def test_a_mistake_is_one_line(folder, args, says):
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("args", [["--by", "colour"], ["--json", "--csv"], ["--solved-at", "2"]])
+@pytest.mark.parametrize("args", [["--by", "color"], ["--json", "--csv"], ["--solved-at", "2"]])
 def test_misuse_is_exit_code_2(folder, args):
     assert stats(folder, *args).exit_code == 2
 

@@ -190,7 +190,7 @@ def test_progress_is_said_every_ten_groups_of_a_kind(tmp_path, log):
     with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=100) as writer:
         for k in range(45):
             writer.submit([group(k, ONE_OF_EACH[k % 2])])
-    said = [line.split()[2:] for line in log if "towards" in line]
+    said = [line.split()[2:] for line in log if "toward" in line]
     assert [words[0] for words in said if "FAILED" not in words[-1]] == ["10/100", "20/100"]
     assert [words[0] for words in said if "FAILED" in words[-1]] == ["10/50", "20/50"]
 
