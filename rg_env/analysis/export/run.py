@@ -18,7 +18,7 @@ import orjson
 from rg_env.analysis.export.card import CARD_NAME, card
 from rg_env.analysis.export.kinds import Common, Exported, ExportError, Kind, Row
 from rg_env.analysis.export.left_out import Reason
-from rg_env.analysis.export.write import aside, check_target, write_rows
+from rg_env.analysis.export.write import aside, check_target, write_lines
 from rg_env.choices import PerTask, Think
 from rg_env.dump import Dump, GroupRecord, Phase
 
@@ -63,7 +63,7 @@ def export(
 
 def _export(dump: Dump, result: Exported, out: Path, folder: Path) -> None:
     draws: dict[str, list[Draw]] = defaultdict(list)
-    with jsonlines.open(folder / "examples", "w", dumps=orjson.dumps) as lines:
+    with (folder / "examples").open("wb") as file, jsonlines.Writer(file, dumps=orjson.dumps) as lines:
         for place, (row, digest) in enumerate(_examples(dump, result)):
             lines.write(row)
             draws[row["task"]].append((_random(result.common.seed, digest), place))
@@ -74,9 +74,9 @@ def _export(dump: Dump, result: Exported, out: Path, folder: Path) -> None:
     result.left_out[Reason.UNREADABLE] += len(dump.problems)
     if result.rows:
         kept = {place for places in chosen.values() for place in places}
-        with jsonlines.open(folder / "examples", loads=orjson.loads) as lines:
-            rows = (row for place, row in enumerate(lines) if place in kept)
-            write_rows(rows, folder / "data", out.suffix, result.kind.schema)
+        with (folder / "examples").open("rb") as examples:
+            chosen_lines = (line for place, line in enumerate(examples) if place in kept)
+            write_lines(chosen_lines, folder / "data", out.suffix, result.kind.schema)
         (folder / CARD_NAME).write_text(card(result, dump, out), encoding="utf-8")
         (folder / "data").replace(out)
         (folder / CARD_NAME).replace(out.parent / CARD_NAME)

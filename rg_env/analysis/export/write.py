@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rg_env.analysis.export.card import CARD_NAME, is_ours
-from rg_env.analysis.export.kinds import ExportError, Row
+from rg_env.analysis.export.kinds import ExportError
 
 ROWS_AT_ONCE = 1000
 """Rows of a Parquet row group."""
@@ -78,12 +78,13 @@ def _lock(folder: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def write_rows(rows: Iterator[Row], path: Path, suffix: str, schema: pa.Schema) -> None:
-    """Write rows to a file in the format of the suffix."""
+def write_lines(lines: Iterator[bytes], path: Path, suffix: str, schema: pa.Schema) -> None:
+    """Write rows, given as lines of JSON, to a file in the format of the suffix."""
     if suffix == ".jsonl":
-        with jsonlines.open(path, "w", dumps=orjson.dumps) as lines:
-            lines.write_all(rows)
+        with path.open("wb") as file:
+            file.writelines(lines)
         return
-    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+    rows = iter(jsonlines.Reader(lines, loads=orjson.loads))
+    with pq.ParquetWriter(path, schema, compression="zstd") as table:
         while batch := list(islice(rows, ROWS_AT_ONCE)):
-            file.write_table(pa.Table.from_pylist(batch, schema=schema))
+            table.write_table(pa.Table.from_pylist(batch, schema=schema))
