@@ -1,4 +1,4 @@
-"""SkyRL trains on Reasoning Gym: endless verifiable puzzles, a reward that can be trusted, a dump of every group."""
+"""Train language models with SkyRL on Reasoning Gym, with a protected reward and a dump of every group."""
 
 from __future__ import annotations
 
