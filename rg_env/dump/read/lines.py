@@ -25,6 +25,7 @@ from rg_env.dump.files import DumpFile
 from rg_env.dump.line_check import check_group, check_ledger, check_shape, check_trained
 from rg_env.dump.read.chunks import Part, Watch, parts_of
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
+from rg_env.dump.wire import Wire
 
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 
@@ -97,20 +98,23 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
         BadLineError: torn, glued or not a record; with `strict`, `FaultyRecordError` where it is JSON and cannot be.
         NewerSchemaError: written by a later version.
     """
+    wire = wire_of(raw) if strict else None
     match file.kind:
         case FileKind.LEDGER:
-            return _checked(raw, strict, LedgerRecord, ledger_from_line, check_ledger)
+            return _checked(raw, wire, LedgerRecord, ledger_from_line, check_ledger)
         case FileKind.TRAINED:
-            return _checked(raw, strict, TrainedRecord, trained_from_line, check_trained)
+            return _checked(raw, wire, TrainedRecord, trained_from_line, check_trained)
         case _:
-            strict = strict and bool(wire_of(raw).get("schema_version"))
-            return _checked(raw, strict, GroupRecord, partial(group_from, file, number), check_group)
+            ours = wire if wire and wire.get("schema_version") else None
+            return _checked(raw, ours, GroupRecord, partial(group_from, file, number), check_group)
 
 
-def _checked(raw: bytes, strict: bool, kind: type[_R], read: Callable[[bytes], _R], check: Callable[[_R], None]) -> _R:
-    if strict:
-        check_shape(wire_of(raw), kind)
+def _checked(
+    raw: bytes, wire: Wire | None, kind: type[_R], read: Callable[[bytes], _R], check: Callable[[_R], None]
+) -> _R:
+    if wire is not None:
+        check_shape(wire, kind)
     record = read(raw)
-    if strict:
+    if wire is not None:
         check(record)
     return record
