@@ -1,7 +1,7 @@
 """How long `rg-env dumps show` takes to its first screen on a big dump, without and with a cached index.
 
-The application runs in a terminal of its own (a pseudo-terminal); the first screen is there when it shows a task's name
-and how many groups have been read. Beside it, in the same run: a program that only reads the same files with polars.
+The application runs in a pseudo-terminal. The first screen is complete when it shows a task's name and how many groups
+have been read. For comparison, a program that only reads the same files with polars runs as well.
 
 Run: python benchmarks/bench_show.py [--gigabytes 1] [--folder /tmp]; the dump is removed afterwards.
 """
