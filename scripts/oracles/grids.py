@@ -76,7 +76,7 @@ def _oranges(question: str, *_: Any) -> str:
 
 def _maze(question: str, *_: Any) -> str:
     start, goal, wall = re.search(r"from '(.)' \(start\) to '(.)'.*'(.)' = Wall", question, re.DOTALL).groups()
-    grid = [list(line) for line in question.split("```")[1].strip("\n").splitlines()]
+    grid = [list(line) for line in question.split("\n```")[1].strip("\n").splitlines()]
     here = inside(grid)
     steps = distances(squares(grid, start), lambda y, x: here(y, x) and grid[y][x] != wall)
     return str(steps.get(squares(grid, goal)[0], "infeasible"))
