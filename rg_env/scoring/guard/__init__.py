@@ -1,8 +1,8 @@
-"""What is refused before a scorer sees it. Runs in the trainer's process; answers are read, never evaluated.
+"""Answers that are rejected before they reach a scorer. Runs in the trainer's process; answers are never evaluated.
 
-Invariant: `check` returns for every text, in time linear in its length; what a scorer that evaluates gets to see can do
-nothing but build a list or compute a number of bounded size. Refused for every task: NUL and lone surrogates, which no
-tokenizer's vocabulary writes on purpose and which break files and pipes further on.
+Invariant: `check` returns for every text, in linear time. An answer that passes to a scorer that evaluates code can
+only build a list or compute a number of bounded size. NUL characters and lone surrogates are rejected for every task,
+because they break files and pipes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ EVALUATING_TASKS = frozenset(evaluating.RULES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs the answer as code."""
 
 GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES) | frozenset(plans.RULES)
-"""Tasks with a check of their own."""
+"""Tasks with a specific check."""
 
 _RULES = {**evaluating.RULES, **closing.RULES, **plans.RULES}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Why the answer may not reach the scorer of this entry's task, in words for people; None if it may.
+    """The reason why the answer is rejected, as a sentence to display; None if it may be scored.
 
     Args:
-        entry: the item as reasoning-gym made it; `metadata.source_dataset` names the task. An entry of a guarded task
-            that lacks what its check reads has all answers refused.
+        entry: the item as made by reasoning-gym; `metadata.source_dataset` names the task. If an entry of a guarded
+            task lacks a field that the check reads, all answers to it are rejected.
     """
     if "\0" in answer:
         return "the answer contains a NUL character"
     if not answer.isascii() and _SURROGATE.search(answer):
-        return "the answer contains half of a surrogate pair, which is no character"
+        return "the answer contains a lone surrogate, which is not a character"
     task = entry["metadata"]["source_dataset"]
     rule = _RULES.get(task)
     if rule is None:
@@ -43,9 +43,9 @@ def check(entry: Mapping[str, Any], answer: str) -> str | None:
     try:
         return rule(entry, answer)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        return f"the entry is no item of {task} as reasoning-gym makes it: {type(error).__name__}: {error}"
+        return f"the entry is not a valid {task} item: {type(error).__name__}: {error}"
 
 
 def longest(entry: Mapping[str, Any], limit: int) -> int:
-    """Characters that an answer to this entry may have: `limit`, or twice the item's own answer where that is more."""
+    """Maximum answer length in characters: `limit`, or twice the length of the stored answer if that is more."""
     return max(limit, 2 * len(str(entry.get("answer") or "")))

@@ -1,8 +1,8 @@
-"""The nine tasks whose scorers run the answer as Python: which answers may reach them.
+"""Checks for the nine tasks whose scorers run the answer as Python.
 
-Invariant: what passes is inert. Either Python cannot run it to any effect (a plain board, a row of numbers, letters
-that name nothing), or it is a literal (`literals`), or it is bounded arithmetic (`expressions`). The same text in
-`<answer>…</answer>` is no Python at all, for it starts with `<`.
+Invariant: an answer that passes is inert: running it as Python has no effect (a plain board, a row of numbers, letters
+that are not names), or it is a literal (`literals`) or bounded arithmetic (`expressions`). The same text in
+`<answer>…</answer>` is a syntax error, because it starts with `<`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rg_env.scoring.guard import literals
 from rg_env.scoring.guard.expressions import CONSTANTS, CONSTRUCTORS, Grammar, Refusal, read
 
 Rule = Callable[[Mapping[str, Any], str], str | None]
-"""(entry, answer) → why the answer may not reach the scorer, in words for people; None if it may."""
+"""(entry, answer) → the reason why the answer is rejected, as a sentence to display; None if it may be scored."""
 
 _FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "cbrt", "abs", "Abs"}) | {
     before + function + after
@@ -31,7 +31,7 @@ _FREE_NAMES = (
     | {letter + mark + digit for letter in "CcKk" for mark in ("", "_") for digit in string.digits}
     | {"const", "Const", "constant", "Constant"}
 )
-"""What people call the constant of integration; and where its factor is 0, any variable is right."""
+"""Names of the constant of integration, and variables, which are correct with the factor 0."""
 _POWER = re.compile(r"\*\*\s*\(?-?(\d+)")
 _NAME = re.compile(r"[A-Za-z]\w*")
 _QUOTED = re.compile(r"""(['"])(.*)\1""")
@@ -39,7 +39,7 @@ _ROWS_OF_NUMBERS = re.compile(r"-?\d{1,9}(?:[\s,]+-?\d{1,9})*", re.ASCII)
 
 
 def _literal_or(plain: re.Pattern[str], described: str) -> Rule:
-    """Answers in the form that the question asks for, or as a Python literal, for which upstream gives part."""
+    """Accepts the form that the question asks for, or a Python literal, for which upstream gives partial credit."""
 
     def rule(entry: Mapping[str, Any], answer: str) -> str | None:
         if plain.fullmatch(answer.strip()):
@@ -74,7 +74,7 @@ def _puzzle24(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _integration(entry: Mapping[str, Any], answer: str) -> str | None:
-    """A text in quotes is paid, too: sympy parses it, with ^ for powers."""
+    """Upstream also accepts a quoted expression: sympy parses it, with ^ for powers."""
     names = _FREE_NAMES | CONSTANTS.keys() | {entry["metadata"]["variable"]}
     if quoted := _QUOTED.fullmatch(answer.strip()):
         answer = quoted[2].replace("^", "**")
@@ -89,7 +89,7 @@ def _polynomial_multiplication(entry: Mapping[str, Any], answer: str) -> str | N
 
 
 def _grammar(entry: Mapping[str, Any], **allowed: Any) -> Grammar:
-    """What the answer may hold: at least twice what the item's own answer does, however difficult the item."""
+    """The grammar of answers, with limits of at least twice the size of the stored answer."""
     own = str(entry["answer"])
     powers = [int(digits[:6]) for digits in _POWER.findall(own)]
     grammar = Grammar(**allowed)

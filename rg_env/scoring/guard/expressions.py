@@ -1,8 +1,8 @@
-"""Arithmetic expressions, read and measured, never evaluated.
+"""Arithmetic expressions, parsed and measured, never evaluated.
 
-Invariant: a text for which `read` returns consists of ASCII numbers, allowed names and operators in an order that
-Python's own parser reads the same way, so that evaluating it can do nothing but arithmetic; and every number that can
-arise on the way has no more digits than the grammar allows, whatever cancels. `read` raises nothing but `Refusal`.
+Invariant: if `read` returns, the text consists of ASCII numbers, allowed names and operators, and Python parses it the
+same way, so that evaluating it can only do arithmetic; and no intermediate result has more digits than the grammar
+allows, even if terms cancel. `read` raises only `Refusal`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 CONSTANTS = {"E": 0.5, "pi": 0.5}
-"""Names that stand for numbers in sympy, with a bound of the decimal logarithm of each."""
+"""Named numbers in sympy, each with an upper bound of its decimal logarithm."""
 
 CONSTRUCTORS = frozenset({"Rational", "Integer", "S"})
 """Functions that make numbers in sympy: `Rational(1, 3)` is 1/3."""
@@ -40,13 +40,13 @@ _ADVICE = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 (not an error: what a guard is for)
-    """Why an answer may not reach its scorer, in words for people."""
+class Refusal(Exception):  # noqa: N818 (not an error of the program)
+    """The reason why an answer is rejected, as a sentence to display."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What an expression may hold.
+    """What an expression may contain.
 
     Attributes:
         names: variables and named constants.
@@ -56,7 +56,7 @@ class Grammar:
         max_tokens: numbers, names, operators and brackets together.
         max_depth: of brackets, signs and powers in powers.
         max_exponent: bound of the magnitude of an exponent.
-        max_digits: of the numerator and of the denominator of anything that can arise.
+        max_digits: of the numerator and denominator of every intermediate result.
     """
 
     names: frozenset[str] = frozenset()
@@ -71,11 +71,11 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What `read` found out.
+    """A parsed expression.
 
     Attributes:
         integers: every whole number in the text, in order.
-        value: exact, where the expression holds nothing but rational numbers; else None.
+        value: the exact value if the expression contains only rational numbers, else None.
     """
 
     integers: tuple[int, ...]
@@ -84,11 +84,11 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A part of the expression: its value if that is a known rational, and how large its numbers can get.
+    """A subexpression: its value if known and rational, and upper bounds of its size.
 
-    `top` and `bottom` bound the decimal logarithms of numerators and denominators, at least 0, with every variable
-    taken as 1 and no sign as negative: so they hold for all coefficients too, and for what is left when variables
-    cancel (`9**(9**(x - x + 9))`).
+    `top` and `bottom` bound the decimal logarithms of the numerator and denominator from above; both are at least 0.
+    Every variable counts as 1 and every sign as plus, so that the bounds also hold for coefficients and for what
+    remains when variables cancel (`9**(9**(x - x + 9))`).
     """
 
     top: float
@@ -100,13 +100,13 @@ def read(text: str, grammar: Grammar) -> Expression:
     """Check an expression.
 
     Raises:
-        Refusal: it is none, or holds what the grammar does not allow, or would compute numbers that are too large.
+        Refusal: the text is not an expression of this grammar, or evaluating it would produce too large numbers.
     """
     return _Reader(text, grammar).read()
 
 
 class _Reader:
-    """Recursive descent along Python's own rules. Brackets, signs and powers recurse, at most `max_depth` levels."""
+    """Recursive descent with Python's precedence. Brackets, signs and powers recurse, at most `max_depth` levels."""
 
     def __init__(self, text: str, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -148,7 +148,7 @@ class _Reader:
         self._kind, self._token = next(self._tokens, _END)
 
     def _accept(self, *operators: str) -> str | None:
-        """The operator that comes next, if it is one of these, and past it."""
+        """Consume and return the next token if it is one of these operators."""
         if self._kind != "operator" or self._token not in operators:
             return None
         operator = self._token
@@ -278,7 +278,7 @@ class _Reader:
         return _Bound(top, bottom, value)
 
     def _raise(self, base: _Bound, exponent: _Bound, times: int = 1) -> _Bound:
-        """A power. A number can be raised to a fraction too, which gives no rational: its value is then unknown."""
+        """A power. If the exponent is a fraction, the value is unknown, because it may be irrational."""
         limit = self.grammar.max_exponent * times
         if exponent.value is not None:
             magnitude = float(min(abs(exponent.value), Fraction(limit + 1)))
@@ -296,7 +296,7 @@ class _Reader:
 
 
 class _Deeper:
-    """One level down while it lasts."""
+    """Counts one level of nesting inside the `with` block."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader
@@ -321,7 +321,7 @@ def _log(number: int) -> float:
 
 
 def _log_of_sum(a: float, b: float) -> float:
-    """The logarithm of the sum of two numbers, from theirs."""
+    """log10(10**a + 10**b)."""
     high, low = max(a, b), min(a, b)
     return high + math.log10(1 + 10 ** (low - high))
 

@@ -1,7 +1,7 @@
-"""Python literals, read, never evaluated.
+"""Python literals, parsed, never evaluated.
 
-Invariant: a text for which `check` returns None is a list, a tuple, a text in quotes, a whole number, or several of
-these with commas between, and nothing else: evaluating it can only build that.
+Invariant: if `check` returns None, the text is a list, a tuple, a string in quotes, an integer, or several of these
+separated by commas: evaluating it can only build such a value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BRACKETS = {"[": "]", "(": ")"}
 
 
 def check(text: str) -> str | None:
-    """Why the text is no such literal, in words for people; None if it is one. Linear in the length of the text."""
+    """The reason why the text is not such a literal, as a sentence to display; None if it is one. Takes linear time."""
     text = text.strip(" \t\r\n")
     if not text:
         return "the answer is empty"
@@ -37,7 +37,7 @@ def check(text: str) -> str | None:
         match = _TOKEN.match(text, place)
         if match is None:
             shown = character if character.isprintable() else ascii(character)
-            return f"`{shown}` at place {place + 1} belongs to no list, whole number or text in quotes"
+            return f"`{shown}` at place {place + 1} is not part of a list, an integer or a quoted string"
         kind, token = match.lastgroup or "", match.group()
         place = match.end()
         if kind in ("item", "open") and before not in ("comma", "open"):

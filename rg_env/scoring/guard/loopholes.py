@@ -1,7 +1,7 @@
-"""Checks that close what upstream's scorers leave open: rewards for nothing, and texts that hang or fill the memory.
+"""Checks against flaws of upstream's scorers: rewards for wrong answers, hangs and excessive memory use.
 
-Invariant: each check is linear in the answer, and lets pass every right answer in the form that the question asks for.
-Where upstream pays so much for wrong answers that a guess earns half of the reward, wrong answers are refused.
+Invariant: each check takes linear time and accepts every correct answer in the form that the question asks for. If
+upstream pays so much for wrong answers that a guess earns half of the reward, wrong answers are rejected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_SIGNS = 200
 
 
 def _one_of(*choices: str) -> Rule:
-    """Upstream pays len(answer) / len(text) for any text that holds the answer: `Yes No` earns half."""
+    """Upstream pays len(answer) / len(text) for any text that contains the answer: `Yes No` earns about half."""
     wanted = " or ".join(choices)
 
     def rule(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -38,7 +38,7 @@ def _one_of(*choices: str) -> Rule:
 
 
 def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays for common first digits, so that 0 earns 0.9; and hangs on 1e999999999."""
+    """Upstream pays for a common prefix, so that 0 earns 0.9, and hangs on 1e999999999."""
     text = answer.strip().replace(",", "")
     if match := _FRACTION.fullmatch(text):
         over, under = int(match.group(1)), int(match.group(2))
@@ -54,7 +54,7 @@ def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
     right = Fraction(entry["answer"].replace(",", ""))
     rounded = value > 0 and (value * 10_000).denominator == 1 and abs(value - right) <= Fraction(1, 20_000)
     if abs(value - right) > right / 100 and not rounded:
-        return "the probability is off by more than 1 %, and upstream pays for common first digits"
+        return "the probability is off by more than 1 %, and upstream pays for a common prefix"
     return None
 
 
@@ -64,13 +64,13 @@ def _complex_arithmetic(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _game_of_life(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays the share of right cells, which an empty board gets nearly full."""
+    """Upstream pays the share of correct cells, which is close to 1 for an empty board."""
     try:
         if json.loads(answer) == json.loads(entry["answer"]):
             return None
     except (ValueError, RecursionError):
         return "the answer must be a list of lists of 0 and 1"
-    return "the board is not right in every cell, and upstream would pay an empty one"
+    return "the board has a wrong cell, and upstream would pay even an empty board"
 
 
 def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -84,7 +84,7 @@ def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays 0.3 and more once one inhabitant is right: calling all of them knights earns 0.6."""
+    """Upstream pays 0.3 and more if one role is correct: calling everybody a knight earns 0.6."""
     right = _words(entry["answer"])
     if set(zip(right[::2], right[1::2], strict=True)) <= set(itertools.pairwise(_words(answer))):
         return None
@@ -92,21 +92,21 @@ def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _words(text: str) -> list[str]:
-    """Names and roles in turn, as upstream reads them: `Zoe is a knight, and Max is a knave.`"""
+    """Alternating names and roles, as upstream parses them: `Zoe is a knight, and Max is a knave.`"""
     return [word for word in re.sub(r"[.,()]", " ", text.lower()).split() if word not in ("is", "a", "an", "and")]
 
 
 def _number_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream finds a list of NaN sorted, and not too far from any numbers."""
+    """Upstream considers a list of NaN sorted and close to any numbers."""
     lower = answer.lower()
     return "the answer must be a list of finite numbers" if "nan" in lower or "inf" in lower else None
 
 
 def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays half for any factors with the right product: for the number itself, too."""
+    """Upstream pays half for any factors with the correct product, including the number itself."""
     factors = [part.strip() for part in answer.split("×")]
     if not all(re.fullmatch(r"\+?\d{1,60}", factor, re.ASCII) for factor in factors):
-        return "the answer must be whole numbers with × between"
+        return "the answer must be integers separated by ×"
     number = math.prod(int(factor) for factor in entry["answer"].split("×"))
     if "×" in entry["answer"] and any(int(factor) == number for factor in factors):
         return f"{number} itself is not prime"
@@ -114,13 +114,13 @@ def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _propositional_logic(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream parses one level of Python's stack per sign, over the whole rest each time."""
+    """Upstream's parser recurses once per sign and scans the rest of the text each time."""
     signs = sum(answer.count(sign) for sign in "()∧∨¬→↔")
     return f"the formula has more than {_MOST_SIGNS} signs" if signs > _MOST_SIGNS else None
 
 
 def _rubiks_cube(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream writes out R99999999 as so many turns."""
+    """Upstream expands R99999999 to that many turns."""
     digits = _REPEATS.findall(answer)
     if any(len(run) > 4 for run in digits):
         return "a move is repeated too often"
@@ -129,7 +129,7 @@ def _rubiks_cube(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays a right beginning: the whole question, written backwards, earns 0.97."""
+    """Upstream pays for a correct beginning: the whole question, reversed, earns 0.97."""
     right, given = entry["answer"].casefold(), answer.strip().casefold()
     if given.startswith(right) and any(character.isalnum() for character in given[len(right) :]):
         return "the answer contains more than the word"
@@ -137,12 +137,12 @@ def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays by nearness, on a scale on which any interval at all earns 0.8."""
+    """Upstream pays for closeness, on a scale on which almost any interval earns 0.8."""
     numbers = [[int(digits) for digits in _WHOLE.findall(text)] for text in (answer, entry["answer"])]
     for parts in numbers:
         while parts and parts[-1] == 0:  # 1:30 is 01:30:00.000
             parts.pop()
-    return None if numbers[0] == numbers[1] else "the interval is wrong, and upstream would pay for being near"
+    return None if numbers[0] == numbers[1] else "the interval is wrong, and upstream would pay for closeness"
 
 
 RULES: dict[str, Rule] = {
