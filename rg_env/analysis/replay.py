@@ -17,6 +17,7 @@ from rg_env.dump.run_settings import RunSettings
 from rg_env.errors import DumpError
 from rg_env.rewards import Earned, Rollout, compose_reward, settle_group
 from rg_env.scoring import AnswerScore, Status, Verdict
+from rg_env.scoring.base_score import RAW_ALONE
 from rg_env.scoring.guard import GUARDED_TASKS
 
 Value = str | float | bool | None
@@ -127,7 +128,9 @@ def _lay_out(
     ]
     outcome = outcome_of([verdict.scored.score for verdict in verdicts], config.solved_at)
     silent = has_no_signal([one.reward for one in earned])
+    baseline = max((verdict.scored.baseline for verdict in verdicts), default=0.0)
     steps = [
+        Step("baseline", "what the best cheap policy earns on the item", group.baseline, baseline),
         Step("outcome", f"from the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
         Step("no_signal", "whether all rewards are equal", group.no_signal, silent, compared=computable),
     ]
@@ -163,8 +166,13 @@ def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -
         yield Step("status", _why_status(group.task, scored), str(rollout.status), str(scored.status))
     yield Step("raw_score", "the bare answer", rollout.raw_score, scored.raw)
     yield Step("tagged_score", "the answer in its tags", rollout.tagged_score, scored.tagged)
-    why = "the higher of the two" if scored.raw is not None else "nothing was scored"
+    why = _why_base_score(group.task, scored) if scored.raw is not None else "nothing was scored"
     yield Step("base_score", why, rollout.base_score, scored.score)
+
+
+def _why_base_score(task: str, scored: AnswerScore) -> str:
+    counts = "the bare answer alone, for the task pays for the tags" if task in RAW_ALONE else "the higher of the two"
+    return f"{counts}, beyond the baseline {scored.baseline:.3g}" if scored.baseline else counts
 
 
 def _why_status(task: str, result: AnswerScore) -> str:

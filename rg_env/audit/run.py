@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rg_env.audit.free_reward import FREE_MARGIN, FreeReward, free_reward
 from rg_env.audit.payloads import Payload, payloads_for
 from rg_env.audit.probes import FREE_REWARD, Finding, Reference, probe, subjects_of
 from rg_env.audit.sides import OurSide, RawSide, Side
@@ -27,6 +28,8 @@ from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 _SEED = 7
 _MAX_REDRAWS = 100
+POLICY_ITEMS = 3
+"""Policies are measured on so many times the items that payloads are tried on."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,12 @@ class TaskAudit:
     raw: tuple[Finding, ...] = ()
     ours: tuple[Finding, ...] = ()
     problem: str = ""
+    free: FreeReward | None = None
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether our scorer has a hole, or could not be audited."""
+        return bool(self.ours or self.problem) or (self.free is not None and self.free.excess > FREE_MARGIN)
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Audit:
     @property
     def failed(self) -> tuple[str, ...]:
         """Tasks of the default mix in which rg_env has a hole, or that could not be audited."""
-        return tuple(task.task for task in self.tasks if task.in_default_mix and (task.ours or task.problem))
+        return tuple(task.task for task in self.tasks if task.in_default_mix and task.has_hole)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -105,16 +114,18 @@ def run_audit(
             chosen = payloads_for(task, quick)
             found: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
             problem = ""
+            free = None
             try:
-                entries = _entries(task, items)
+                entries = _entries(task, POLICY_ITEMS * items)
                 found = (
-                    _audit(raw, task, entries, chosen, f"{folder}/canary"),
-                    _audit(ours, task, entries, chosen, f"{folder}/canary"),
+                    _audit(raw, task, entries[:items], chosen, f"{folder}/canary"),
+                    _audit(ours, task, entries[:items], chosen, f"{folder}/canary"),
                 )
+                free = free_reward(task, entries, raw, ours)
             except _CannotAuditError as error:
                 problem = str(error)
             done.append(
-                TaskAudit(task, task in default_mix, soundness_of(task).value, len(chosen), *found, problem=problem)
+                TaskAudit(task, task in default_mix, soundness_of(task).value, len(chosen), *found, problem, free)
             )
         progress("", len(names), len(names))
     return Audit(

@@ -162,6 +162,7 @@ def score(
             "detail": verdict.scored.detail,
             "raw_score": verdict.scored.raw,
             "tagged_score": verdict.scored.tagged,
+            "baseline": verdict.scored.baseline,
             "base_score": verdict.scored.score,
         }
     if as_json:

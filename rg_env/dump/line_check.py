@@ -17,6 +17,7 @@ from rg_env.dump.codec import BadLineError
 from rg_env.dump.columns import Column, layout_of, per_class
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
+    GroupFacts,
     GroupRecord,
     LedgerRecord,
     Phase,
@@ -25,6 +26,7 @@ from rg_env.dump.schema import (
     group_id,
     has_no_signal,
 )
+from rg_env.scoring.base_score import base_score
 from rg_env.scoring.types import Status
 
 _CLOSE = 1e-9
@@ -174,8 +176,10 @@ def _check_facts(group: GroupRecord | LedgerRecord) -> None:
         raise FaultyRecordError(f"`phase` is {group.phase!r}")
     if group.group_id != group_id(group.run_id, group.attempt, group.phase, group.call, group.uid):
         raise FaultyRecordError(f"`group_id` is {group.group_id!r}, which does not fit its parts")
+    if not 0 <= group.baseline <= 1:
+        raise FaultyRecordError(f"`baseline` is {group.baseline}, outside [0, 1]")
     for number, rollout in enumerate(group.rollouts):
-        if problem := _wrong_number(rollout):
+        if problem := _wrong_number(group, rollout):
             raise FaultyRecordError(f"rollout {number}: {problem}")
     rewards = [rollout.reward for rollout in group.rollouts]
     if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
@@ -187,8 +191,8 @@ def _json_fields(kind: Any) -> list[str]:
     return [name for name, column in layout_of(kind).columns.items() if column.is_json]
 
 
-def _wrong_number(rollout: RolloutFacts) -> str | None:
-    """What a rollout cannot have, by the definition of its four numbers."""
+def _wrong_number(group: GroupFacts, rollout: RolloutFacts) -> str | None:
+    """What a rollout of the group cannot have, by the definition of its four numbers."""
     raw, tagged, base = rollout.raw_score, rollout.tagged_score, rollout.base_score
     score, factor = rollout.score, rollout.penalty_factor
     numbers = {"raw_score": raw, "tagged_score": tagged, "base_score": base, "score": score, "penalty_factor": factor}
@@ -200,8 +204,8 @@ def _wrong_number(rollout: RolloutFacts) -> str | None:
             return "has scores although nothing was scored"
     elif raw is None or tagged is None:
         return "has no scores, and neither a violation nor a status explains it"
-    elif base != max(raw, tagged):
-        return f"`base_score` is {base}, not the higher of {raw} and {tagged}"
+    elif not math.isclose(base, right := base_score(group.task, raw, tagged, group.baseline), abs_tol=_CLOSE):
+        return f"`base_score` is {base}, not {right:g}: raw {raw}, tagged {tagged}, baseline {group.baseline}"
     if not math.isclose(score, base * factor, abs_tol=_CLOSE):
         return f"`score` is {score}, not {base} × {factor}"
     return None

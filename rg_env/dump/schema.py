@@ -90,7 +90,8 @@ class RolloutFacts:
         repetition: number of the sample within its group, from 0.
         score: base_score × penalty_factor, in [0, 1].
         reward: what `generate()` handed back to SkyRL; may be negative.
-        base_score: max(raw, tagged), in [0, 1]; 0 on a violation or a status other than ok.
+        base_score: what `rg_env.scoring.base_score` makes of raw and tagged score and the group's baseline, in [0, 1];
+            0 on a violation or a status other than ok.
         raw_score: score of the bare answer, in [0, 1]; None where nothing was scored.
         tagged_score: score of `<answer>…</answer>`, in [0, 1]; None where nothing was scored.
         violation: what is wrong with the format, or None.
@@ -156,6 +157,8 @@ class GroupFacts:
         uid: SkyRL's uid of the prompt; repeats over epochs and resumptions.
         task: name of the Reasoning Gym task.
         level: difficulty as a JSON string, or None.
+        baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
+            there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
         no_signal: True when all rewards are equal: such a group moves no weight in GRPO.
     """
@@ -172,6 +175,7 @@ class GroupFacts:
     uid: str = ""
     task: str
     level: Json | None = None
+    baseline: float = 0.0
     outcome: Outcome
     no_signal: bool
 

@@ -17,6 +17,8 @@ from typing import Any
 from rg_env.config import ScorerConfig, check_fields
 from rg_env.errors import ConfigError
 from rg_env.scoring import guard
+from rg_env.scoring.base_score import PartialCredit, base_score
+from rg_env.scoring.baselines import BaselineCache
 from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
@@ -37,6 +39,7 @@ class Scorer:
         max_answer_chars: longer answers are rejected, at least 1. If twice the length of an item's own answer is more,
             that is the limit for the item.
         normalize: also score an answer that earns less than 1 in the forms of `rg_env.scoring.normalize`.
+        partial_credit: `upstream`, `calibrated` or `none`: how scores between 0 and 1 count (`PartialCredit`).
 
     Raises:
         ConfigError: a number is out of range.
@@ -48,14 +51,17 @@ class Scorer:
         timeout: float = ScorerConfig.timeout,
         max_answer_chars: int = ScorerConfig.max_answer_chars,
         normalize: bool = ScorerConfig.normalize,
+        partial_credit: str = ScorerConfig.partial_credit,
     ) -> None:
-        check_fields(ScorerConfig(workers, timeout, max_answer_chars, normalize), "Scorer")
+        check_fields(ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit), "Scorer")
         self._max_answer_chars = max_answer_chars
         self._normalize = normalize
+        self._partial_credit = PartialCredit(partial_credit)
+        self._baselines = BaselineCache(self._score_upstream)
         self._pool = ScorerPool(workers, timeout)
 
     def score(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None) -> AnswerScore:
-        """Score one answer, bare and as `<answer>…</answer>`; the higher score counts.
+        """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
 
         If the task's scorer raises on one form, that form scores 0. If it raises on the bare answer and the tagged form
         scores 0, the status is ERROR.
@@ -81,10 +87,29 @@ class Scorer:
         return best
 
     def _score_form(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str) -> AnswerScore:
+        result = self._score_upstream(task, config, entry, answer)
+        if result.raw is None or result.tagged is None:
+            return result
+        baseline = self._baseline(task, config, entry)
+        return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
+
+    def _score_upstream(
+        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
+    ) -> AnswerScore:
+        """As guard and pool have it, without a baseline."""
         refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore.unscored(Status.REJECTED, refusal)
         return self._pool.run(Job.of(task, config, entry, answer, runs_code=task in guard.EVALUATING_TASKS))
+
+    def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float:
+        match self._partial_credit:
+            case PartialCredit.UPSTREAM:
+                return 0.0
+            case PartialCredit.CALIBRATED:
+                return self._baselines.of(task, config, entry)
+            case PartialCredit.NONE:
+                return 1.0
 
     def judge(
         self,

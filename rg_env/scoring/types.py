@@ -73,12 +73,14 @@ class AnswerScore:
     Attributes:
         raw: score of the bare answer, in [0, 1]; None if it was not scored.
         tagged: score of `<answer>…</answer>`, in [0, 1]; None if it was not scored.
-        score: the base score: max(raw, tagged), or 0.0 if the answer was not scored.
+        score: the base score, as `rg_env.scoring.base_score` makes it of the other numbers, or 0.0 if the answer was
+            not scored.
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
             exceptions: if the scorer raised on one of the two forms, that form scores 0.0 and `detail` has the reason;
             if `normalized`, `detail` shows the form that was scored.
         normalized: the score is that of another form of the answer, from `rg_env.scoring.normalize`, because the
             answer as written earned less.
+        baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
     """
 
     raw: float | None
@@ -87,6 +89,7 @@ class AnswerScore:
     status: Status
     detail: str = ""
     normalized: bool = False
+    baseline: float = 0.0
 
     @classmethod
     def of_forms(cls, raw: Form, tagged: Form) -> AnswerScore:

@@ -162,8 +162,7 @@ def _explain(item: Item, text: str, verdict: Verdict) -> None:
     elif scored.raw is None or scored.tagged is None:
         why = f"{scored.status}: {scored.detail}"
     else:
-        better = "tagged" if scored.tagged > scored.raw else "raw"
-        why = f"raw {scored.raw:.3f}, tagged {scored.tagged:.3f}, {better} counts"
+        why = f"raw {scored.raw:.3f}, tagged {scored.tagged:.3f}, baseline {scored.baseline:.3f}"
         if scored.normalized:
             why += f"; {scored.detail}"
     logger.info(

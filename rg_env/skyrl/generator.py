@@ -195,6 +195,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
             task=item.task,
             task_config=item.config_json,
             level=item.level,
+            baseline=max(rollout.verdict.scored.baseline for rollout in group),
             entry=item.entry_json,
             outcome=outcome_of([rollout.verdict.scored.score for rollout in group], self.config.solved_at),
             no_signal=has_no_signal([one.reward for one in earned]),

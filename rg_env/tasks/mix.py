@@ -26,7 +26,7 @@ from loguru import logger
 
 from rg_env.errors import ConfigError, describe, did_you_mean
 from rg_env.tasks.registry import check_name, check_options, task_categories
-from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
+from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 
 _CATEGORY = "category:"
 _FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config}"
@@ -67,7 +67,7 @@ class TaskMix:
         if isinstance(spec, str):
             spec = _read_text(spec)
         if spec is None:
-            return cls(tuple(TaskSpec(name) for name in _sound(task_categories())))
+            return cls(tuple(TaskSpec(name) for name in task_categories() if in_default_mix(name)))
         chosen: dict[str, TaskSpec] = {}
         for selector, weight, options in _entries(spec):
             names, named = _select(selector)

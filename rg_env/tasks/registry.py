@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rg_env.errors import ConfigError, describe, did_you_mean
-from rg_env.tasks.soundness import Soundness, reason_for, soundness_of
+from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import MIXERS, UpstreamDataset, reasoning_gym, registered
 
@@ -65,7 +65,7 @@ def list_tasks(validate: bool = True) -> list[TaskInfo]:
             TaskInfo(
                 name=name,
                 category=category,
-                in_default_mix=soundness is not Soundness.UNSOUND and error is None,
+                in_default_mix=in_default_mix(name) and error is None,
                 soundness=soundness,
                 reason=reason_for(name),
                 has_curriculum=name in curricula,

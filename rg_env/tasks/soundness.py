@@ -29,6 +29,23 @@ KNOWN_UNSOUND: dict[str, str] = {
 They are excluded from the default mix, categories and patterns; naming one exactly includes it.
 """
 
+OFTEN_FREE: dict[str, str] = {
+    "aiw": "the last number of the question plus 1 is right on more than half of the items",
+    "modulo_grid": "❌ in the single hole is right on more than nine of ten items (set max_holes higher)",
+    "pool_matrix": "a copy of the matrix is right on a third of the items, those with kernel size 1 (set "
+    "min_pool_size: 2)",
+    "rotate_matrix": "a copy of the matrix is right on more than a quarter of the items, those with full turns (set "
+    "min_rotations: 1, max_rotations: 3)",
+    "string_insertion": "a copy of the string is right on more than nine of ten items, which need no insertion (set "
+    "min_string_length higher)",
+    "string_manipulation": "a copy of the string is right on a third of the items, which no rule changes",
+}
+"""Tasks whose scores are correct, but whose right answer often needs no solving at their default options, with the
+reason: measured by `rg-env audit`, more than 0.2 above the most frequent answer.
+
+They are excluded from the default mix only.
+"""
+
 _RUNS_ANSWER = "upstream runs the answer as code"
 _INTEGRATES = f"{_RUNS_ANSWER}, and pays `integrate(<the integrand>, x)` 1"
 _SUBSTRING = "upstream pays for any text that contains the answer"
@@ -41,11 +58,13 @@ GUARDED: dict[str, str] = {
     "complex_arithmetic": "upstream pays `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
     "course_schedule": f"{_SUBSTRING}; only True or False pass",
-    "game_of_life": "upstream pays an empty board 0.97; only a correct board passes",
+    "game_of_life": "upstream pays an empty board 0.97 and raises on mappings; only boards of 0 and 1 pass",
+    "gsm_symbolic": "upstream takes the first of several numbers; only one number passes",
     "game_of_life_halting": "upstream pays any text 1; only the correct one of True and False passes",
     "intermediate_integration": f"{_INTEGRATES}; only elementary functions pass",
     "isomorphic_strings": f"{_SUBSTRING}; only True or False pass",
-    "knights_knaves": "upstream pays `all are knights` 0.6; only correct answers pass",
+    "knights_knaves": "upstream pays both roles for one inhabitant; only one role for each passes",
+    "letter_jumble": "upstream ignores what follows the sentence; not more words than the question has pass",
     "mahjong_puzzle": f"{_SUBSTRING}; only Peng, Chi or Pass pass",
     "n_queens": f"{_RUNS_ANSWER}, which can read the solutions; only boards and lists pass",
     "number_sorting": "upstream pays a list of NaN 1; only finite numbers pass",
@@ -62,6 +81,7 @@ GUARDED: dict[str, str] = {
     "string_insertion": f"{_RUNS_ANSWER}; only letters and lists pass",
     "syllogism": f"{_SUBSTRING}; only Yes or No pass",
     "time_intervals": "upstream pays any interval 0.8; only correct ones pass",
+    "word_sorting": "upstream ignores what follows the list; not more words than the question has pass",
 }
 """Tasks with a check in `rg_env.scoring.guard`: what upstream does, and what the check accepts."""
 
@@ -86,6 +106,11 @@ _SOUND = frozenset(
 """Tasks whose scorers give 0 to everything but correct answers."""
 
 
+def in_default_mix(task: str) -> bool:
+    """Whether a task is used when no mix is given."""
+    return task not in OFTEN_FREE and soundness_of(task) is not Soundness.UNSOUND
+
+
 def soundness_of(task: str) -> Soundness:
     """What is known about the scorer of `task`."""
     if task in KNOWN_UNSOUND:
@@ -97,4 +122,4 @@ def soundness_of(task: str) -> Soundness:
 
 def reason_for(task: str) -> str:
     """Why a task is unsound or guarded; empty otherwise."""
-    return KNOWN_UNSOUND.get(task) or GUARDED.get(task, "")
+    return "; ".join(table[task] for table in (KNOWN_UNSOUND, OFTEN_FREE, GUARDED) if task in table)

@@ -13,15 +13,15 @@ from typing import Any
 
 from rg_env.scoring.guard import eval_tasks as evaluating
 from rg_env.scoring.guard import loopholes as closing
-from rg_env.scoring.guard import plans
+from rg_env.scoring.guard import one_answer, plans
 
 EVALUATING_TASKS = frozenset(evaluating.RULES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs the answer as code."""
 
-GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES) | frozenset(plans.RULES)
+GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES) | frozenset(plans.RULES) | frozenset(one_answer.RULES)
 """Tasks with a specific check."""
 
-_RULES = {**evaluating.RULES, **closing.RULES, **plans.RULES}
+_RULES = {**evaluating.RULES, **closing.RULES, **plans.RULES, **one_answer.RULES}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

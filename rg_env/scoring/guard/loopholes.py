@@ -64,13 +64,20 @@ def _complex_arithmetic(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _game_of_life(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays the share of correct cells, which is close to 1 for an empty board."""
+    """Upstream pays cell by cell and raises on mappings; the share of an empty board is the baseline."""
+    right = json.loads(entry["answer"])
     try:
-        if json.loads(answer) == json.loads(entry["answer"]):
-            return None
+        board = json.loads(answer)
     except (ValueError, RecursionError):
-        return "the answer must be a list of lists of 0 and 1"
-    return "the board has a wrong cell, and upstream would pay even an empty board"
+        board = None
+    if isinstance(board, list) and [_cells(row) for row in board] == [len(row) for row in right]:
+        return None
+    return f"the answer must be a list of {len(right)} lists of 0 and 1, as long as those of the question"
+
+
+def _cells(row: object) -> int | None:
+    """How many cells a row has; None if it holds anything but 0 and 1."""
+    return len(row) if isinstance(row, list) and all(cell in (0, 1) for cell in row) else None
 
 
 def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -84,11 +91,16 @@ def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays 0.3 and more if one role is correct: calling everybody a knight earns 0.6."""
-    right = _words(entry["answer"])
-    if set(zip(right[::2], right[1::2], strict=True)) <= set(itertools.pairwise(_words(answer))):
+    """Upstream pays an answer with both roles for an inhabitant; the same role for all is the baseline."""
+    right, given = _words(entry["answer"]), _words(answer)
+    names, roles = right[::2], right[1::2]
+    said = list(itertools.pairwise(given))
+    if set(zip(names, roles, strict=True)) <= set(said):
         return None
-    return "an inhabitant's role is wrong or missing, and upstream would pay for the others"
+    terms = {entry["metadata"]["knight_knave_terms"][kind].lower() for kind in ("knight", "knave")}
+    if sorted(name for name, role in said if role in terms) == sorted(names):
+        return None
+    return "the answer must have one role for each inhabitant"
 
 
 def _words(text: str) -> list[str]:

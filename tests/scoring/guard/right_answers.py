@@ -119,9 +119,11 @@ FORMS: dict[str, Forms] = {
     "course_schedule": _as_it_is,
     "game_of_life": _boards,
     "game_of_life_halting": lambda answer: [answer.lower(), answer.upper()],
+    "gsm_symbolic": lambda answer: [f"The answer is {answer}", f"{answer} pieces", f"${answer}", f"{answer}%"],
     "intermediate_integration": _integrals,
     "isomorphic_strings": _as_it_is,
     "knights_knaves": _roles,
+    "letter_jumble": lambda answer: [answer.lower(), answer.upper()],
     "mahjong_puzzle": _as_it_is,
     "n_queens": _as_it_is,
     "number_sorting": _lists,
@@ -137,6 +139,7 @@ FORMS: dict[str, Forms] = {
     "string_insertion": _as_it_is,
     "syllogism": _as_it_is,
     "time_intervals": _as_it_is,
+    "word_sorting": lambda answer: [answer.replace(", ", ","), answer.replace(", ", ",\n")],
 }
 
 
