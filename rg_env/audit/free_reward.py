@@ -47,7 +47,7 @@ class FreeReward:
     Attributes:
         items: how many items they are measured on.
         class_prior: as above, by our scorer.
-        raw, ours: the policy with the highest mean for reasoning-gym's scorer and for ours; None if none earns anything.
+        raw, ours: the best policy with reasoning-gym's scorer and with ours; None if none earns anything.
     """
 
     items: int

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from rg_env.audit.free_reward import FREE_MARGIN, Income
 from rg_env.audit.probes import Finding, Hole
 from rg_env.audit.run import Audit
 
@@ -25,15 +26,24 @@ def summary(findings: Sequence[Finding]) -> str:
 
 def render(audit: Audit) -> Table:
     """The table for the terminal."""
-    table = Table("task", "default mix", "reasoning-gym's scorer", "rg_env's", box=None)
+    table = Table("task", "default mix", "reasoning-gym's scorer", "rg_env's", "prior", "best cheap policy", box=None)
     table.columns[0].no_wrap = True
     for task in audit.tasks:
-        ours = task.problem or summary(task.ours)
-        style = "red" if task.in_default_mix and ours else ""
+        free = task.free
         table.add_row(
-            task.task, "yes" if task.in_default_mix else "no", summary(task.raw) or "–", ours or "–", style=style
+            task.task,
+            "yes" if task.in_default_mix else "no",
+            summary(task.raw) or "–",
+            task.problem or summary(task.ours) or "–",
+            f"{free.class_prior:.2f}" if free is not None else "–",
+            _income(free.ours) if free is not None else "–",
+            style="red" if task.in_default_mix and task.has_hole else "",
         )
     return table
+
+
+def _income(income: Income | None) -> str:
+    return f"{income.mean:.2f} {income.policy}" if income is not None else "–"
 
 
 def verdict(audit: Audit) -> str:
@@ -81,7 +91,32 @@ def markdown(audit: Audit) -> str:
         f"| {_cell(task.problem or summary(task.ours))} |"
         for task in audit.tasks
     ]
-    return "\n".join([*head, *rows, ""])
+    return "\n".join([*head, *rows, "", *_policies(audit), ""])
+
+
+def _policies(audit: Audit) -> list[str]:
+    """The section on cheap policies, tasks by free reward."""
+    found = [(task, task.free) for task in audit.tasks if task.free is not None]
+    found.sort(key=lambda pair: (-pair[1].excess, -(pair[1].raw.mean if pair[1].raw else 0.0), pair[0].task))
+    measured = max((free.items for _, free in found), default=0)
+    head = [
+        "## Cheap policies",
+        "",
+        "What the best of more than 100 policies that solve nothing earns: constants, frequent answers of other items, "
+        "parts of the question, parts with a fixed change, random plans (`rg_env/audit/policies.py`). They are chosen "
+        f"on some items and measured on up to {measured} others. *Prior*: the largest share of items that one constant "
+        "or frequent answer gets fully right. *Free*: what the best policy earns with `rg_env`'s scorer beyond the "
+        f"prior; more than {FREE_MARGIN:g} is a hole, unless the task is out of the default mix.",
+        "",
+        "| task | default mix | prior | reasoning-gym's scorer | `rg_env`'s | fully right | free |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = []
+    for task, free in found:
+        right = free.ours.right if free.ours is not None else 0.0
+        numbers = f"{_cell(_income(free.raw))} | {_cell(_income(free.ours))} | {right:.2f} | {free.excess:.2f}"
+        rows.append(f"| {task.task} | {'yes' if task.in_default_mix else 'no'} | {free.class_prior:.2f} | {numbers} |")
+    return [*head, *rows]
 
 
 def _cell(text: str) -> str:

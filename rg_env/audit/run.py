@@ -28,7 +28,7 @@ from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 _SEED = 7
 _MAX_REDRAWS = 100
-POLICY_ITEMS = 3
+POLICY_ITEMS = 5
 """Policies are measured on so many times the items that payloads are tried on."""
 
 
@@ -91,7 +91,7 @@ def run_audit(
 
     Args:
         tasks: a task mix; None: every task, including those outside the default mix.
-        items: per task, at least 1; free rewards are means over them.
+        items: per task, at least 1, for the payloads; policies get five times as many.
         quick: use fewer payloads.
         deadline: seconds per answer.
         progress: called before each task, and at the end.

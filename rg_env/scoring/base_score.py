@@ -21,7 +21,6 @@ RAW_ALONE = frozenset(
         "polynomial_equations",
         "propositional_logic",
         "quantum_lock",
-        "rubiks_cube",
         "rush_hour",
         "sentence_reordering",
         "spell_backward",

@@ -7,10 +7,11 @@ from rg_env.tasks.entry_json import decode_entry, encode_entry
 from rg_env.tasks.items import Item, ItemStream, hash64, split_of
 from rg_env.tasks.mix import TaskMix, TaskSpec
 from rg_env.tasks.registry import TaskInfo, list_tasks, task_categories, task_names, validate_task
-from rg_env.tasks.soundness import KNOWN_UNSOUND, Soundness, soundness_of
+from rg_env.tasks.soundness import KNOWN_UNSOUND, OFTEN_FREE, Soundness, soundness_of
 
 __all__ = [
     "KNOWN_UNSOUND",
+    "OFTEN_FREE",
     "Item",
     "ItemStream",
     "Soundness",

@@ -34,6 +34,7 @@ OFTEN_FREE: dict[str, str] = {
     "modulo_grid": "❌ in the single hole is right on more than nine of ten items (set max_holes higher)",
     "pool_matrix": "a copy of the matrix is right on a third of the items, those with kernel size 1 (set "
     "min_pool_size: 2)",
+    "prime_factorization": "one division by 2, 3 or 5 is right on a fifth of the items (set min_value higher)",
     "rotate_matrix": "a copy of the matrix is right on more than a quarter of the items, those with full turns (set "
     "min_rotations: 1, max_rotations: 3)",
     "string_insertion": "a copy of the string is right on more than nine of ten items, which need no insertion (set "
@@ -59,8 +60,8 @@ GUARDED: dict[str, str] = {
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
     "course_schedule": f"{_SUBSTRING}; only True or False pass",
     "game_of_life": "upstream pays an empty board 0.97 and raises on mappings; only boards of 0 and 1 pass",
-    "gsm_symbolic": "upstream takes the first of several numbers; only one number passes",
     "game_of_life_halting": "upstream pays any text 1; only the correct one of True and False passes",
+    "gsm_symbolic": "upstream takes the first of several numbers; only one number passes",
     "intermediate_integration": f"{_INTEGRATES}; only elementary functions pass",
     "isomorphic_strings": f"{_SUBSTRING}; only True or False pass",
     "knights_knaves": "upstream pays both roles for one inhabitant; only one role for each passes",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.errors import ConfigError
-from rg_env.tasks import KNOWN_UNSOUND, TaskMix, TaskSpec, hash64, task_categories, task_names
+from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, TaskMix, TaskSpec, hash64, task_categories, task_names
 from rg_env.tasks.mix import _warn_unsound
 
 
@@ -25,8 +25,8 @@ def weights(spec: Any) -> dict[str, float]:
     return {task.name: task.weight for task in TaskMix.parse(spec).tasks}
 
 
-def test_the_default_mix_is_every_task_not_known_to_be_unsound(warnings: list[str]) -> None:
-    assert set(weights(None)) == set(task_names()) - set(KNOWN_UNSOUND)
+def test_the_default_mix_is_every_sound_task_whose_answers_are_not_often_free(warnings: list[str]) -> None:
+    assert set(weights(None)) == set(task_names()) - set(KNOWN_UNSOUND) - set(OFTEN_FREE)
     assert set(weights(None).values()) == {1.0}
     assert warnings == []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import re
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 import reasoning_gym
 
 from rg_env.scoring import guard
-from rg_env.tasks import KNOWN_UNSOUND, Soundness, TaskMix, soundness_of, task_names
+from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, Soundness, TaskMix, soundness_of, task_names
 from rg_env.tasks.soundness import GUARDED
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
@@ -34,12 +33,6 @@ def raw_mean(task: str, answer: Callable[[Entry], str]) -> float:
 
 def same(answer: str) -> Callable[[Entry], str]:
     return lambda entry: answer
-
-
-def everyone_is_the_first_role(entry: Entry) -> str:
-    role = re.search(r"is an? (\w+)/", entry["question"])
-    assert role
-    return re.sub(r"(is an?) \w+", rf"\1 {role.group(1)}", entry["answer"])
 
 
 def expand_the_question(entry: Entry) -> str:
@@ -76,7 +69,6 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("game_of_life_halting", same("any text"), 1.0),
     ("intermediate_integration", integrate_the_question, 0.8),
     ("isomorphic_strings", same("True False"), 0.4),
-    ("knights_knaves", everyone_is_the_first_role, 0.45),
     ("mahjong_puzzle", same("Peng Chi Pass"), 0.25),
     ("n_queens", same("[row.split() for row in valid_solutions[0].split(chr(10))]"), 0.5),
     ("number_sorting", not_a_number_each, 1.0),
@@ -182,7 +174,7 @@ def test_a_premise_copied_from_the_question_is_a_conclusion() -> None:
 
 
 def test_at_least_95_tasks_are_in_the_default_mix() -> None:
-    assert len(TaskMix.parse().tasks) == 105 - len(KNOWN_UNSOUND) >= 95
+    assert len(TaskMix.parse().tasks) == 105 - len(KNOWN_UNSOUND) - len(OFTEN_FREE) >= 95
 
 
 def test_the_table_and_the_guard_know_the_same_tasks() -> None:

@@ -1,0 +1,159 @@
+"""Partial credit counts beyond what a cheap policy earns on the same item; what tags earn does not count at all."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import reasoning_gym
+
+from rg_env.config import ScorerConfig
+from rg_env.errors import ConfigError
+from rg_env.scoring import AnswerScore, Scorer, Status
+from rg_env.scoring.base_score import RAW_ALONE, PartialCredit, base_score
+from rg_env.scoring.baselines import CHEAP, BaselineCache
+
+Items = Callable[[str, int], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Scorer]:
+    with Scorer(workers=1, timeout=30.0, partial_credit="upstream") as made:
+        yield made
+
+
+@pytest.mark.parametrize("task", CHEAP)
+def test_cheap_answers_earn_nothing_unless_they_are_right(
+    scorer: Scorer, upstream: Scorer, cured_items: Items, task: str
+) -> None:
+    paid = 0.0
+    for entry in cured_items(task, 5):
+        for answer in CHEAP[task](entry):
+            before, after = upstream.score(entry, answer), scorer.score(entry, answer)
+            assert (before.raw, before.tagged) == (after.raw, after.tagged)
+            assert after.score == pytest.approx(float(before.score == 1), abs=1e-9)
+            paid += before.score if before.score < 1 else 0
+        right = scorer.score(entry, entry["answer"])
+        assert (right.raw, right.score) == (1.0, 1.0)
+        assert 0 <= right.baseline <= 1
+    assert paid > 0
+
+
+def _one_cell_wrong(entry: dict[str, Any]) -> str:
+    board = json.loads(entry["answer"])
+    board[0][0] = 1 - board[0][0]
+    return json.dumps(board)
+
+
+def _last_role_wrong(entry: dict[str, Any]) -> str:
+    start, _, role = str(entry["answer"]).rstrip(".").rpartition(" ")
+    terms = entry["metadata"]["knight_knave_terms"]
+    return f"{start} {terms['knave'] if role == terms['knight'] else terms['knight']}"
+
+
+def _last_digit_wrong(entry: dict[str, Any]) -> str:
+    return str(entry["answer"][:-1]) + ("1" if entry["answer"][-1] != "1" else "2")
+
+
+def _last_words_exchanged(entry: dict[str, Any]) -> str:
+    *words, before, last = entry["answer"].split(", ")
+    return ", ".join([*words, last, before])
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "wrong"),
+    [
+        ("game_of_life", {}, _one_cell_wrong),
+        ("knights_knaves", {"n_people": 5}, _last_role_wrong),
+        ("mini_sudoku", {}, _last_digit_wrong),
+        ("sudoku", {}, _last_digit_wrong),
+        ("word_sorting", {}, _last_words_exchanged),
+    ],
+)
+def test_nearly_right_answers_earn_a_part(
+    scorer: Scorer, task: str, options: dict[str, Any], wrong: Callable[[dict[str, Any]], str]
+) -> None:
+    earned = []
+    for seed in range(8):
+        entry = reasoning_gym.create_dataset(task, seed=seed, size=1, **options)[0]
+        scored = scorer.score(entry, wrong(entry), options)
+        assert (scored.status, scored.score < scored.raw) == (Status.OK, True)  # type: ignore[operator]
+        assert scored.score == base_score(task, scored.raw, scored.tagged, scored.baseline)  # type: ignore[arg-type]
+        earned.append(scored.score)
+    assert max(earned) > 0.2
+
+
+def test_the_setting_decides_how_partial_credit_counts(scorer: Scorer, upstream: Scorer, cured_items: Items) -> None:
+    (entry,) = cured_items("game_of_life", 1)
+    answer = _one_cell_wrong(entry)
+    with Scorer(workers=1, timeout=30.0, partial_credit="none") as strict:
+        scores = [one.score(entry, answer) for one in (upstream, scorer, strict)]
+        assert scores[0].score == 0.99 > scores[1].score > scores[2].score == 0.0
+        assert [score.baseline for score in scores] == [0.0, pytest.approx(0.96, abs=0.04), 1.0]
+        assert strict.score(entry, entry["answer"]).score == 1.0
+    assert ScorerConfig().partial_credit == PartialCredit.CALIBRATED
+    with pytest.raises(ConfigError, match="partial_credit='half': must be one of upstream, calibrated, none"):
+        Scorer(partial_credit="half")
+
+
+def test_an_item_has_one_baseline_computed_once(cured_items: Items) -> None:
+    asked = []
+
+    def score(task: str, options: Any, entry: Any, answer: str) -> AnswerScore:
+        asked.append(answer)
+        return AnswerScore(0.25, 0.0, 0.25, Status.OK)
+
+    cache = BaselineCache(score)
+    (entry,) = cured_items("sudoku", 1)
+    assert cache.of("sudoku", {}, entry) == cache.of("sudoku", {}, copy.deepcopy(entry)) == 0.25
+    assert len(asked) == len(set(asked)) == 10
+    assert cache.of("chain_sum", {}, entry) == 0.0
+    assert cache.of("sudoku", {}, {"question": "made by somebody else", "metadata": {}}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("raw", "tagged", "baseline", "expected"),
+    [(0.5, 0.2, 0.0, 0.5), (0.2, 0.5, 0.0, 0.5), (0.75, 0, 0.5, 0.5), (0.4, 0, 0.5, 0), (1, 0, 1, 1), (0.99, 0, 1, 0)],
+)
+def test_the_base_score_by_its_definition(raw: float, tagged: float, baseline: float, expected: float) -> None:
+    assert base_score("chain_sum", raw, tagged, baseline) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("figlet_font", "x"),
+        ("polynomial_equations", "0,.0,"),
+        ("propositional_logic", "↔ (Q R)"),
+        ("quantum_lock", "→ → A  CA"),
+        ("rush_hour", ""),
+        ("spell_backward", "word (example: this"),
+        ("tsumego", ""),
+    ],
+)
+def test_what_the_tags_themselves_earn_does_not_count(
+    upstream: Scorer, cured_items: Items, task: str, answer: str
+) -> None:
+    assert task in RAW_ALONE
+    scored = [upstream.score(entry, answer) for entry in cured_items(task, 20)]
+    assert all(one.score == (one.raw or 0.0) for one in scored)
+    assert any((one.tagged or 0.0) > (one.raw or 0.0) for one in scored)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("gsm_symbolic", "{0} 999999"),
+        ("gsm_symbolic", r"{0} \boxed{{999999}}"),
+        ("letter_jumble", "{0} and then some"),
+        ("word_sorting", "{0}, zebra, zoo"),
+    ],
+)
+def test_several_answers_in_one_earn_nothing(scorer: Scorer, cured_items: Items, task: str, answer: str) -> None:
+    for entry in cured_items(task, 4):
+        scored = scorer.score(entry, answer.format(entry["answer"]))
+        assert (scored.score, scored.status) == (0.0, Status.REJECTED)
+        assert scorer.score(entry, entry["answer"]).score == 1.0
