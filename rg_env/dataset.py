@@ -14,6 +14,7 @@ from typing import Any
 
 from rg_env.atomic import replacing
 from rg_env.errors import ConfigError, need, need_number
+from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, hash64
 
@@ -201,7 +202,6 @@ class ReasoningGymDataset:
     def _stream_parquet(self, path: Path, count: int) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
-        from rich.console import Console
         from rich.progress import Progress
 
         text = pa.string()
@@ -215,10 +215,10 @@ class ReasoningGymDataset:
                 "extra_info": pa.struct(info | {"index": pa.int64(), "seed": pa.int64()}),
             }
         )
-        console = Console(stderr=True)
+        terminal = console(stderr=True)
         with (
             pq.ParquetWriter(path, schema, compression="zstd") as writer,
-            Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+            Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
         ):
             for start in progress.track(range(0, count, ROW_GROUP), description=f"writing {count} rows"):
                 group = [self.row(index) for index in range(start, min(start + ROW_GROUP, count))]

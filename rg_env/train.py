@@ -20,6 +20,7 @@ from loguru import logger
 from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import RGEnvError
+from rg_env.output import print_error
 from rg_env.skyrl.config import RGTrainConfig, load_config
 from rg_env.skyrl.logs import set_up_driver_logging
 from rg_env.skyrl.progress import ProgressSink, show_progress
@@ -42,7 +43,7 @@ def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) ->
     try:
         command(argv)
     except RGEnvError as error:
-        print(f"rg-env: {error}", file=sys.stderr)
+        print_error(error)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from rg_env.analysis.sample import Sample
 from rg_env.dump.read.frames import GROUP_INDEX
+from rg_env.output import cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
     keys = _keys(frame)
     sections = _section_keys(keys)
     names = [name for name in keys if name not in sections]
-    columns = {header: cell for header, (needs, cell) in _columns(frame).items() if needs(frame)}
+    columns = {header: show for header, (needs, show) in _columns(frame).items() if needs(frame)}
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
     table.add_column(" ".join(names), overflow="fold", min_width=10)
     for header in columns:
@@ -67,10 +68,10 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
             table.add_section()
             head = heads.get(section)
             table.add_row(
-                Text(" ".join(section), style="bold"),
-                *(Text(cell(head), style="bold") for cell in columns.values() if head is not None),
+                cell(" ".join(section), "bold"),
+                *(Text(show(head), style="bold") for show in columns.values() if head is not None),
             )
-        table.add_row(Text("  " * bool(section) + _name(row, names)), *(cell(row) for cell in columns.values()))
+        table.add_row(cell("  " * bool(section) + _name(row, names)), *(show(row) for show in columns.values()))
     return table
 
 
@@ -79,7 +80,10 @@ def render_details(frame: pl.DataFrame) -> Iterator[Table]:
     for row in frame.iter_rows(named=True):
         keys = _keys(frame)
         table = Table(
-            title=" ".join(_name(row, [key]) for key in keys), title_justify="left", box=SIMPLE_HEAD, show_edge=False
+            title=cell(" ".join(_name(row, [key]) for key in keys)),
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            show_edge=False,
         )
         for header in ("", "value", "95 % interval"):
             table.add_column(header, justify="left" if not header else "right", no_wrap=True)
@@ -118,7 +122,7 @@ def render_comparison(frame: pl.DataFrame, measures: tuple[str, ...] | None = No
         style = "bold" if row["clear"] else ""
         low, high = row["low"], row["high"]
         table.add_row(
-            Text(label),
+            cell(label),
             row["measure"],
             _figure(row["value"]),
             _figure(row["other"]),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 
 from loguru import logger
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rg_env.audit.report import markdown, render, sandbox_lines, verdict
 from rg_env.audit.run import run_audit
+from rg_env.output import console, print_error, print_json, print_text
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.tasks.audited import UNAUDITED_VARIABLE
 from rg_env.tasks.audited import record as record_audited
@@ -31,7 +29,7 @@ def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_mar
     logger.disable("rg_env")  # answers that hang are expected here
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with Progress(*columns, console=console(stderr=True)) as bar:
             shown = bar.add_task("starting", total=None)
             audit = run_audit(
                 tasks,
@@ -45,14 +43,14 @@ def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_mar
         logger.enable("rg_env")
         del os.environ[UNAUDITED_VARIABLE]
     if as_json:
-        print(json.dumps(audit.as_dict(), indent=2))
+        print_json(audit.as_dict())
     elif as_markdown:
-        print(markdown(audit))
+        print_text(markdown(audit))
     else:
-        Console().print(render(audit))
-        print("\n".join(["", "scorer processes on this machine:", *sandbox_lines(audit), "", verdict(audit)]))
+        console().print(render(audit))
+        print_text("\n".join(["", "scorer processes on this machine:", *sandbox_lines(audit), "", verdict(audit)]))
     if record and not (audit.failed or tasks or quick):
         classes = {task: dataset_class for task, (dataset_class, _) in registered().items()}
         changed = record_audited(classes, EVALUATING_TASKS)
-        print(f"recorded; new or changed scorers: {', '.join(changed) or 'none'}", file=sys.stderr)
+        print_error(f"recorded; new or changed scorers: {', '.join(changed) or 'none'}")
     return 1 if audit.failed else 0

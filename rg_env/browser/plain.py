@@ -13,6 +13,7 @@ from rg_env.browser.index import FOUND_BY, index_rows, last_attempts_only, text_
 from rg_env.browser.query import Query
 from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
 from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
+from rg_env.output import print_line
 from rg_env.sanitize import visible
 
 
@@ -22,7 +23,7 @@ def print_groups(
     *,
     limit: int | None = None,
     every_rollout: bool = False,
-    write: Callable[[str], object] = print,
+    write: Callable[[str], object] = print_line,
     on_problem: Callable[[Problem], object] = lambda problem: None,
 ) -> int:
     """Print the matching groups in the order of the files.

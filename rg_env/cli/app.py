@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from rg_env.choices import Split
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.options import JsonFlag
 from rg_env.errors import RGEnvError
+from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,14 +30,22 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def main() -> None:
     """Run the command line; an error that the user can fix is one line and exit code 2."""
+    guard_streams()
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:  # wrong usage; the help has been printed if there is no message
+        if message := error.format_message():
+            print_error(f"{message} Use --help for help.")
+        sys.exit(error.exit_code)
     except RGEnvError as error:
-        print(f"rg-env: {error}", file=sys.stderr)
+        print_error(error)
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # `rg-env … | head`: not an error
         sys.exit(0)
+    except Exception:
+        print_text(traceback.format_exc().rstrip(), stderr=True)
+        sys.exit(1)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -63,7 +71,7 @@ def evaluate(ctx: typer.Context) -> None:
 
     def report(argv: Iterable[str]) -> None:
         metrics = run(argv)
-        print(json.dumps({key: metrics[key] for key in sorted(metrics)}, indent=2, default=float))
+        print_json({key: metrics[key] for key in sorted(metrics)}, default=float)
 
     sys.exit(run_command(report, ctx.args))
 
@@ -78,20 +86,20 @@ def tasks(as_json: JsonFlag = False) -> None:
 
     found = list_tasks(validate=True)
     if as_json:
-        print(json.dumps([task.as_dict() for task in found], indent=2))
+        print_json([task.as_dict() for task in found])
         return
     table = Table("task", "category", "default mix", "soundness", "state / reason", box=None)
     table.columns[0].no_wrap = True
     for task in found:
         table.add_row(
-            task.name,
+            cell(task.name),
             task.category,
             "yes" if task.in_default_mix else "no",
             task.soundness.value,
             task.reason if task.state == "ok" else task.state,
         )
-    Console().print(table)
-    print(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix")
+    console().print(table)
+    print_line(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix")
 
 
 @app.command()
@@ -123,7 +131,7 @@ def dataset(
             mix, samples_per_task=rows, seed=123 if seed is None else seed, system_prompt=system_prompt
         )
     made.to_parquet(out)
-    print(f"{len(made)} rows in {out}")
+    print_line(f"{len(made)} rows in {out}")
 
 
 @app.command()
@@ -166,10 +174,9 @@ def score(
             "base_score": verdict.scored.score,
         }
     if as_json:
-        print(json.dumps(shown, indent=2))
+        print_json(shown)
         return
-    for key, value in shown.items():
-        print(f"{key}: {value}")
+    print_fields(shown)
 
 
 @app.command()

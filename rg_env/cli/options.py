@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+
+from rg_env.output import print_error
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump
@@ -22,14 +22,6 @@ ScorerTimeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds pe
 
 _PROBLEMS_SHOWN = 10
 
-_PIPE_WIDTH = 160
-"""Width of tables in characters where standard output is not a terminal."""
-
-
-def console() -> Console:
-    """Standard output, wide enough for a table if it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-
 
 def print_remarks(dump: Dump) -> None:
     """Print to standard error how the statistics are biased and which lines were skipped."""
@@ -39,4 +31,4 @@ def print_remarks(dump: Dump) -> None:
         remarks.append(f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them")
     for remark in remarks:
         if remark:
-            print(f"rg-env: {remark}", file=sys.stderr)
+            print_error(remark)

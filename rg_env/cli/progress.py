@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rg_env.output import console
+
 if TYPE_CHECKING:
     from rg_env.dump import Dump
 
@@ -31,11 +33,10 @@ def late_bar(what: str, total: int | None) -> Iterator[Advance]:
     if not sys.stderr.isatty():
         yield lambda done: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, console=console(stderr=True), transient=True)
     task = bar.add_task(what, total=total)
     shown_from = time.monotonic() + _PATIENCE
 

@@ -5,13 +5,15 @@ The Ray task reports to a small actor and the driver polls it, which works where
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from loguru import logger
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from rg_env.output import console
 
 
 @dataclass
@@ -53,16 +55,15 @@ class ProgressSink:
 
 def show_progress(job: Any, sink: ProgressSink | None) -> None:
     """Block until `job` ends. A bar on a terminal, one line per tenth of the run elsewhere."""
-    console = Console(stderr=True)
     if sink is None:
         ray.wait([job])
-    elif console.is_terminal:
-        _bar(job, sink, console)
+    elif sys.stderr.isatty():
+        _bar(job, sink)
     else:
         _lines(job, sink)
 
 
-def _bar(job: Any, sink: ProgressSink, console: Console) -> None:
+def _bar(job: Any, sink: ProgressSink) -> None:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -70,7 +71,7 @@ def _bar(job: Any, sink: ProgressSink, console: Console) -> None:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console(stderr=True)) as bar:
         task = bar.add_task("loading the policy", total=None)
         while not ray.wait([job], timeout=0.5)[0]:
             report = sink.latest()

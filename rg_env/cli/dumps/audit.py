@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import json
 import sys
 
 from rg_env.cli.options import DumpPaths, JsonFlag, print_remarks
 from rg_env.cli.progress import reading
-from rg_env.sanitize import visible
+from rg_env.output import print_json, print_line
 
 
 def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
@@ -20,11 +19,13 @@ def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     with reading(dump, frames=1, texts=1):
         findings = find_signs(dump)
     if as_json:
-        print(json.dumps([finding.as_dict() for finding in findings], indent=2))
+        print_json([finding.as_dict() for finding in findings])
     else:
         for finding in findings:
-            shown = f"{finding.task}: {finding.sign}\n  {finding.what}.\n  groups: {', '.join(finding.groups)}\n"
-            print(visible(shown))
-        print(f"{len(findings)} findings" if findings else "nothing found")
+            print_line(f"{finding.task}: {finding.sign}")
+            print_line(f"  {finding.what}.")
+            print_line(f"  groups: {', '.join(finding.groups)}")
+            print_line("")
+        print_line(f"{len(findings)} findings" if findings else "nothing found")
     print_remarks(dump)
     sys.exit(1 if findings else 0)

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from rg_env.choices import PairBy, Think
 from rg_env.cli.options import DumpPaths, print_remarks
 from rg_env.cli.progress import reading
+from rg_env.output import print_error, print_line
 
 if TYPE_CHECKING:
     from rg_env.analysis.export import Exported
@@ -151,19 +152,17 @@ def _export(
 
 
 def _print(result: Exported, out: Path) -> None:
-    from rg_env.sanitize import visible
-
     source = f"{result.groups} groups with {result.rollouts} rollouts"
-    print(
+    print_line(
         f"{result.rows} lines in {out}, from {source}"
         if result.rows
         else f"nothing to export: {source} read, none left"
     )
     for task, count in sorted(result.per_task.items()):
-        print(f"{count:9,}  {visible(task)}")
+        print_line(f"{count:9,}  {task}")
     if result.left_out.total():
-        print("left out:")
+        print_line("left out:")
         for what, count in result.left_out.rows():
-            print(f"{count:9,}  {what}")
+            print_line(f"{count:9,}  {what}")
     for note in result.notes:
-        print(f"rg-env: {note}", file=sys.stderr)
+        print_error(note)

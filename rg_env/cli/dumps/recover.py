@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ import typer
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
-from rg_env.sanitize import visible
+from rg_env.output import print_json, print_line
 
 
 def recover(
@@ -63,21 +62,21 @@ def recover(
             ],
             "still_wrong": left,
         }
-        print(json.dumps(shown, indent=2))
+        print_json(shown)
     else:
         for report in reports:
             for change in report.changes.kept:
-                print(visible(str(change)))
+                print_line(change)
             if report.changes.more:
-                print(f"… and {report.changes.more} more")
-            print(
+                print_line(f"… and {report.changes.more} more")
+            print_line(
                 f"run {report.run_id}: {report.ledger_lines} ledger lines, {report.texts} texts in {target}"
                 + (f"; {report.lost} lost" if report.lost else "; nothing lost")
             )
         if aside is not None:
-            print(f"the damaged files are in {aside}")
+            print_line(f"the damaged files are in {aside}")
         for finding in left:
-            print(visible(f"still damaged: {finding}"))
+            print_line(f"still damaged: {finding}")
         if not left:
-            print(verdict)
+            print_line(verdict)
     raise typer.Exit(int(bool(lost or left)))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli.options import JsonFlag, ScorerTimeout, console, print_remarks
+from rg_env.cli.options import JsonFlag, ScorerTimeout, print_remarks
+from rg_env.output import cell, console, print_fields, print_json, print_line
 from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def replay(
 
     Example: rg-env dumps replay dumps/sample spell_backward-train-42-637542
     """
+    from rich.padding import Padding
     from rich.text import Text
 
     from rg_env.analysis.replay import replay as replay_group
@@ -45,22 +46,23 @@ def replay(
     if as_json:
         rollouts = [{"repetition": r.repetition, "text": r.text, "steps": _as_dicts(r.steps)} for r in result.rollouts]
         shown = {**head, "differences": result.differences, "steps": _as_dicts(result.steps), "rollouts": rollouts}
-        print(json.dumps({**shown, "remarks": list(result.remarks)}, indent=2, default=str))
+        print_json({**shown, "remarks": list(result.remarks)})
         raise typer.Exit(int(bool(result.differences)))
     terminal = console()
-    for name, value in head.items():
-        terminal.print(Text(visible(f"{name}: {value}")))
+    print_fields(head)
     for rollout in result.rollouts:
         terminal.print()
         terminal.print(Text(f"rollout {rollout.repetition}", style="bold"))
-        terminal.print(Text(visible(rollout.text), style="dim"))
+        terminal.print(Padding.indent(Text(visible(rollout.text), style="dim"), 2))
         terminal.print(_table(rollout.steps))
     terminal.print()
     terminal.print(Text("group", style="bold"))
     terminal.print(_table(result.steps))
     for remark in result.remarks:
-        terminal.print(Text(visible(remark)))
-    print(f"{result.differences} values differ from the record" if result.differences else "all values as recorded")
+        print_line(remark)
+    print_line(
+        f"{result.differences} values differ from the record" if result.differences else "all values as recorded"
+    )
     print_remarks(dump)
     raise typer.Exit(int(bool(result.differences)))
 
@@ -82,12 +84,12 @@ def _table(steps: Sequence[Step]) -> Table:
     table.add_column("why", overflow="fold")
     for step in steps:
         mark = Text("≠", style="bold red") if step.differs else Text("=" if step.compared else "?")
-        cells = (Text(_cell(step.recorded)), Text(_cell(step.recomputed)))
-        table.add_row(step.name, *cells, mark, Text(visible(step.why)))
+        cells = (cell(_shown(step.recorded)), cell(_shown(step.recomputed)))
+        table.add_row(step.name, *cells, mark, cell(step.why))
     return table
 
 
-def _cell(value: object) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "–" if value is None else visible(str(value))
+    return "–" if value is None else str(value)

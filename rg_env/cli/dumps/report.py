@@ -7,6 +7,7 @@ import typer
 
 from rg_env.cli.options import DumpPaths, print_remarks
 from rg_env.cli.progress import reading
+from rg_env.output import print_line
 
 
 def report(
@@ -33,5 +34,5 @@ def report(
     dump = open_run(*paths)
     with reading(dump, frames=2, texts=1):
         written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
-    print(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
+    print_line(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)

@@ -12,10 +12,11 @@ import orjson
 import typer
 
 from rg_env.atomic import replacing
-from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, console, print_remarks
+from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, print_remarks
 from rg_env.cli.progress import late_bar
+from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
-from rg_env.sanitize import visible
+from rg_env.output import cell, console, print_json, print_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,16 +43,16 @@ def rescore(
     with _writing(out) as each, late_bar("scoring", total) as advance:
         result = score_again(dump, workers=workers, timeout=timeout, each=each, advance=advance)
     if as_json:
-        print(orjson.dumps({**vars(result), "changed": result.changed}, option=orjson.OPT_INDENT_2).decode())
+        print_json({**asdict(result), "changed": result.changed})
     else:
         if result.changed:
             console().print(_table(result))
         rollouts = sum(task.rollouts for task in result.tasks.values())
-        print(f"{rollouts} rollouts scored again, {result.changed} changed")
+        print_line(f"{rollouts} rollouts scored again, {result.changed} changed")
         if result.without_question:
-            print(f"{result.without_question} groups skipped: their lines do not hold the question (Atropos)")
+            print_line(f"{result.without_question} groups skipped: their lines do not hold the question (Atropos)")
         if result.without_settings:
-            print(f"{result.without_settings} groups scored with the current default settings: no manifest")
+            print_line(f"{result.without_settings} groups scored with the current default settings: no manifest")
     print_remarks(dump)
     raise typer.Exit(int(bool(result.changed)))
 
@@ -59,6 +60,7 @@ def rescore(
 def _table(result: Rescored) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     table.add_column("task")
@@ -68,7 +70,7 @@ def _table(result: Rescored) -> Table:
     for task in result.tasks.values():
         numbers = (task.groups, task.rollouts, task.changed, task.raised, task.lowered, task.status, task.violation)
         table.add_row(
-            visible(task.task), *map(str, numbers), str(task.outcomes), "\n".join(map(visible, task.examples))
+            cell(task.task), *map(str, numbers), str(task.outcomes), Text("\n").join(map(cell, task.examples))
         )
     return table
 
@@ -81,6 +83,6 @@ def _writing(out: Path | None) -> Iterator[Callable[[Comparison], object]]:
         return
     try:
         with replacing(out) as draft, jsonlines.open(draft, "w", dumps=orjson.dumps) as lines:
-            yield lambda comparison: lines.write({**asdict(comparison), "changed": comparison.changed})
+            yield lambda one: lines.write(map_strings({**asdict(one), "changed": one.changed}, escape))
     except OSError as error:
         raise DumpError(f"{out} cannot be written ({error.strerror}): choose another file") from None

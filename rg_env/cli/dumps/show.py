@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli.options import DumpPaths, Where
+from rg_env.output import print_error
 
 
 def show(
@@ -43,10 +44,10 @@ def show(
         query,
         limit=limit,
         every_rollout=every_rollout,
-        on_problem=lambda problem: print(f"rg-env: {problem}", file=sys.stderr),
+        on_problem=print_error,
     )
     if not count:
-        print(f"rg-env: no group matches {query}" if str(query) else "rg-env: there are no groups", file=sys.stderr)
+        print_error(f"no group matches {query}" if str(query) else "there are no groups")
         sys.exit(1)
 
 

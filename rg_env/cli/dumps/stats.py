@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rg_env.choices import By
-from rg_env.cli.options import DumpPaths, JsonFlag, Where, console, print_remarks
+from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
 from rg_env.cli.progress import reading
+from rg_env.output import console, print_csv, print_json, print_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +66,7 @@ def stats(
         sample = sample_of(dump, conditions)
     frame = statistics(sample, by, solved_at=solved_at)
     if not _print_data(frame, as_json, as_csv):
-        print(headline(sample, from_ledger=dump.caveat is None))
+        print_line(headline(sample, from_ledger=dump.caveat is None))
         if details:
             console().print(*render_details(frame))
         else:
@@ -75,7 +77,7 @@ def stats(
 
 def _print_data(frame: pl.DataFrame, as_json: bool, as_csv: bool) -> bool:
     if as_json:
-        print(frame.write_json())
+        print_json(json.loads(frame.write_json()))  # null for numbers that are not finite
     elif as_csv:
-        print(frame.write_csv(), end="")
+        print_csv(frame)
     return as_json or as_csv

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag
 from rg_env.cli.progress import late_bar
-from rg_env.sanitize import visible
+from rg_env.output import print_json, print_line
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
@@ -31,14 +30,14 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
             "findings": [asdict(finding) | {"advice": finding.kind.advice} for finding in findings.kept],
             "remarks": result.remarks,
         }
-        print(json.dumps(shown, indent=2))
+        print_json(shown)
         raise typer.Exit(int(not result.good))
     for line in (*findings.kept, *result.remarks):
-        print(visible(str(line)))
+        print_line(line)
     if findings.more:
-        print(f"… and {findings.more} more")
+        print_line(f"… and {findings.more} more")
     kinds = ", ".join(f"{count} {kind}" for kind, count in findings.counts.items())
-    print(
+    print_line(
         f"{result.runs} run{'s'[: result.runs != 1]}, {result.ledger_lines} ledger lines, {result.texts} texts: "
         + (f"{findings.total} problems found ({kinds})" if findings.total else "no problems found")
     )

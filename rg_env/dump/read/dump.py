@@ -20,6 +20,7 @@ from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, RolloutRecord, TrainedRecord
 from rg_env.errors import DumpError
+from rg_env.output import print_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -290,7 +291,7 @@ def _read_share(run: Run, replaced: _Replaced, texts: bool) -> Iterator[pl.DataF
     for frame in dump.frames(texts=texts):
         yield frame.drop(frames.GROUP_INDEX)
     for problem in dump.problems:
-        print(problem)
+        print_line(problem)
 
 
 def _may_have_attempts(run: Run) -> bool:

@@ -1,0 +1,111 @@
+"""Everything that rg_env prints, on standard output and standard error.
+
+Invariant: nothing printed here can control a terminal or pose as another line: control and format characters in what
+models wrote and in names from dumps are replaced by visible ones, in JSON by escapes. Rich's own colors are kept.
+Everything goes through this module: ruff refuses `print` and Rich's `Console` in all others.
+Not covered: the browser, which draws the screen by itself, and what SkyRL and Ray log during training.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.style import StyleType
+from rich.text import Text
+
+from rg_env.sanitize import visible
+
+if TYPE_CHECKING:
+    import polars as pl
+    from loguru import Record
+
+_PIPE_WIDTH = 160
+"""Width of tables in characters where standard output is not a terminal."""
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
+"""How a cell begins that a spreadsheet may execute."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def print_line(text: object) -> None:
+    """Print one line, whatever the text contains."""
+    print(visible(str(text), one_line=True))
+
+
+def print_text(text: str, *, stderr: bool = False) -> None:
+    """Print text that may have several lines."""
+    print(visible(text), file=sys.stderr if stderr else sys.stdout)
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print `name: value` for each field, further lines of a value indented."""
+    for name, value in fields.items():
+        print_text(f"{name}: {value}".replace("\n", "\n  "))
+
+
+def print_error(text: object) -> None:
+    """Print an error or a remark as one line on standard error."""
+    print(f"rg-env: {visible(str(text), one_line=True)}", file=sys.stderr)
+
+
+def print_json(value: object, default: Callable[[Any], object] = str) -> None:
+    """Print JSON in ASCII, so that every other character is escaped.
+
+    Args:
+        default: converts values that JSON does not have.
+    """
+    print(json.dumps(value, indent=2, default=default).replace("\x7f", r"\u007f"))
+
+
+def print_csv(frame: pl.DataFrame) -> None:
+    """Print a frame as CSV. Texts that a spreadsheet may execute as a formula begin with an apostrophe."""
+    import polars as pl
+
+    print(frame.with_columns(pl.col(pl.String).map_elements(csv_cell, pl.String)).write_csv(), end="")
+
+
+def csv_cell(text: str) -> str:
+    """A text as a cell that no spreadsheet executes; numbers are unchanged.
+
+    >>> csv_cell("=1+2"), csv_cell("-0.5")
+    ("'=1+2", '-0.5')
+    """
+    shown = visible(text, one_line=True)
+    return f"'{shown}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else shown
+
+
+def cell(text: object, style: StyleType = "") -> Text:
+    """A text in a table, on one line."""
+    return Text(visible(str(text), one_line=True), style)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Rich's console for tables and progress bars, wide enough for a table if it is not a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return _Console(width=None if stream.isatty() else _PIPE_WIDTH, stderr=stderr, markup=False, emoji=False)
+
+
+class _Console(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+def guard_streams() -> None:
+    """Make our log lines safe to print as well, and print characters that the streams cannot encode as escapes."""
+    logger.configure(patcher=_make_visible)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _make_visible(record: Record) -> None:
+    if (record["name"] or "").partition(".")[0] == "rg_env":
+        record["message"] = visible(record["message"])
