@@ -1,11 +1,12 @@
 """SkyRL's own trainer without a GPU: FSDP2 workers on gloo, and a Hugging Face sampler instead of vLLM.
 
-Importing this package is cheap: only the first use of `CPUMixin` or `cpu_ray` imports torch, Ray and SkyRL. Nothing in
+Importing this package is cheap: torch, Ray and SkyRL are imported on first use of `CPUMixin` or `cpu_ray`. Nothing in
 SkyRL stays patched.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CPU_OVERRIDES", "CPUMixin", "cpu_ray", "named_model", "nano_path"]
 
+_MODULES = {"CPUMixin": "rg_env.cpu.experiment", "cpu_ray": "rg_env.cpu.ray_env"}
+
 
 def nano_path() -> Path:
-    """The folder of the small policy that comes with this package."""
+    """The folder of the small policy included in this package."""
     folder = Path(__file__).parent / "nano"
     if not (folder / "config.json").is_file():
         raise ConfigError(f"the policy `nano` is not in {folder}; train it with scripts/train_nano.py, or reinstall")
@@ -31,7 +34,7 @@ def named_model(name: str) -> Path:
     """The folder of `nano` or `smollm2`.
 
     Raises:
-        ConfigError: if it does not exist and cannot be made.
+        ConfigError: if it does not exist and cannot be created.
     """
     if name == "nano":
         return nano_path()
@@ -41,12 +44,6 @@ def named_model(name: str) -> Path:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "CPUMixin":
-        from rg_env.cpu.experiment import CPUMixin
-
-        return CPUMixin
-    if name == "cpu_ray":
-        from rg_env.cpu.ray_env import cpu_ray
-
-        return cpu_ray
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,7 +1,7 @@
-"""A KV cache that does not copy itself at every token.
+"""A KV cache that is not copied at every token.
 
-transformers' `DynamicLayer` concatenates, which costs as much as a small model itself. Here the memory for the whole
-response is reserved at once, and each step writes its column: keys and values are views of the columns filled so far.
+transformers' `DynamicLayer` concatenates, which costs as much as the forward pass of a small model. Here the memory for
+the whole response is allocated up front, each step writes its column, and keys and values are views of the filled part.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class _ReservedLayer(DynamicLayer):
 
 
 def expand_cache(cache: DynamicCache, rows: torch.Tensor, room: int) -> None:
-    """Turn the cache of some prompts into that of a batch, in place.
+    """Expand a cache of prompts to the rows of a batch, in place.
 
     Args:
-        cache: the cache after the prompts went through the model.
-        rows: shape [batch], the prompt of each row of the batch.
+        cache: the cache after the forward pass of the prompts.
+        rows: shape [batch], the index of each row's prompt.
         room: maximum number of tokens that will be added. Layers other than plain full attention (such as a sliding
             window) keep their class and ignore it.
     """

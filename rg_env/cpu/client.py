@@ -1,7 +1,7 @@
-"""The sampler as SkyRL sees it: a Ray actor and the inference-engine client in front of it.
+"""The sampler behind SkyRL's inference-engine interface: a Ray actor and its client.
 
-Invariants: a request gets exactly one answer, its response or the error that stopped its batch, unless its caller was
-canceled. The actor does one thing at a time, so a batch uses one set of weights and new weights never arrive inside it.
+Invariants: a request gets exactly one result, either its response or the error that stopped its batch, unless its
+caller was canceled. The actor handles one call at a time, so the weights never change during a batch.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class CPUInferenceClient(InferenceEngineInterface):
     """SkyRL's inference-engine interface over a `SamplerActor`.
 
     SkyRL's agent loop calls `generate` once per trajectory and turn. Calls in quick succession are sent as one batch.
-    Pickled to the policy workers (handle and settings, no waiting requests).
+    The policy workers get a pickled copy, without waiting requests.
 
     Args:
         actor: handle of a `SamplerActor`.
         model_name: SkyRL's name of the policy.
-        default_params: sampling parameters, in vLLM's names, of calls without any.
+        default_params: sampling parameters, with vLLM's names, for calls that pass none.
     """
 
     def __init__(self, actor: Any, model_name: str, default_params: Mapping[str, Any]) -> None:
@@ -116,10 +116,10 @@ class CPUInferenceClient(InferenceEngineInterface):
 
     # ------------------------------------------------------------------ weights
     async def update_named_weights(self, request: Mapping[str, torch.Tensor]) -> None:
-        """Pass a full state dict to the sampler, which uses it when this returns.
+        """Load a full state dict into the sampler.
 
         Raises:
-            SamplerError: the weights do not fit; the old ones are kept.
+            SamplerError: the weights do not fit; the old ones stay in use.
         """
         if not isinstance(request, Mapping):
             raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__} (no LoRA)")
@@ -131,11 +131,11 @@ class CPUInferenceClient(InferenceEngineInterface):
         return self._weight_version
 
     def increment_weight_version(self) -> None:
-        """Not in the interface, but called by SkyRL's `WorkerDispatch` after each weight sync."""
+        """Called by SkyRL's `WorkerDispatch` after each weight sync, although it is not part of the interface."""
         self._weight_version += 1
 
     async def weights(self) -> dict[str, torch.Tensor]:
-        """The sampler's weights, for comparing them with the policy's."""
+        """The sampler's current weights, for comparison with the policy's."""
         state: dict[str, torch.Tensor] = await self._actor.weights.remote()
         return state
 
@@ -164,9 +164,9 @@ class CPUInferenceClient(InferenceEngineInterface):
         raise NotImplementedError(f"{method}: the CPU sampler has no HTTP server; use generate(), or vLLM")
 
     async def _nothing_to_do(self, *args: Any, **kwargs: Any) -> None:
-        """No GPU memory to release, no cache to drop, no process group to join, no session to close.
+        """There is no GPU memory, prefix cache, process group or session to manage.
 
-        Nothing needs pausing either: new weights wait for the running batch, and the next batch for the weights.
+        Pausing is not needed either: the actor never loads weights during a batch.
         """
 
     wake_up = sleep = reset_prefix_cache = _nothing_to_do
@@ -174,7 +174,7 @@ class CPUInferenceClient(InferenceEngineInterface):
     pause_generation = resume_generation = _nothing_to_do
 
     async def teardown(self) -> None:
-        """End the sampler's process; requests still waiting get an error."""
+        """Kill the sampler's process; pending requests raise an error."""
         ray.kill(self._actor)
 
 

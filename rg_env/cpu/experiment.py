@@ -1,6 +1,6 @@
-"""The two hooks of SkyRL's `BasePPOExp` that determine where a run computes, for the CPU.
+"""CPU versions of the two hooks of SkyRL's `BasePPOExp` that select where a run computes.
 
-The experiment that this mixin is combined with provides datasets, generator and trainer.
+Datasets, generator and trainer come from the experiment that the mixin is combined with.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class CPUMixin:
-    """Put in front of `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
+    """Mixin for `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
 
     cfg: Any
     tokenizer: Any
 
     def get_inference_client(self) -> CPUInferenceClient | ReloadingClient:
-        """SkyRL's client of the vLLM servers that the configuration names; without any, the sampler's.
+        """SkyRL's client of the vLLM servers in the configuration, or a client of a new sampler if there are none.
 
-        The sampler is started here and loads its model in the background.
+        The sampler loads its model in the background.
         """
         if uses_server(self.cfg.generator.inference_engine):
             from rg_env.cpu import vllm_engine
@@ -46,8 +46,8 @@ class CPUMixin:
         return CPUInferenceClient(actor, resolve_policy_model_name(self.cfg), defaults)
 
     def _setup_trainer(self) -> Any:
-        """SkyRL's own setup, with the worker classes that it looks up in `fsdp_worker` replaced by ours."""
-        from rg_env.cpu import workers  # imported here: evaluation alone needs no FSDP
+        """As in SkyRL, with the worker classes in `fsdp_worker` replaced by ours."""
+        from rg_env.cpu import workers  # evaluation does not need FSDP
 
         with mock.patch.multiple(
             "skyrl.backends.skyrl_train.workers.fsdp.fsdp_worker",

@@ -1,9 +1,9 @@
-"""Logprobs of responses computed without padding, and with shared prefixes computed once.
+"""Logprobs of responses without padding and with shared prefixes computed once.
 
-SkyRL's model wrapper gives every response a row with its own copy of the prompt, padded to the longest. On a CPU that
-takes most of a training step. Here the sequences of a row form one tree: the prompt is the trunk, and responses branch
-off where they differ. Each token is in the tree once, at its position in the sequence, and a mask lets it attend to its
-ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients equal those of SkyRL's own
+SkyRL's model wrapper gives every response its own row, with a copy of the prompt and padded to the longest. On a CPU
+this takes most of a training step. Here the sequences of a row form a prefix tree: the prompt is the trunk, and
+responses branch off where they differ. Each token occurs once, keeps its position in the sequence, and attends only to
+its ancestors, which are the tokens before it. Invariant: logprobs, entropies and gradients equal those of SkyRL's own
 wrapper, up to rounding.
 """
 
@@ -23,14 +23,14 @@ PACKABLE = ("llama", "qwen2", "qwen3")
 """Architectures whose attention is known to depend on mask and positions only. Others use SkyRL's own wrapper."""
 
 LONGEST = 1024
-"""A row accepts another sequence while it has fewer tokens than this: attention is quadratic in the length."""
+"""Sequences are added to a row while it has fewer tokens than this, because attention is quadratic in the length."""
 
 ENTROPY_CHUNK = 128
 """Positions whose entropy is computed at once, to bound memory."""
 
 
 class PackedModelWrapper(HFModelWrapper):
-    """SkyRL's wrapper around a policy or reference model, with packed rows where the architecture allows it."""
+    """SkyRL's wrapper of a policy or reference model, with packed rows if the architecture allows it."""
 
     def forward(
         self,
@@ -43,11 +43,12 @@ class PackedModelWrapper(HFModelWrapper):
         entropy_requires_grad: bool = True,
         **images: Any,
     ) -> Any:
-        """Like SkyRL's: logprobs of the last `num_actions` columns, shape [batch, num_actions].
+        """As in SkyRL: logprobs of the last `num_actions` columns, shape [batch, num_actions].
 
-        Padding and a first token, which nothing predicts, get 0.0.
+        Padding and the first token, which has no predecessor, get 0.0.
 
-        With `return_output`, a pair with `{"entropy": …}`, shape [batch, columns], each in the column before its token.
+        With `return_output`, also returns `{"entropy": …}`, shape [batch, columns]; a token's entropy is in the column
+        before it.
         """
         if attention_mask is None or not isinstance(num_actions, int) or not can_pack(self.model.config):
             return super().forward(
@@ -60,7 +61,7 @@ class PackedModelWrapper(HFModelWrapper):
         ).logits.float()
         if temperature != 1:
             logits = logits / temperature
-        # One logsumexp for all tokens with the same predecessors.
+        # Tokens with the same predecessors share one logsumexp.
         normalizer = logits.logsumexp(-1)
         labels = sequences[:, -num_actions:]
         logprobs = logits[pack.rows, pack.columns, labels] - normalizer[pack.rows, pack.columns]
@@ -90,8 +91,8 @@ class Pack:
     Attributes:
         tokens, positions: shape [rows, length].
         mask: shape [rows, 1, length, length], True where a token (third axis) attends to another.
-        kept: number of columns, from the right, for which logits are needed.
-        rows, columns: shape [batch, num_actions]: where in the kept logits each of the last tokens is predicted.
+        kept: number of columns, from the right, whose logits are needed.
+        rows, columns: shape [batch, num_actions]: place in the kept logits that predicts each of the last tokens.
         predicted: shape [batch, num_actions], False for padding and for a token without a predecessor.
     """
 
@@ -145,10 +146,10 @@ class _Tree:
         self._children: dict[tuple[int, int], int] = {}
 
     def add(self, sequence: list[int]) -> list[int]:
-        """Add a sequence without its last token, after which nothing is predicted.
+        """Add a sequence without its last token, which predicts nothing.
 
         Returns:
-            the places of its tokens, in order: place k predicts token k + 1.
+            the indices of its tokens in the tree, in order: number k predicts token k + 1.
         """
         path, at = [], -1
         for position, token in enumerate(sequence[:-1]):
@@ -164,7 +165,7 @@ class _Tree:
     def mask(self, length: int) -> torch.Tensor:
         """Shape [length, length]: each token attends to itself and its ancestors, padding to itself."""
         seen = torch.eye(length, dtype=torch.bool)
-        rows = seen.numpy()  # shared memory; numpy is faster at thousands of small steps
+        rows = seen.numpy()  # a view; numpy is faster at thousands of small operations
         for place, parent in enumerate(self._parents):
             if parent >= 0:
                 rows[place] |= rows[parent]

@@ -1,6 +1,7 @@
-"""Ray for one run on one machine: started on entry, stopped on exit, even after an error.
+"""A private Ray instance for one run on one machine.
 
-It joins no other cluster, writes into a private folder that is removed, and restores `os.environ`.
+Invariant: it never joins another cluster; on exit, even after an error, Ray is stopped, its temporary folder is removed
+and `os.environ` is restored.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ ENVIRONMENT = {
     "RAY_enable_worker_prestart": "0",  # workers started early lack the run's environment and stay unused
     "RAY_prestart_worker_first_driver": "0",
     "RAY_worker_niceness": "0",  # with Ray's default of 15, any other program on the machine starves the run
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray announces this change at each start
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise Ray warns about this change at each start
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
     "RAY_ADDRESS": None,
 }
-"""Environment variables of Ray and its workers; None: not set."""
+"""Environment variables of Ray and its workers; None: removed."""
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
-"""How OpenMP's threads wait for each other; PASSIVE unless the user sets it. By default they spin, and if anything else
-uses one of the cores, small operations take several times as long (measured: 5 to 10 times)."""
+"""How OpenMP's threads wait for each other; PASSIVE unless the user sets it. By default they spin, and if another
+process uses one of the cores, small operations take 5 to 10 times as long (measured)."""
 
 _LONGEST_TEMP = 32
-"""Ray's socket paths are about 75 characters longer than its folder's and may have at most 107 bytes."""
+"""Maximum length of the temporary folder's path: Ray's socket paths are about 75 characters longer, and the limit is
+107 bytes."""
 
 
 @contextmanager

@@ -1,13 +1,13 @@
-"""A batch of prompts in, sampled responses out: a Hugging Face model as SkyRL's inference engine.
+"""Batched sampling from a Hugging Face model, as SkyRL's inference engine.
 
-Invariants: a response's logprobs are those that the trainer recomputes: temperature-scaled over the whole vocabulary,
-before top-p, top-k, min-p or a minimum length remove anything; every token of a response has one. One call to `sample`
-uses one set of weights from the first token to the last.
+Invariants: every token has a logprob, and it is the one that the trainer recomputes: temperature-scaled over the whole
+vocabulary, before top-p, top-k, min-p or a minimum length remove anything. One call to `sample` uses one set of
+weights.
 
-Reproducible: each request draws from its own random stream, determined by the seed, the number of weight updates so
-far, the prompt, and how often this prompt was requested since the last update. So neither the order of different
-prompts nor the composition of a batch affects the stream. Not covered: another number of threads, another machine or
-another batch may change the last bits of a logit, and occasionally a token.
+Reproducibility: each request has its own random stream, determined by the seed, the number of weight updates so far,
+the prompt, and how often this prompt was requested since the last update. So neither the order of different prompts nor
+the composition of a batch affects the stream. Not covered: another number of threads, another machine or another batch
+may change the last bits of a logit, and occasionally a token.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer to one request.
+    """The result of one request.
 
     Attributes:
         token_ids: all generated tokens, including the one that ended the response.
         logprobs: one per token, in nats, at most 0.
         stop_reason: `stop` (an end token or a stop string) or `length`.
-        text: the tokens decoded, cut at the stop string as the parameters say.
+        text: the decoded tokens, cut at a stop string.
     """
 
     token_ids: list[int]
@@ -60,12 +60,12 @@ class SamplerError(RGEnvError):
 class Sampler:
     """Batched sampling with a KV cache.
 
-    A prompt that occurs several times in a batch is computed once, and rows leave the batch when they end.
+    A prompt that occurs several times in a batch is computed once, and finished rows are removed from the batch.
 
     Args:
         model: a causal language model of transformers, on the CPU.
         tokenizer: its tokenizer.
-        seed: of the random streams of this sampler.
+        seed: seed of the random streams.
     """
 
     def __init__(self, model: Any, tokenizer: Any, seed: int = 0) -> None:
@@ -92,7 +92,7 @@ class Sampler:
         Args:
             path: a model folder or name.
             config_kwargs: `trainer.policy.model_config_kwargs`.
-            dtype: of the weights and the computation; logprobs are computed in float32.
+            dtype: data type of the weights and activations; logprobs are computed in float32.
         """
         config = AutoConfig.from_pretrained(path, trust_remote_code=True, **(config_kwargs or {}))
         model = AutoModelForCausalLM.from_pretrained(
@@ -102,7 +102,7 @@ class Sampler:
 
     # ------------------------------------------------------------------ weights
     def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Load a policy's weights, all or none.
+        """Load all weights of a policy; on an error the old ones stay in use.
 
         Raises:
             SamplerError: names or shapes differ from this model's, or a tied weight has two values.
@@ -153,7 +153,7 @@ class Sampler:
     def _start(self, request: Request) -> _Row:
         length, params = len(request.prompt), request.params
         if not length:
-            raise ConfigError("an empty prompt cannot be sampled from; give at least one token")
+            raise ConfigError("the prompt is empty; give at least one token")
         room = params.max_tokens if self._context is None else min(params.max_tokens, self._context - length)
         if room < 1:
             raise ConfigError(
@@ -171,7 +171,7 @@ class Sampler:
         return _Row(request, room, ends, self._eos if params.ignore_eos else frozenset(), stream.random(room))
 
     def _accept(self, row: _Row, token: int, logprob: float) -> None:
-        """Add a token to a row and decide whether it ends the row, in vLLM's order: end token, stop string, length."""
+        """Add a token to a row and check whether it ends the row, in vLLM's order: end token, stop string, length."""
         if not np.isfinite(logprob):
             raise SamplerError("the policy's logits are not finite: training has diverged; lower the learning rate")
         params = row.request.params
@@ -219,7 +219,7 @@ class _Row:
 
 
 def _stop_string_at(text: str, unsearched: int, params: SamplingParams) -> int | None:
-    """Where a stop string cuts the text, or None. The first string in the list that occurs counts, as in vLLM."""
+    """Where a stop string cuts the text, or None. If several occur, the first in the list counts, as in vLLM."""
     for stop in params.stop:
         at = text.find(stop, max(0, unsearched - len(stop) + 1))
         if at >= 0:
@@ -230,7 +230,7 @@ def _stop_string_at(text: str, unsearched: int, params: SamplingParams) -> int |
 class _Batch:
     """Model inputs and outputs of a batch: padding, positions, cache, and the logits of each row's next token.
 
-    Prompts are padded on the left, so all rows write the same column.
+    Prompts are padded on the left, so that all rows append in the same column.
     """
 
     def __init__(self, model: Any, rows: list[_Row]) -> None:
@@ -264,7 +264,7 @@ class _Batch:
         return logits
 
     def forward(self, tokens: torch.Tensor) -> None:
-        """Feed each row's token, shape [rows]; sets `logits`, shape [rows, vocabulary]."""
+        """Append each row's token, shape [rows]; sets `logits`, shape [rows, vocabulary]."""
         self._width += 1
         self._positions = self._positions + 1
         self.logits = self._run(tokens[:, None], self._positions)
@@ -306,7 +306,7 @@ def _choose(logits: torch.Tensor, rows: list[_Row], limits: _Limits) -> tuple[to
     cumulative = (
         cut_distribution(allowed, limits.top_k, limits.top_p, limits.min_p).exp().cumsum(-1, dtype=torch.float64)
     )
-    drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # any for finished rows
+    drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # finished rows: unused
     total = cumulative[:, -1:]
     point = (torch.tensor(drawn, dtype=torch.float64)[:, None] * total).minimum(total.nextafter(total.new_zeros(())))
     sampled = torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
@@ -317,11 +317,11 @@ def _choose(logits: torch.Tensor, rows: list[_Row], limits: _Limits) -> tuple[to
 def cut_distribution(
     logprobs: torch.Tensor, top_k: torch.Tensor | None, top_p: torch.Tensor | None, min_p: torch.Tensor | None
 ) -> torch.Tensor:
-    """Set to -inf what may not be sampled, in vLLM's order: min-p, then top-k, then top-p over the rest.
+    """Set the logprobs of excluded tokens to -inf, in vLLM's order: min-p, then top-k, then top-p over the rest.
 
     Args:
         logprobs: shape [rows, vocabulary].
-        top_k: shape [rows, 1]; values below 1 have no effect. Tokens as likely as the k-th are kept.
+        top_k: shape [rows, 1]; values below 1 have no effect. Ties with the k-th token are kept.
         top_p: shape [rows, 1], in (0, 1]. The most likely token is always kept.
         min_p: shape [rows, 1], in [0, 1]: minimum probability relative to the most likely token's.
     """

@@ -1,7 +1,8 @@
-"""One request's sampling parameters: vLLM's names in, a frozen dataclass out, everything else refused.
+"""One request's sampling parameters: vLLM's names in, a frozen dataclass out.
 
-What is accepted means the same as in vLLM 0.23. What would falsify the recorded logprobs, or is not implemented, is
-refused in one line: at the start of a run by `check_cpu`, and again for every request. Importable without torch.
+Invariant: accepted parameters mean the same as in vLLM 0.23. Parameters that are not implemented, or that would make
+the recorded logprobs wrong, are refused with one line: by `check_cpu` before a run, and for every request. Importable
+without torch.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from rg_env.errors import need, need_number, refuse
 GREEDY_BELOW = 1e-5
 """A temperature below this means argmax, as in vLLM."""
 
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (None, 1),
-    "best_of": (None, 1),
-    "repetition_penalty": (None, 1, 1.0),
-    "presence_penalty": (None, 0, 0.0),
-    "frequency_penalty": (None, 0, 0.0),
-    "prompt_logprobs": (None,),
-    "logit_bias": (None, {}),
-    "bad_words": (None, []),
-    "allowed_token_ids": (None,),
+_GROUP_SIZE = "use generator.n_samples_per_prompt"
+_NO_PENALTY = "the trainer's logprobs have no penalty"
+_LEAVE_OUT = "leave it out"
+_UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "n": ((None, 1), _GROUP_SIZE),
+    "best_of": ((None, 1), _GROUP_SIZE),
+    "repetition_penalty": ((None, 1), _NO_PENALTY),
+    "presence_penalty": ((None, 0), _NO_PENALTY),
+    "frequency_penalty": ((None, 0), _NO_PENALTY),
+    "prompt_logprobs": ((None,), _LEAVE_OUT),
+    "logit_bias": ((None, {}), _LEAVE_OUT),
+    "bad_words": ((None, []), _LEAVE_OUT),
+    "allowed_token_ids": ((None,), _LEAVE_OUT),
 }
-"""Parameters that this sampler does not support, with the values at which they have no effect in vLLM."""
+"""Parameters that this sampler does not support: values that have no effect in vLLM, and advice for all others."""
 
 _PARAMETER = "sampling parameter "
 _LIMITS: dict[str, dict[str, Any]] = {
@@ -38,27 +42,19 @@ _LIMITS: dict[str, dict[str, Any]] = {
     "min_p": {"at_least": 0, "at_most": 1},
 }
 
-_WHY = {
-    "n": "use generator.n_samples_per_prompt",
-    "best_of": "use generator.n_samples_per_prompt",
-    "repetition_penalty": "the trainer's logprobs have no penalty",
-    "presence_penalty": "the trainer's logprobs have no penalty",
-    "frequency_penalty": "the trainer's logprobs have no penalty",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How one request is sampled.
 
     Attributes:
-        max_tokens: most tokens to generate, at least 1, the end-of-sequence token included.
-        min_tokens: fewest tokens before an end-of-sequence token or a stop string may end the response.
+        max_tokens: maximum number of generated tokens including the end-of-sequence token, at least 1.
+        min_tokens: minimum number of tokens before an end-of-sequence token or a stop string may end the response.
         temperature: at least 0; below `GREEDY_BELOW` the most likely token is taken.
         top_p, top_k, min_p: cut the distribution that is sampled from, not the one whose logprobs are recorded.
-        stop: strings that end the response; they may begin and end anywhere within tokens.
+        stop: strings that end the response; they need not align with token boundaries.
         include_stop_str_in_output: whether the text keeps the stop string (the token ids always do).
-        stop_token_ids: tokens that end the response as the end-of-sequence token does.
+        stop_token_ids: tokens that end the response like the end-of-sequence token.
         ignore_eos: the end-of-sequence token does not end the response.
         skip_special_tokens: the text is decoded without them.
         seed: replaces the run's random stream for this request, as in vLLM: the same seed and prompt always give the
@@ -86,20 +82,16 @@ class SamplingParams:
 
     @classmethod
     def from_vllm(cls, params: Mapping[str, Any]) -> SamplingParams:
-        """Read what SkyRL's `get_sampling_params_for_backend("vllm", …)` gives.
+        """Convert the result of SkyRL's `get_sampling_params_for_backend("vllm", …)`.
 
         Raises:
-            ConfigError: naming the parameter, its value, and what would be right.
+            ConfigError: naming the parameter, its value and how to fix it.
         """
         fields: dict[str, Any] = {}
         for name, value in params.items():
-            if name in _NEUTRAL:
-                if value not in _NEUTRAL[name]:
-                    refuse(
-                        f"{_PARAMETER}{name}",
-                        value,
-                        f"the CPU sampler has no {name}; " + _WHY.get(name, "leave it out"),
-                    )
+            if name in _UNSUPPORTED:
+                neutral, advice = _UNSUPPORTED[name]
+                need(value in neutral, f"{_PARAMETER}{name}", value, f"the CPU sampler has no {name}; {advice}")
             elif name not in cls.__slots__:
                 refuse(f"{_PARAMETER}{name}", value, f"unknown to the CPU sampler; it knows {', '.join(cls.__slots__)}")
             elif value is not None:
@@ -122,6 +114,6 @@ class SamplingParams:
         for name, limits in _LIMITS.items():
             need_number(f"{_PARAMETER}{name}", getattr(self, name), **limits)
         require(self.min_tokens <= self.max_tokens, "min_tokens", f"must be at most max_tokens={self.max_tokens}")
-        require(all(isinstance(s, str) and s for s in self.stop), "stop", "must be a list of texts that are not empty")
+        require(all(isinstance(s, str) and s for s in self.stop), "stop", "must be a list of non-empty strings")
         require(all(isinstance(t, int) for t in self.stop_token_ids), "stop_token_ids", "must be a list of token ids")
         require(self.seed is None or isinstance(self.seed, int), "seed", "must be a whole number or null")

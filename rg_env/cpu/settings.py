@@ -1,4 +1,4 @@
-"""What a run on the CPU sets in SkyRL's configuration. Importable without torch and Ray."""
+"""SkyRL's settings for a run on the CPU. Importable without torch and Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CPU_OVERRIDES: dict[str, Any] = {
     "trainer.strategy": "fsdp",
     "trainer.flash_attn": False,
     "trainer.remove_microbatch_padding": False,  # packing needs flash attention
-    "trainer.gradient_checkpointing": False,  # trades time for memory, which a CPU has
+    "trainer.gradient_checkpointing": False,  # saves memory at the cost of time; CPU memory is plentiful
     "trainer.bf16": False,
     "trainer.use_expandable_segments": False,
     "trainer.enable_ray_gpu_monitor": False,
@@ -21,23 +21,23 @@ CPU_OVERRIDES: dict[str, Any] = {
     "trainer.critic.fsdp_config.reshard_after_forward": False,
     "trainer.logger": "console",
     "generator.inference_engine.model_dtype": "float32",
-    "generator.inference_engine.enable_prefix_caching": False,  # prompts are shared within a batch only
+    "generator.inference_engine.enable_prefix_caching": False,  # the sampler shares prompts only within a batch
     "generator.inference_engine.enable_ray_prometheus_stats": False,
     "data.dataloader.num_workers": 0,
 }
-"""Dotted setting → value: defaults of a CPU run, which the user's settings override."""
+"""Dotted setting → value: defaults of a CPU run; the user's settings override them."""
 
 THREADS_VARIABLE = "RG_ENV_CPU_THREADS"
-"""Environment variable: threads that torch uses in each of the sampler and the training workers."""
+"""Environment variable: number of torch threads in the sampler and in each training worker."""
 
 
 def cpu_threads(workers: int = 1) -> int:
-    """Threads for one process when `workers` processes compute at the same time.
+    """Number of threads of one process if `workers` processes compute at the same time.
 
-    Sampling and training take turns, so each may have all cores.
+    Sampling and training alternate, so each can use all cores.
 
     Returns:
-        `RG_ENV_CPU_THREADS` if set, else the cores that this process may use, shared among the workers; at least 1.
+        `RG_ENV_CPU_THREADS` if set, otherwise this process's share of the available cores; at least 1.
 
     Raises:
         ConfigError: if the variable is not a whole number of at least 1.
@@ -50,7 +50,7 @@ def cpu_threads(workers: int = 1) -> int:
 
 
 def uses_server(engine: Any) -> bool:
-    """Whether responses come from vLLM servers that are already running; SkyRL decides it the same way.
+    """Whether responses come from running vLLM servers; same rule as in SkyRL.
 
     Args:
         engine: `generator.inference_engine`.

@@ -1,6 +1,6 @@
-"""Two shims that let SkyRL's GPU code run on a CPU, each in effect only inside a `with` block.
+"""Two shims that let SkyRL's GPU code run on a CPU.
 
-Neither changes a SkyRL module, and nothing stays patched after the block.
+Invariant: each is in effect only inside its `with` block, and neither changes a SkyRL module.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _originals: tuple[object, object] | None = None
 
 @contextmanager
 def cuda_means_cpu() -> Iterator[None]:
-    """Inside, `torch.cuda.current_device()` is the CPU and `torch.cuda.synchronize()` returns at once.
+    """Inside the block, `torch.cuda.current_device()` is the CPU and `torch.cuda.synchronize()` does nothing.
 
     SkyRL asks `torch.cuda` for the device whenever it moves a batch. Blocks may nest and overlap (SkyRL's weight sync
-    awaits inside one): the last one to exit restores torch's own functions.
+    awaits inside one): the last one to exit restores torch's functions.
     """
     global _depth, _originals
     with _lock:
@@ -45,11 +45,11 @@ def cuda_means_cpu() -> Iterator[None]:
 
 @contextmanager
 def flash_attn_stub() -> Iterator[None]:
-    """Inside, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`.
+    """Inside the block, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`.
 
-    The two names it imports are None: they are called only with `trainer.remove_microbatch_padding`, which `check_cpu`
-    refuses. If flash_attn is installed, nothing happens. peft and the model classes of transformers are imported
-    before the stub, because they probe for flash_attn themselves.
+    The two names that it imports are None; they are used only with `trainer.remove_microbatch_padding`, which
+    `check_cpu` refuses. Does nothing if flash_attn is installed. peft and the model classes of transformers look for
+    flash_attn when imported, so they are imported before the stub exists.
     """
     if importlib.util.find_spec("flash_attn") is not None:
         yield

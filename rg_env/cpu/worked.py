@@ -1,7 +1,7 @@
-"""Worked solutions for items of nano's tasks, which nano is pretrained on.
+"""Worked solutions for items of nano's tasks, used to pretrain nano.
 
-Pure functions of the entry. Every text parses without a violation and scores 1.0 with Reasoning Gym's own scorer. The
-working is short on purpose: nano has to learn it in minutes, and every token makes a rollout slower.
+Invariant: solutions are pure functions of the entry, have no format violation, and score 1.0 with Reasoning Gym's own
+scorer. The working is deliberately short: nano has to learn it within minutes, and each token slows a rollout down.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ NANO_TASKS: dict[str, dict[str, Any]] = {
     "leg_counting": {"weight": 1, "config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
     "spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}},
 }
-"""The task mix that nano was pretrained on, in the form of the setting `tasks`."""
+"""The task mix that nano was pretrained on, in the format of the setting `tasks`."""
 
 
 def worked_solution(entry: Entry, *, at_once: bool = False) -> str:
     """A correct response to an item: think block, newline, answer block.
 
     Args:
-        at_once: without the working.
+        at_once: omit the working.
 
     Raises:
         ConfigError: the task has no worked solutions.
     """
     task = entry["metadata"]["source_dataset"]
     if task not in _WORKING:
-        raise ConfigError(f"no worked solution for task {task!r}; there is one for {', '.join(_WORKING)}")
+        raise ConfigError(f"no worked solutions for task {task!r}; supported: {', '.join(_WORKING)}")
     working = AT_ONCE if at_once else _WORKING[task](entry)
     return f"<think>{working}</think>\n<answer>{entry['answer']}</answer>"

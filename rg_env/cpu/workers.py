@@ -1,14 +1,13 @@
 """SkyRL's FSDP2 workers on gloo and the CPU: policy, reference and critic.
 
-The model, loss, optimizer step, scheduler, checkpoints and data parallelism are SkyRL's own code. Different are the
-device mesh, the place where a model is sharded (where it was loaded), the default precision (float32), the batch layout
-for the model, and how weights reach the sampler.
+Model, loss, optimizer step, scheduler, checkpoints and data parallelism are SkyRL's own code. This module changes the
+device mesh, the device on which a model is sharded (the one it was loaded on), the default precision (float32), the
+layout of the model's input batch, and how weights reach the sampler.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -54,25 +53,14 @@ class CPUFSDPStrategy(FSDPStrategy):
         return module
 
 
-def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, with the CPU as the current device while it runs."""
-
-    @functools.wraps(method)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with cuda_means_cpu():
-            return method(*args, **kwargs)
-
-    return wrapped
-
-
 class _CPUWorker:
-    """Mixin in front of one of SkyRL's FSDP workers."""
+    """Mixin for SkyRL's FSDP workers. Their methods run with the CPU as the current device."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in ("forward", "forward_backward", "optim_step", "save_checkpoint", "load_checkpoint"):
             if hasattr(cls, name):
-                setattr(cls, name, _on_cpu(getattr(cls, name)))
+                setattr(cls, name, cuda_means_cpu()(getattr(cls, name)))
 
     def init_worker_process_group(self: Any) -> None:
         torch.set_num_threads(cpu_threads(self._world_size))
@@ -90,7 +78,7 @@ class _CPUWorker:
         )
 
     def init_model(self, *args: Any, **kwargs: Any) -> None:
-        """SkyRL's own, with our strategy and model wrapper; each rank loads the model by itself."""
+        """As in SkyRL, with our strategy and model wrapper. Each rank loads the whole model."""
         with (
             cuda_means_cpu(),
             mock.patch.object(fsdp_worker, "FSDPStrategy", CPUFSDPStrategy),
@@ -107,7 +95,7 @@ class _CPUWorker:
 
 
 class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
-    """The policy: SkyRL's, sending its weights to the sampler as a state dict."""
+    """The policy. It sends its weights to the sampler as a state dict."""
 
     async def init_weight_sync_state(self, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
         self._weight_transfer_sender = StateDictSender(inference_engine_client)
@@ -127,7 +115,7 @@ class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):
 
 
 class StateDictSender(WeightTransferSender):
-    """Gathers all weights on every rank and sends them from rank 0 at once."""
+    """Gathers all weights on every rank; rank 0 sends them in one message."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -135,9 +123,8 @@ class StateDictSender(WeightTransferSender):
     async def send_chunks(
         self, chunks: Iterable[Any], weight_metadata: Mapping[str, list[Any]] | None = None, **kwargs: Any
     ) -> None:
-        state = {
-            name: tensor for chunk in chunks for name, tensor in zip(chunk.names, chunk.tensors, strict=True)
-        }  # every rank takes part in gathering each chunk
+        # Gathering a chunk needs every rank.
+        state = {name: tensor for chunk in chunks for name, tensor in zip(chunk.names, chunk.tensors, strict=True)}
         if dist.get_rank() == 0:
             await self._client.update_named_weights(state)
 

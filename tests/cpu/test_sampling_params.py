@@ -45,7 +45,7 @@ def test_neutral_values_are_accepted() -> None:
         ({"min_p": 1.5}, r"min_p=1.5: must be a number of at least 0 and at most 1"),
         ({"max_tokens": 0}, "max_tokens=0: must be a whole number of at least 1"),
         ({"max_tokens": 4, "min_tokens": 5}, "min_tokens=5: must be at most max_tokens=4"),
-        ({"stop": [""]}, "stop=.*: must be a list of texts that are not empty"),
+        ({"stop": [""]}, "stop=.*: must be a list of non-empty strings"),
         ({"seed": "x"}, "seed='x': must be a whole number or null"),
     ],
     ids=str,

@@ -47,5 +47,5 @@ def test_the_working(metadata: dict[str, object], answer: str, solution: str) ->
 
 
 def test_a_task_without_one_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"no worked solution for task 'acre'.*chain_sum"):
+    with pytest.raises(ConfigError, match=r"no worked solutions for task 'acre'.*chain_sum"):
         worked_solution({"question": "", "answer": "", "metadata": {"source_dataset": "acre"}})
