@@ -91,7 +91,10 @@ class Scorer:
         if result.raw is None or result.tagged is None:
             return result
         baseline = self._baseline(task, config, entry)
-        return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
+        score = base_score(task, result.raw, result.tagged, baseline)
+        if score == result.score and not baseline:
+            return result
+        return replace(result, score=score, baseline=baseline)
 
     def _score_upstream(
         self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
