@@ -91,7 +91,8 @@ def run_audit(
 
     Args:
         tasks: a task mix; None: every task, including those outside the default mix.
-        items: per task, at least 1, for the payloads; policies get five times as many.
+        items: per task, at least 1, for the payloads; policies get five times as many, or twice
+            as many if `quick`.
         quick: use fewer payloads.
         deadline: seconds per answer.
         progress: called before each task, and at the end.
@@ -116,7 +117,7 @@ def run_audit(
             problem = ""
             free = None
             try:
-                entries = _entries(task, POLICY_ITEMS * items)
+                entries = _entries(task, items * (2 if quick else POLICY_ITEMS))
                 found = (
                     _audit(raw, task, entries[:items], chosen, f"{folder}/canary"),
                     _audit(ours, task, entries[:items], chosen, f"{folder}/canary"),
