@@ -8,10 +8,10 @@ always written as floats. A whole number (`step`, a length) beyond 64 bits is re
 Not covered: numbers that are null in every line from which a library infers types. polars looks at 100 lines (a full
 batch of the default size; `infer_schema_length=None` looks at all), `datasets` at the first 10 MB of the first file.
 
-Records round-trip, strings that UTF-8 cannot carry included (`rg_env.dump.strings`), except: a number that is not
-finite comes back as NaN or None, and an empty string as None in an optional field.
+Records round-trip, including strings that UTF-8 cannot represent (`rg_env.dump.strings`), with two exceptions: a number
+that is not finite comes back as NaN or None, and an empty string in an optional field as None.
 
-Which keys there are, and how their values are written, follows from the fields of `schema` (see `wire`).
+Keys and types are derived from the fields of `schema` (see `wire`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _R = TypeVar("_R")
 
 
 class NewerSchemaError(DumpError):
-    """A line written by a later version of rg_env, whose meaning this one does not know."""
+    """A line written by a later version of rg_env."""
 
 
 def to_line(record: Record) -> bytes:
     """The record as one line of JSON Lines, with its line feed."""
     wire = to_wire(record)
-    with suppress(orjson.JSONEncodeError):  # a string that UTF-8 cannot carry
+    with suppress(orjson.JSONEncodeError):  # a string that UTF-8 cannot represent
         line = orjson.dumps(wire, option=orjson.OPT_APPEND_NEWLINE)
         if INTRODUCER_UTF8 not in line:
             return line
@@ -61,17 +61,15 @@ def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str =
     """The group in a line of a text file, ours or Atropos'.
 
     Args:
-        line: one line; the line feed may be there.
-        run_id: for lines that do not carry it.
-        group_id: for lines that do not carry it.
-        phase: for lines that do not carry it.
+        line: one line, with or without its line feed.
+        run_id, group_id, phase: values for lines without them.
 
     Returns:
-        the group. A key that an Atropos line lacks has the value that follows from its scores (`base_score`, `reward`,
-        outcome), or else the field's default.
+        the group. Keys missing from an Atropos line are derived from its scores (`base_score`, `reward`, outcome) or
+        have the field's default.
 
     Raises:
-        BadLineError: the line is torn, glued to another, or not a group.
+        BadLineError: the line is torn, joined to another, or not a group.
         NewerSchemaError: the line needs a later version of rg_env.
     """
     wire = wire_of(line)
@@ -102,7 +100,7 @@ def _rollout(wire: Wire, number: int) -> RolloutRecord:
 
 
 def group_from(file: DumpFile, number: int, line: bytes) -> GroupRecord:
-    """The group in a line of a text file. What an Atropos line lacks follows from file name and line number.
+    """The group in a line of a text file. Keys missing from an Atropos line are derived from file name and number.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
@@ -136,7 +134,7 @@ def _own_line(line: bytes, kind: type[_R]) -> _R:
 
 
 def wire_of(line: bytes) -> Wire:
-    """A line as a JSON object, to check its keys and types.
+    """A line decoded as a JSON object.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
@@ -173,13 +171,13 @@ def _decode_foreign(line: bytes) -> Any:
 
 
 def _whole_number(digits: str) -> int | float:
-    """The number as orjson reads it: as a float if it is beyond 64 bits."""
+    """The number as orjson reads it: a float if it is beyond 64 bits."""
     value = int(digits)
     return value if -(2**63) <= value < 2**64 else float(digits)
 
 
 class _Shape:
-    """Turns the errors that a wrongly shaped record raises into `BadLineError`."""
+    """Turns the errors that a malformed record raises into `BadLineError`."""
 
     def __enter__(self) -> None:
         return None

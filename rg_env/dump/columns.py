@@ -1,7 +1,7 @@
-"""What follows from the types of a record's fields: how its values lie in a line, in a check and in a frame.
+"""The layout of a record, derived from the types of its fields; lines, checks and data frames follow it.
 
-Invariant: nothing here names a field. Three kinds of fields are known: plain values (`Column`), conversations, and the
-rollouts of a group, which are either one object each or, where the field is marked `Mark.COLUMNS`, one list per value.
+Invariant: no field is named here. There are three kinds of fields: plain values (`Column`), conversations, and the
+rollouts of a group, written as one object each or, if the field is marked `Mark.COLUMNS`, as one list per value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Column:
     """A field that holds one plain value.
 
     Attributes:
-        type: bool, int, float, str or an enum of strings; None beside it is `optional`.
+        type: bool, int, float, str or an enum of strings.
+        optional: None is allowed, too.
         is_json: the string holds JSON.
         default: the field's default, `dataclasses.MISSING` if it has none.
     """
@@ -36,22 +37,22 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """True where files have a string, which is never null."""
+        """Whether files contain a string, which is never null."""
         return issubclass(self.type, str)
 
     @property
     def empty_means_none(self) -> bool:
-        """True where the empty string in a file stands for None."""
+        """Whether the empty string in a file means None."""
         return self.is_text and self.optional
 
     @property
     def may_be_null(self) -> bool:
-        """True where a file may have null: for None, and for a number that is not finite."""
+        """Whether files may contain null: for None, or for a number that is not finite."""
         return not self.is_text and (self.optional or self.type is float)
 
     @property
     def allowed(self) -> list[str] | None:
-        """The strings that files may have; None for any value of the type."""
+        """The strings that files may contain; None: any value of the type."""
         if not issubclass(self.type, StrEnum):
             return None
         return [*([""] if self.optional else []), *(member.value for member in self.type)]
@@ -63,7 +64,7 @@ class Rollouts:
 
     Attributes:
         record: their class.
-        as_columns: they are written as one list per field, beside the group's own fields.
+        as_columns: whether they are written as one list per field, next to the group's fields.
     """
 
     name: str
@@ -86,7 +87,7 @@ class Layout:
 
 
 def per_class(make: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """`functools.cache` for functions of a class, which mypy does not take for hashable."""
+    """`functools.cache` for functions of a class; mypy does not accept classes as hashable."""
     return cache(make)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +25,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A dump file as its name describes it. A running writer may have renamed it since."""
+    """A dump file, as described by its name. A running writer may have renamed it since."""
 
     path: Path
     kind: FileKind
@@ -67,23 +66,15 @@ def parse_name(path: Path) -> DumpFile | None:
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
     """The batches in a folder, of one run or of all, ordered by run, kind and batch.
 
-    While a batch is being compressed, both forms exist, and both remain if the writer is killed then: only the plain
-    one is listed.
+    While a batch is being compressed, and after a kill at that moment, both forms exist; only the plain one is listed.
 
     Raises:
         OSError: the folder cannot be listed.
     """
     paths = _settled(folder)
-
-    def found() -> Iterator[DumpFile]:
-        for path in paths:
-            file = parse_name(path)
-            if file is None or run_id not in (None, file.run_id):
-                continue
-            if not (file.compressed and path.with_suffix("") in paths):
-                yield file
-
-    return sorted(found(), key=lambda file: (file.run_id, file.kind, file.batch))
+    found = [file for path in paths if (file := parse_name(path)) and run_id in (None, file.run_id)]
+    files = [file for file in found if not (file.compressed and file.path.with_suffix("") in paths)]
+    return sorted(files, key=lambda file: (file.run_id, file.kind, file.batch))
 
 
 def _settled(folder: Path) -> set[Path]:
@@ -107,10 +98,10 @@ def is_taken(path: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Make the folder if necessary and try to write in it.
+    """Create the folder if necessary and check that it is writable.
 
     Raises:
-        DumpError: it cannot be made or written.
+        DumpError: it cannot be created or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""One writer per run and folder, whatever process or host it is on.
+"""At most one writer per run and folder, across processes and hosts.
 
 Invariant: while a `RunLock` is held, no other process can hold the one of the same run in the same folder. The kernel
-releases it with the process that holds it, so that a crash leaves nothing to clean up; forked children, which would
-keep it, release it at once.
+releases it when its process ends, so a crash leaves nothing to clean up. Forked children, which would inherit it,
+release it immediately.
 
-Not covered: network mounts whose locks stay on one host, or that have none. The lock file names its holder, so that
-there the second writer of a run is warned (it may continue where another host has crashed) or, without any locks,
-refused until the file has been removed by hand. Even then no two writers share a file: batches are created exclusively.
+Not covered: network file systems whose locks are local to a host, or that have no locks. The lock file names its
+holder, so with local locks a second writer is warned (the first may have crashed), and without locks it is refused
+until the file is removed manually. Even then two writers never share a file, because batches are created exclusively.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RunLock:
                         run_id,
                         holder,
                     )
-                with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
+                with contextlib.suppress(OSError):  # a full disk: the file does not name its holder
                     os.ftruncate(fd, 0)
                     os.pwrite(fd, f"process {os.getpid()}{_THIS_HOST}\n".encode(), 0)
                 return fd
@@ -94,8 +94,8 @@ class RunLock:
         return self._is(self._fd)
 
     def release(self) -> None:
-        """Release the lock. The file is removed first, so that nobody locks a file without a name."""
-        with contextlib.suppress(OSError):  # a folder that has become read-only: a file that nobody holds does not lock
+        """Release the lock. The file is removed first, so that nobody locks an unlinked file."""
+        with contextlib.suppress(OSError):  # a folder that has become read-only: the remaining file is harmless
             if self.in_place():
                 self._path.unlink(missing_ok=True)
         _HELD.discard(self._fd)
@@ -111,7 +111,7 @@ class RunLock:
 def is_held(folder: Path, run_id: str) -> bool:
     """Whether a process writes this run now. False on file systems without `flock`, where it is unknown.
 
-    A lock file that was left by a crash is locked for some microseconds to find out.
+    To find out, a lock file left by a crash is locked for a few microseconds.
     """
     try:
         fd = os.open(folder / lock_name(run_id), os.O_RDONLY)

@@ -1,6 +1,6 @@
 """The manifest of a run, in the dump folder: settings, versions, model and task mix of each attempt.
 
-Invariant: it is replaced in one step, so that a crash leaves the old one or the new one; earlier attempts stay listed.
+Invariant: it is replaced atomically, so a crash leaves the old one or the new one; earlier attempts stay listed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
         folder: the dump folder.
         run_id: the run.
         content: what the run was started with (`attempt`, model, settings, task mix). Values that JSON cannot represent
-            are written as `str` of them.
+            are converted with `str`.
 
     Returns:
         the file: `content` of the last attempt with versions, host and start time at the top level, and one entry
@@ -59,7 +59,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
 
 
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:
-    """The manifest of a run, or None where there is none or it is damaged."""
+    """The manifest of a run, or None if it is missing or damaged."""
     try:
         manifest = json.loads((folder / manifest_name(run_id)).read_bytes())
     except (OSError, ValueError):
@@ -79,7 +79,7 @@ def _attempts(path: Path) -> list[Any]:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Versions of the packages that shape a run, without importing them; packages that are not installed are absent."""
+    """Versions of the installed packages that affect a run, read without importing them."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

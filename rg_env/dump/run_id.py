@@ -1,7 +1,7 @@
-"""Which run this is: its id and attempt, kept beside SkyRL's checkpoints.
+"""The id and attempt of a run, stored next to SkyRL's checkpoints.
 
-Invariant: a run that resumes from its checkpoints keeps its id and gets the next attempt number; a run that starts anew
-gets a new id. The file is replaced in one step, so that a crash leaves the old one or the new one.
+Invariant: a run that resumes from its checkpoints keeps its id and gets the next attempt number; any other run gets a
+new id. The file is replaced atomically, so a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def new_run_id() -> str:
 
 
 def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
-    """Find the run id and attempt of a training that is about to start, and write them beside its checkpoints.
+    """Determine the run id and attempt of a training run, and store them next to its checkpoints.
 
     Args:
         ckpt_path: SkyRL's `trainer.ckpt_path`; created if missing. URLs (`s3://…`) go through fsspec, as SkyRL's do.
@@ -72,7 +72,7 @@ class _Folder:
 
 
 class _Url:
-    """The run file beside checkpoints in object storage, where a put is atomic."""
+    """The run file in object storage, where a put is atomic."""
 
     def __init__(self, url: str) -> None:
         import fsspec

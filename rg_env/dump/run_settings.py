@@ -1,7 +1,7 @@
 """The settings that a run was started with, read back from its manifest.
 
-Invariant: nothing is guessed silently. Where a manifest lacks a setting, today's default is used and `absent` names it.
-Needs no SkyRL: only the settings that a dump depends on are read.
+Invariant: nothing is guessed silently: if a manifest lacks a setting, the current default is used and `absent` lists
+it. SkyRL is not needed, because only settings that a dump depends on are read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class RunSettings:
 
     Attributes:
         config: `environment.skyrl_gym.rg_dump`.
-        max_generate_length: in tokens; None where the manifest does not say.
+        max_generate_length: in tokens; None if the manifest lacks it.
         zero_reward_on_non_stop: SkyRL's switch.
-        fully_async: True where calls of `generate()` overlap, so that their groups come in any order.
-        samples: rollouts in a group, for each phase; a phase is absent where the manifest does not say.
-        absent: settings that the manifest does not have, by their names.
+        fully_async: True if calls of `generate()` overlap, so that their groups are written in any order.
+        samples: rollouts per group, by phase; without phases that the manifest lacks.
+        absent: names of the settings that the manifest lacks, or has with an invalid value.
     """
 
     config: RGDumpConfig
@@ -56,7 +56,7 @@ def default_settings() -> RunSettings:
 
 
 def batch_limit(settings: Mapping[int, RunSettings], kind: FileKind) -> int | None:
-    """The most lines that a batch of this kind can have, over all attempts; None where no manifest says."""
+    """Maximum number of lines in a batch of this kind, over all attempts; None without a manifest."""
     configs = [attempt.config for attempt in settings.values()]
     limits = [c.failed_groups_per_file if kind is FileKind.FAILED else c.groups_per_file for c in configs]
     return max(limits, default=None)
@@ -89,8 +89,8 @@ def _read(start: Mapping[str, Any]) -> RunSettings:
 
 
 def _fill(part: Any, values: Mapping[str, Any], name: str, config: RGDumpConfig, absent: list[str]) -> None:
-    """Set the fields of `part`, which is `config` or in it. Those that `values` lacks, or has in a form that is invalid
-    today, keep their defaults and are added to `absent`.
+    """Set the fields of `part`, which is `config` or a part of it. Fields without a valid value keep their defaults and
+    are added to `absent`.
     """
     for field in fields(part):
         default, full_name = getattr(part, field.name), f"{name}.{field.name}"

@@ -1,4 +1,4 @@
-r"""An encoding of strings that UTF-8 cannot carry.
+r"""An encoding of strings that UTF-8 cannot represent.
 
 Python strings may contain lone surrogates. DuckDB and Arrow refuse a whole file because of one `\ud800` escape. So they
 are written as the noncharacter U+FFFF and four hex digits, and U+FFFF itself as U+FFFF and `ffff`: visible, reversible,

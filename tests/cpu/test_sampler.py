@@ -175,7 +175,7 @@ def test_a_prompt_near_the_end_of_the_context_gets_what_room_there_is(sampler: S
     assert (len(response.token_ids), response.stop_reason) == (3, "length")
     with pytest.raises(ConfigError, match="256 tokens fills the model's context"):
         ask(sampler, [[5] * 256])
-    with pytest.raises(ConfigError, match="empty prompt"):
+    with pytest.raises(ConfigError, match="prompt is empty"):
         ask(sampler, [[]])
 
 

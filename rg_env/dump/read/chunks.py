@@ -1,7 +1,7 @@
 """Dump files in chunks of whole lines, so that a file of any size is read in constant memory.
 
 Invariant: every byte of every file is in exactly one part, a part ends where a line ends (or the file), and a part
-knows the number of its first line. Small files are bundled: a call of a JSON reader costs as much as a small file.
+knows the number of its first line. Small files are bundled, because calling a JSON reader costs as much as reading one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHUNK = 1 << 24
 _TAIL = 1 << 20
 
 Watch = Callable[[int], object]
-"""Called with how many bytes have been read since the last call, measured by the files' sizes on disk."""
+"""Called with the number of bytes read since the last call, in terms of the files' sizes on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Part:
 
     Attributes:
         first_line: number of the first one, from 1.
-        damage: why the file cannot be read on after this part; usually None.
+        damage: why the file cannot be read beyond this part; usually None.
     """
 
     file: DumpFile
@@ -41,15 +41,11 @@ class Part:
 
     @property
     def lines(self) -> int:
-        """How many, empty ones and a last one without line feed counted."""
+        """Number of lines, including empty ones and a last one without line feed."""
         return self.data.count(b"\n") + (bool(self.data) and not self.data.endswith(b"\n"))
 
-    def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """The non-empty lines with their numbers in the file."""
-        return ((number, line) for number, _, line in self.placed())
-
     def placed(self, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
-        """The lines with their numbers in the file and their first bytes' places in `data`; blank ones if asked for."""
+        """Number in the file, offset in `data` and bytes of each line; blank lines only with `blank`."""
         at = 0
         lines = self.data.split(b"\n")
         if not lines[-1]:  # what follows the last line feed is not a line
@@ -84,10 +80,10 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
     """The parts of one file; a line longer than `size` makes a longer part.
 
     Raises:
-        DumpError: the file cannot be opened. A later failure, as of damaged compressed data or a disk with bad sectors,
-            is not an error but the `damage` of an empty part.
+        DumpError: the file cannot be opened. A later failure, such as damaged compressed data or bad sectors, is
+            reported as the `damage` of an empty part instead.
     """
-    number, on_disk, told, opened = 1, size_of(file), 0, False
+    number, on_disk, reported, opened = 1, size_of(file), 0, False
     try:
         with open_lines(file.path) as stream:
             opened = True
@@ -96,9 +92,9 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
                 number += part.lines
                 yield part
                 if watch is not None:
-                    now = min(on_disk, told + len(data))  # a compressed file is through sooner than it says
-                    watch(now - told)
-                    told = now
+                    now = min(on_disk, reported + len(data))  # decompressed data is longer than the file
+                    watch(now - reported)
+                    reported = now
     except OSError as error:
         if not opened:
             raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
@@ -106,7 +102,7 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
 
 
 def size_of(file: DumpFile) -> int:
-    """Bytes on disk; 0 for a file that is gone or has another name by now."""
+    """Size on disk in bytes; 0 for a file that has been removed or renamed."""
     try:
         return file.path.stat().st_size
     except OSError:
@@ -114,7 +110,7 @@ def size_of(file: DumpFile) -> int:
 
 
 def last_line(file: DumpFile) -> bytes:
-    """The last line that is not empty, found from the end; only its end where it is longer than a megabyte.
+    """The last line that is not empty; only its end if it is longer than a megabyte.
 
     Raises:
         OSError: the file cannot be read.

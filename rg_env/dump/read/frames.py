@@ -1,9 +1,9 @@
-"""Dump files as polars frames, one row per rollout: what statistics are made of.
+"""Dump files as polars frames with one row per rollout, for statistics.
 
-Invariant: the same rows as a loop over the records gives, with null for what is absent. polars reads our own lines; a
-chunk that it refuses, or in which something does not look like a record of ours, is read line by line by the codec
-instead, so that a damaged line costs itself only. Strings that UTF-8 cannot carry stay escaped as they are in the file
-(see `codec`). The columns follow from the fields of `rg_env.dump.schema`.
+Invariant: the same rows as from a loop over the records, with null for absent values. polars reads our own lines; a
+chunk that it refuses, or that contains anything but valid records of ours, is read line by line with the codec instead,
+so that a damaged line affects no other line. Strings that UTF-8 cannot represent stay escaped as in the file (see
+`codec`). The columns are derived from the fields of `rg_env.dump.schema`.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ ROLLOUT_SCHEMA = _schema(RolloutFacts)
 
 GROUP_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(GroupRecord).items() if n not in GROUP_SCHEMA}
 ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(RolloutRecord).items() if n not in ROLLOUT_SCHEMA}
-"""With `GROUP_TEXT_SCHEMA`: what only the files with texts have."""
+"""With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
 TRAINED_SCHEMA = _schema(TrainedRecord)
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 
 GROUP_INDEX = "group_index"
-"""A number for each group of a frame, for who does not need the group's id."""
+"""Column with the number of the group in the frame."""
 
 REPLACED_BY = ("phase", "step", "attempt")
-"""The columns that say which attempt at what a row comes from."""
+"""Columns that decide whether a later attempt replaced a row."""
 
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
@@ -67,11 +67,11 @@ _COLUMNS = {n: c for record in (LedgerRecord, GroupRecord, RolloutRecord) for n,
 
 
 LineByLine = Callable[[Part], Iterable[Record]]
-"""The records of a part, for when polars cannot read it; deals with damaged lines."""
+"""Reads the records of a part that polars cannot read; handles damaged lines."""
 
 
 class _UnsoundError(Exception):
-    """Something in a chunk that only the codec can read."""
+    """A chunk contains something that only the codec can read."""
 
 
 def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
@@ -93,10 +93,10 @@ def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: L
 
 
 def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame:
-    """The groups of a bundle of files with texts, in order: a row each, of the shape of a line of the ledger.
+    """The groups of a bundle of files with texts, in order: one row each, with the columns of a ledger line.
 
     Args:
-        parts: of one run and kind, see `chunks.bundles`. Where polars can read one, each of its lines is a group.
+        parts: of one run and kind, see `chunks.bundles`. If polars can read one, each of its lines is a group.
         line_by_line: called for the parts that polars cannot read; then each of its records is a group.
 
     Returns:
@@ -109,7 +109,7 @@ def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame
 
 
 def concat_groups(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Frames one below the other, at least one, with `GROUP_INDEX` counted on."""
+    """Concatenate frames, at least one, and make `GROUP_INDEX` unique."""
     return pl.concat(list(count_on(frames)))
 
 
@@ -122,8 +122,8 @@ def count_on(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def replaced(frames: Iterable[pl.DataFrame]) -> frozenset[tuple[str, int | None, int]]:
-    """The `REPLACED_BY` of rows that a later attempt has taken back: from the first step that it trained again on, even
-    where it did not get as far. What belongs to no step replaces nothing, and is not replaced.
+    """The `REPLACED_BY` of rows that a later attempt replaced: all steps from the first one that it trained again, even
+    if it did not get as far. Rows without a step neither replace others nor are replaced.
     """
     seen = pl.concat(
         [pl.DataFrame(schema={name: SCHEMA[name] for name in REPLACED_BY})]
@@ -141,7 +141,7 @@ def replaced(frames: Iterable[pl.DataFrame]) -> frozenset[tuple[str, int | None,
 
 
 def without(frame: pl.DataFrame, replaced: Collection[tuple[str, int | None, int]]) -> pl.DataFrame:
-    """The rows whose `REPLACED_BY` are none of these."""
+    """The rows whose `REPLACED_BY` is not in `replaced`."""
     schema = {name: SCHEMA[name] for name in REPLACED_BY}
     old = pl.DataFrame(list(replaced), schema=schema, orient="row")
     return frame.join(old, on=REPLACED_BY, how="anti", maintain_order="left")
@@ -170,8 +170,10 @@ def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
 
 
 def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> tuple[pl.DataFrame, FileKind]:
-    """The groups of lines that the codec reads, and the kind of line that they were written as for polars: without
-    texts, which cost most, unless a column needs them.
+    """Read the groups with the codec and encode them again for polars, without texts unless a column needs them.
+
+    Returns:
+        the groups, and the kind of line that they were encoded as.
     """
     kind, records = part.file.kind, line_by_line(part)
     if SCHEMA.keys() >= set(columns):
@@ -183,17 +185,21 @@ def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) ->
 
 
 def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
-    """Rollouts put together again, where every line has some."""
+    """Collect rollouts into groups.
+
+    Raises:
+        _UnsoundError: a group has no rollouts.
+    """
     of_group = [pl.col(name).first() for name in GROUP_SCHEMA]
     by_group = _tidy(rollouts, SCHEMA).group_by(GROUP_INDEX, maintain_order=True)
     groups = by_group.agg(*of_group, *ROLLOUT_SCHEMA).drop(GROUP_INDEX)
-    if groups.height != sum(1 for part in parts for _ in part.numbered()):
+    if groups.height != sum(1 for part in parts for _ in part.placed()):
         raise _UnsoundError
     return groups
 
 
 def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
-    """The rollouts of lines that are all in our format and all whole.
+    """The rollouts of lines that are all whole and in our format.
 
     Raises:
         _UnsoundError: they are not.
@@ -207,15 +213,15 @@ def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame
 
 
 def _check(frame: pl.DataFrame, conditions: Sequence[pl.Expr]) -> None:
-    """Raise unless all conditions hold and no value is null that must not be."""
+    """Raise `_UnsoundError` unless all conditions hold and no required value is null."""
     filled = [name for name in frame.columns if name not in _COLUMNS or not _COLUMNS[name].may_be_null]
     if not frame.select(pl.all_horizontal(*conditions, *(pl.col(name).is_not_null().all() for name in filled))).item():
         raise _UnsoundError
 
 
 def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: bool = True) -> pl.DataFrame:
-    """One row per line, with lists for the rollouts; null where a line has no such key or, unless `strict`, something
-    else than the column holds, as foreign files may.
+    """One row per line, with lists for the rollouts. Missing keys are null; so are values of another type, which
+    foreign files may have, unless `strict`.
     """
     of_rollout = {name: dtype for name, dtype in _OF_ROLLOUT.items() if name in columns}
     schema: dict[str, pl.DataType] = {name: dtype for name, dtype in _OF_GROUP.items() if name in columns}
@@ -240,7 +246,7 @@ def _explode(groups: pl.DataFrame, kind: FileKind) -> pl.DataFrame:
 
 
 def _tidy(rollouts: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
-    """The columns that were asked for; empty strings that stand for "none" become null."""
+    """The requested columns; empty strings that mean "none" become null."""
     types = pl.Schema({name: TEXT_SCHEMA[name] for name in columns})
     values = [_none_for_empty(name, pl.col(name)) for name in columns]
     return rollouts.select(GROUP_INDEX, *columns).cast(types).with_columns(values)

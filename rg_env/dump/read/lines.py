@@ -1,8 +1,8 @@
-"""Dump files line by line: what each line holds, or what is wrong with it.
+"""Reads dump files line by line, each line as a record or a fault.
 
 Invariant: every line of a file is yielded once, in order, with its number and its bytes. A damaged line is yielded as a
-fault and costs itself only, as does the rest of a file that cannot be read on. Only this module decides by the kind of
-a file how its lines are parsed. Memory does not grow with the file.
+fault and affects no other line; so is the rest of a file that cannot be read. Only this module selects the parser by
+the kind of file. Memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rg_env.dump.wire import Wire
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 
 _AT_ONCE = 1 << 18
-"""Bytes read at a time: little, because lines are handed out one by one."""
+"""Bytes read at a time: few, because lines are yielded one by one."""
 
 
 class UnreadableError(BadLineError):
@@ -44,7 +44,7 @@ class Line:
     Attributes:
         number: from 1.
         raw: its bytes, without the line feed.
-        fault: an `UnreadableError` where the rest of the file cannot be read; `raw` is then empty.
+        fault: an `UnreadableError` if the rest of the file cannot be read; `raw` is then empty.
         ended: False for a last line without line feed.
     """
 
@@ -61,7 +61,7 @@ def lines_in(file: DumpFile, watch: Watch | None = None, *, strict: bool = False
 
     Args:
         watch: called with the bytes read since the last call.
-        strict: see `parse`; blank lines, which are skipped otherwise, are faults then.
+        strict: see `parse`; also makes blank lines faults, which are skipped otherwise.
 
     Raises:
         DumpError: the file cannot be opened.
@@ -91,11 +91,12 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
 
     Args:
         number: of the line in its file, from 1.
-        strict: hold the line to everything that a line can be held to by itself: its keys, their types, and that its
-            values agree. Atropos' lines, which carry no version, are held to what they have.
+        strict: also check the keys, their types, and that the values are consistent. Not for Atropos' lines, which have
+            no version.
 
     Raises:
-        BadLineError: torn, glued or not a record; with `strict`, `FaultyRecordError` where it is JSON and cannot be.
+        BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a JSON object that
+            no run can have written.
         NewerSchemaError: written by a later version.
     """
     wire = wire_of(raw) if strict else None

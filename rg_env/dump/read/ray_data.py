@@ -1,4 +1,4 @@
-"""Frames as a Ray Data dataset, for what more than one machine wants to read. The only module here that needs Ray.
+"""Frames as a Ray Data dataset, for reading on several machines. The only module here that needs Ray.
 
 Invariant: every row of every source, in no particular order, each once.
 """
@@ -33,7 +33,7 @@ def to_ray(sources: Sequence[Callable[[], Iterable[pl.DataFrame]]]) -> ray.data.
 
 
 def shares(files: Iterable[DumpFile]) -> Iterator[tuple[DumpFile, ...]]:
-    """The files in shares of the size that one Ray task should read."""
+    """Split the files into shares, one for each Ray task."""
     share: list[DumpFile] = []
     weight = 0
     for file in files:

@@ -1,7 +1,7 @@
 """The runs in folders and files.
 
-Invariant: a run's files are listed once each, by kind, then in the order of writing. Only names are read, except
-for a file whose name says nothing: its first line says whether it is a ledger.
+Invariant: a run's files are listed once each, by kind, then in the order of writing. Files are identified by their
+names; for a file with any other name, the first line decides whether it is a ledger.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Run:
         return bool(self.files_of(FileKind.LEDGER))
 
     def files_for_frames(self, *, texts: bool) -> list[DumpFile]:
-        """The files that frames are made of: the ledger, or the texts if asked for or without a ledger."""
+        """The files to read for frames: the ledger, or the texts if requested or if there is no ledger."""
         if self.has_ledger and not texts:
             return self.files_of(FileKind.LEDGER)
         return self.files_of(*(kind for kind in FileKind if kind.holds_text))

@@ -1,4 +1,4 @@
-"""Frames that are read piece by piece as one polars LazyFrame.
+"""A polars LazyFrame over frames that are read one by one.
 
 Invariant: collecting gives the rows of the frames, and reads no column that the query does not need.
 """

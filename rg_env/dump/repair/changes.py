@@ -1,4 +1,4 @@
-"""What repairing a run did to it.
+"""The changes that a repair made to a run.
 
 Invariant: every difference between the copy and the original is reported.
 """
@@ -14,7 +14,7 @@ class Change(Kind):
     """A difference between the copy and the original."""
 
     SAVED = "saved"
-    """Whole records were taken out of a damaged line."""
+    """Whole records were extracted from a damaged line."""
     DAMAGED = "damaged"
     """A part of a line belongs to no whole record."""
     LINE_FEED = "line_feed_added"
@@ -37,7 +37,7 @@ class Recovery:
 
     Attributes:
         texts, ledger_lines, trained: lines in the copy.
-        damaged_texts, damaged_ledger: damaged places in files of either kind that gave no whole record.
+        damaged_texts, damaged_ledger: damaged parts of text and ledger files that contain no whole record.
     """
 
     run_id: str
@@ -50,10 +50,10 @@ class Recovery:
 
     @property
     def lost(self) -> int:
-        """Permanent losses, as far as they are known: texts, groups, damaged lines that nothing accounts for.
+        """Known permanent losses: texts, groups, and damaged lines.
 
-        A damaged line of the ledger is no loss where a line was made from the text; a damaged text is counted once
-        where the ledger still names it.
+        A damaged ledger line that was made again from the text is not a loss. A damaged text that the ledger still
+        lists is counted once.
         """
         counts = self.changes.counts
         texts = max(self.damaged_texts, counts[Change.TEXT_LOST])

@@ -1,6 +1,6 @@
-"""What was found in a dump, or done to it: of a closed set of kinds, each at its place.
+"""A list of problems found in a dump, or of changes made to it.
 
-Invariant: a list of findings is bounded, however damaged the dump is; what does not fit is counted.
+Invariant: the list is bounded, however damaged the dump is; findings beyond the bound are counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Finding(Generic[_K]):
 
     Attributes:
         file: the file's name.
-        line: from 1; 0 where it is about the whole file.
+        line: from 1; 0 if it concerns the whole file.
     """
 
     kind: _K
@@ -70,5 +70,5 @@ class Findings(Generic[_K]):
 
     @property
     def more(self) -> int:
-        """How many were found that are not in `kept`."""
+        """Number of findings that are not in `kept`."""
         return self.total - len(self.kept)

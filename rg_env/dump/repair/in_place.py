@@ -1,7 +1,7 @@
 """Repairing a dump in its own folder, so that a kill at any moment loses nothing.
 
-Invariant: every file of the dump is at every moment either in the dump folder or in one of three folders in it, whose
-names say how far the work is; another call continues from there. The damaged files are moved, never changed or removed.
+Invariant: at any moment each file of the dump is in the dump folder or in one of three folders in it, whose names show
+the progress; another call continues from there. Damaged files are moved, never changed or removed.
 
 | folder             | means                                                        | another call           |
 |--------------------|--------------------------------------------------------------|------------------------|
@@ -33,7 +33,7 @@ _MOVING = "moving.json"
 
 
 def recover_in_place(folder: str | Path, *, advance: Watch | None = None) -> tuple[list[Recovery], Path | None]:
-    """Repair the runs of a dump folder that need it, after finishing what an earlier call was killed in.
+    """Repair the damaged runs of a dump folder, after finishing an interrupted earlier call.
 
     Args:
         folder: a dump folder.
@@ -73,7 +73,7 @@ def recover_in_place(folder: str | Path, *, advance: Watch | None = None) -> tup
 
 
 def _seal(making: Path, damaged: list[Run]) -> None:
-    """Leave the copies of damaged runs only, write down what they replace, force all to disk."""
+    """Keep only the copies of damaged runs, record the files that they replace, and force everything to disk."""
     runs = {run.run_id for run in damaged}
     for path in list(making.iterdir()):
         file = parse_name(path)
@@ -87,7 +87,7 @@ def _seal(making: Path, damaged: list[Run]) -> None:
 
 
 def _finish_moves(folder: Path) -> Path | None:
-    """Do the moves that are left; returns where damaged files went, or None."""
+    """Do the pending moves; returns the folder of the damaged files, or None."""
     aside = None
     for copy in sorted(folder.glob(f"{_WHOLE}*")):
         stamp = copy.name.removeprefix(_WHOLE)

@@ -1,7 +1,7 @@
-"""Whether lines come in the order in which a run writes them.
+"""Checks that lines are in the order in which a run writes them.
 
-Invariant: attempts follow each other; within an attempt the calls of `generate()` and the steps do, each phase by
-itself, unless calls overlap; the lines of a step's training batch are consecutive.
+Invariant of that order: attempts ascend; within an attempt and phase, calls of `generate()` and steps ascend unless
+calls overlap; the lines of a step's training batch are consecutive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rg_env.dump.schema import GroupRecord, LedgerRecord, TrainedRecord
 
 @dataclass(slots=True)
 class GroupOrder:
-    """The last groups of a stream of lines, to see whether the next one comes after them."""
+    """Checks the order of groups."""
 
     attempt: int = 0
     last: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class GroupOrder:
         """What is out of order, or None.
 
         Args:
-            in_order: False where calls of `generate()` overlap, so that only attempts come in order.
+            in_order: False if calls of `generate()` overlap, so that only attempts are in order.
         """
         if record.attempt != self.attempt:
             if record.attempt < self.attempt:
@@ -41,7 +41,7 @@ class GroupOrder:
 
 @dataclass(slots=True)
 class TrainedOrder:
-    """The last step of a stream of what was trained on, and its groups so far."""
+    """Checks the order of training records."""
 
     last: tuple[int, int] = (0, 0)
     groups: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ class TrainedOrder:
         return f"attempt {record.attempt}, step {record.step} after attempt {before[0]}, step {before[1]}"
 
     def repeats(self, record: TrainedRecord) -> bool:
-        """Whether the record's group was in its step before. Call `goes_back` first."""
+        """Whether the group already occurred in this step. Call `goes_back` first."""
         if record.group_id in self.groups:
             return True
         self.groups.add(record.group_id)

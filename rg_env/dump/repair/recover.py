@@ -1,11 +1,11 @@
-"""A repaired copy of a damaged dump.
+"""Writes a repaired copy of a damaged dump.
 
-Invariant: the damaged dump is only read. Every whole record in it is in the copy, once, byte for byte if its line was
-sound; the copy passes `validate` in everything that damage can have done to it. Where a text and its line in the ledger
-disagree the text's numbers count, because they come from the same object as the text; a text that is gone leaves its
-numbers in the ledger, with the reason `lost`.
+Invariant: the damaged dump is only read. The copy contains each of its whole records once, byte for byte if the line
+was intact, and `validate` finds no trace of the damage. If a text and its ledger line disagree, the text's numbers win,
+because they come from the same object as the text. If a text is gone, the ledger keeps its numbers, with the reason
+`lost`.
 
-Kept in memory: for each group its id and two numbers, and a ledger line for each one that has to be made.
+Kept in memory: id and two numbers of each group, and the ledger lines that have to be made.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def recover(path: str | Path, out: str | Path, *, advance: Watch | None = None) 
 
 
 def copy_runs(runs: Sequence[Run], out: Path, *, whole: bool, advance: Watch | None) -> list[Recovery]:
-    """The same for runs that are known not to be written now.
+    """As `recover`, for runs that are not being written.
 
     Args:
         whole: whether the runs have all their files, so that they can be compared with each other.
@@ -99,12 +99,12 @@ class _RunCopy:
         """Digests of the groups in the damaged ledger."""
         self.texts: set[str] = set()
         self.made: dict[str, _Made] = {}
-        """Lines for groups that the ledger lacks or has other numbers of."""
+        """Lines of groups that are missing from the ledger, or differ in it."""
         self.in_ledger: set[str] = set()
         """The groups in the ledger of the copy."""
 
     def make(self) -> Recovery:
-        """Order matters: what is in the ledger, then the texts, then the ledger that fits them."""
+        """Read the damaged ledger, copy the texts, then write a ledger that matches them."""
         for file in self.run.files_of(FileKind.LEDGER):
             for _, record in self._records(file, LedgerRecord, first_pass=True):
                 self.known.setdefault(record.group_id, hash(to_line(record)))
@@ -137,7 +137,7 @@ class _RunCopy:
             copy.end_file(file)
 
     def _copy_ledger(self) -> None:
-        """The sound lines, with those that are missing in their places: after the lines of earlier calls."""
+        """Copy the intact lines, with missing ones inserted after the lines of earlier calls."""
         limit = batch_limit(settings_of(self.run.manifest), FileKind.LEDGER) or _NO_LIMIT
         copy = _Copy(self.out, FileKind.LEDGER, self.run.run_id, limit, self.report)
         missing = [(made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known]
@@ -171,7 +171,7 @@ class _RunCopy:
         self.report.ledger_lines += 1
 
     def _fitting(self, file: DumpFile, raw: bytes, record: LedgerRecord) -> bytes:
-        """The ledger's line as it has to be, given the texts that there are."""
+        """The ledger line that matches the available texts."""
         if (made := self.made.get(record.group_id)) is not None:
             self._add(Change.LEDGER_REPLACED, file, f"made the line of group {record.group_id} again from its text")
             return made.line
@@ -197,7 +197,7 @@ class _RunCopy:
             copy.end_file(file)
 
     def _records(self, file: DumpFile, of: type[_R], first_pass: bool = False) -> Iterator[tuple[bytes, _R]]:
-        """All whole records of a file, with their bytes; damage is reported, but for a first pass."""
+        """All whole records of a file, with their bytes; damage is reported, except in the first pass."""
         for line in lines_in(file, None if first_pass else self.advance, strict=True):
             saved, lost = [line], 0
             if line.fault is not None:
@@ -241,7 +241,7 @@ class _Copy:
         self._batch.append([line + b"\n"])
 
     def end_file(self, file: DumpFile) -> None:
-        """An original has ended."""
+        """Finish the copy of an original."""
         name = file.path.name
         copy = self._batch.finish()
         if copy is None:

@@ -1,7 +1,7 @@
-"""The whole records in a damaged line.
+"""Extracts the whole records from a damaged line.
 
-Invariant: a record is returned only if it is whole and agrees with itself, and every whole record of a line is
-returned, whatever is before, between or after it: NUL bytes, the head or tail of another, another record.
+Invariant: only whole, consistent records are returned, and every whole record of a line is returned, regardless of what
+surrounds it: NUL bytes, parts of records, or other records.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rg_env.dump.read.lines import Line, parse
 
 _NULS = re.compile(rb"\0+")
 _START = re.compile(rb'\{\s*"(?:item_id|schema_version)"')
-"""How a record begins. Inside a string the quotes would be escaped, so that this is never the middle of a record."""
+"""The start of a record. Inside a string the quotes would be escaped, so it never matches the middle of a record."""
 
 
 def salvage(line: Line) -> tuple[list[Line], int]:
     """The whole records of a damaged line.
 
     Returns:
-        the records, in order, each as a line, and how many bytes are part of none (NUL bytes and white space not
-        counted).
+        the records, in order, each as a line, and the number of bytes outside of them, without NUL bytes and white
+        space.
 
     Raises:
         NewerSchemaError: a record was written by a later version.
@@ -44,7 +44,7 @@ def salvage(line: Line) -> tuple[list[Line], int]:
 
 
 def _pieces(line: bytes) -> Iterator[bytes]:
-    """The line cut wherever a record may begin, without NUL bytes, which no record contains."""
+    """The line split wherever a record may begin, without NUL bytes, which no record contains."""
     for part in _NULS.split(line):
         starts = [match.start() for match in _START.finditer(part)]
         for start, end in zip([0, *starts], [*starts, len(part)], strict=True):

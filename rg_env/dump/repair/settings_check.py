@@ -1,6 +1,6 @@
-"""Whether a record is one that a run with these settings can have written. Pure: each function says what does not fit.
+"""Checks records against the settings of their run. Pure functions that return what does not match.
 
-Invariant: what a run writes under its settings passes.
+Invariant: everything that a run writes under its settings passes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rg_env.dump.write.routing import DumpPolicy, route
 
 
 def wrong_numbers(record: GroupRecord | LedgerRecord, settings: RunSettings) -> Iterator[str]:
-    """What of a group's outcome and size does not follow from the settings."""
+    """How a group's outcome and size contradict the settings."""
     base_scores = [rollout.base_score for rollout in record.rollouts]
     outcome = outcome_of(base_scores, settings.config.solved_at)
     if record.outcome is not outcome:

@@ -1,4 +1,4 @@
-"""What can be wrong with a dump: a closed set of kinds, with the same advice wherever one is found."""
+"""The kinds of problems in a dump, each with advice."""
 
 from __future__ import annotations
 

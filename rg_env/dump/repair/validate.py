@@ -1,11 +1,11 @@
-"""Whether a dump can be trusted: every line by itself, the files against each other, and both against the manifest.
+"""Checks a dump: each line, the files against each other, and both against the manifest.
 
-Invariant: reads only, and whatever a run of ours can leave behind passes, a kill at any moment included once the run
-was resumed. Memory does not grow with the texts: for each group of the run at hand its id, a digest of its numbers and
-its place are kept (about 400 bytes), and the findings are bounded.
+Invariant: it only reads. Everything that our runs can write passes, including a run that was killed at any moment and
+resumed. Memory does not grow with the texts: id, digest and place of each group of the current run are kept (about 400
+bytes), and the findings are bounded.
 
-Not covered: the files of a run that is being written are not compared with each other, because they are never read at
-the same moment.
+Not covered: the files of a run that is being written are not compared with each other, because they change while they
+are read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Validation:
     """What was read and what was found.
 
     Attributes:
-        remarks: what could not be checked, a sentence each; nothing is wrong there.
-        texts: groups with their text, Atropos' included; `atropos` counts those among them that have nothing more.
+        remarks: what could not be checked, one sentence each; these are not errors.
+        texts: groups with their text, including `atropos`, the groups in Atropos' format.
         ledger_lines: groups in ledgers.
         trained: groups in the training batches of steps.
     """
@@ -76,7 +76,7 @@ def validate(*paths: str | Path, advance: Watch | None = None) -> Validation:
 
 
 def bytes_in(*paths: str | Path) -> int:
-    """How many bytes `validate` is going to read.
+    """Number of bytes that `validate` will read.
 
     Raises:
         DumpError: a path has no dump.
@@ -207,7 +207,7 @@ class _RunCheck:
                 self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
 
     def _check_group(self, line: Line, record: GroupRecord | LedgerRecord, order: GroupOrder) -> None:
-        """The checks that a group's text and its line in the ledger have in common."""
+        """Checks of both a group's text and its ledger line."""
         self._check_run(line, record)
         settings = self.settings.get(record.attempt)
         back = order.goes_back(record, in_order=settings is None or not settings.fully_async)
@@ -265,7 +265,7 @@ class _RunCheck:
 
 
 def _digest(record: LedgerRecord) -> int:
-    """Equal for equal numbers, whatever white space their lines have. 64 bits: a collision is not to be expected."""
+    """Equal for equal numbers, regardless of white space in their lines. 64 bits, so collisions are unlikely."""
     return hash(to_line(record))
 
 

@@ -1,4 +1,4 @@
-"""The batch being filled: an append-only file that holds whole lines or nothing.
+"""The batch being filled: an append-only file of whole lines.
 
 Invariant: after any method returns or raises, the file ends where its last whole chunk ended, or is cut back to there
 before it is next written. A finished batch never takes a name that is in use, and no batch is empty.
@@ -19,11 +19,11 @@ from rg_env.dump.schema import FileKind
 
 
 class Fsync(StrEnum):
-    """The setting `dump_fsync`: what is forced to disk, so that it survives a power cut."""
+    """The setting `dump_fsync`: what is forced to disk, so that it survives a power failure."""
 
     NONE = "none"
     BATCH = "batch"
-    """Whenever a batch is full, all that has been written so far."""
+    """Whenever a batch is full, everything written so far."""
     GROUP = "group"
     """Every group before it is acknowledged, text before ledger."""
 
@@ -76,7 +76,7 @@ class Batch:
         return self.lines >= self.limit
 
     def check(self) -> int:
-        """Give up the current file if it has been removed or moved.
+        """Abandon the current file if it has been removed or moved.
 
         Returns:
             lines lost with it; usually 0.
@@ -108,7 +108,7 @@ class Batch:
         """Write whole lines, with their line feeds; `prepare` has been called.
 
         Raises:
-            OSError: some of them may be in the file; `roll_back` to a mark takes them away.
+            OSError: some of them may be in the file; `roll_back` to a mark removes them.
         """
         assert self._fd is not None
         chunk = b"".join(lines)
@@ -117,7 +117,7 @@ class Batch:
         write_all(self._fd, chunk)
 
     def sync(self) -> None:
-        """Force what has been appended to disk, and the name of the file with it, so that it survives a power cut.
+        """Force what has been appended to disk, and the name of the file with it, so that it survives a power failure.
 
         Raises:
             OSError: the disk refuses.

@@ -1,9 +1,9 @@
-"""Records to lines in the files of a run: text, then ledger line, or neither.
+"""Commits records to the files of a run: text and ledger line, or neither.
 
-Invariant: a group's ledger line is its commit record. Its text is given to the operating system before it, and if
-either write fails, both are taken back and tried again later: no group is half there, none is there twice.
+Invariant: a group's ledger line is its commit record. The text is written before it; if either write fails, both are
+rolled back and retried later. So no group is incomplete, and none is there twice.
 
-Not covered: what a power cut takes, beyond what `fsync` promises.
+Not covered: data lost in a power failure, except as `fsync` says.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ class _Slice:
     """Consecutive records that are committed together, because no batch is full before the last of them.
 
     Attributes:
-        lines: by the kind of their file, in the order in which the files are written: a group's text, then its line in
-            the ledger.
-        records: how many.
+        lines: by kind of file, in the order of writing: a group's text before its ledger line.
+        records: number of records.
     """
 
     lines: dict[FileKind, list[bytes]] = field(default_factory=lambda: {kind: [] for kind in FileKind})
@@ -65,9 +64,9 @@ class Committer:
     Args:
         folder: the dump folder, which exists.
         run_id: the run.
-        policy: whose text is kept.
+        policy: which groups' text is kept.
         limits: lines in a finished batch of each kind.
-        fsync: what survives a power cut.
+        fsync: what survives a power failure.
         compressing: whether finished batches are compressed, including those that earlier attempts left plain.
 
     Raises:
@@ -110,7 +109,7 @@ class Committer:
         if gone := {batch.path.name: lost for batch in touched if (lost := batch.check())}:
             logger.error("dump: files removed or moved while being written (with lines): {}; starting new ones", gone)
         for batch in touched:
-            if batch.is_full:  # it could not be finished when it became so
+            if batch.is_full:  # finishing it failed earlier
                 self._finish(batch)
             batch.prepare()
         if not self._lock.in_place():
@@ -135,7 +134,7 @@ class Committer:
                 self._try_to_finish(batch)
 
     def close(self) -> None:
-        """Give the last batches their final names and release the run."""
+        """Finish the last batches and release the run's lock."""
         for batch in self._batches.values():
             self._try_to_finish(batch)
         if self._compressor is not None:
@@ -147,7 +146,7 @@ class Committer:
         while part.records < len(job.records):
             try:
                 part.add(job.records[part.records], self._policy)
-            except Exception as error:  # no fault of the disk, and no reason to hold up the records after it
+            except Exception as error:  # not a disk error: drop this record, write the others
                 logger.opt(exception=error).error("dump: 1 record dropped, it cannot be written as JSON")
                 job.drop(part.records)
             if any(len(part.lines[kind]) >= batch.room for kind, batch in self._batches.items()):
@@ -155,7 +154,7 @@ class Committer:
         return part
 
     def _try_to_finish(self, batch: Batch) -> None:
-        """Close a batch. If the disk refuses, the lines are safe under the `.part` name and it is tried again later."""
+        """Finish a batch. On a disk error its lines stay in the `.part` file, and it is retried later."""
         try:
             self._finish(batch)
         except OSError as error:
@@ -163,7 +162,7 @@ class Committer:
 
     def _finish(self, batch: Batch) -> None:
         lines = batch.lines
-        if self._fsync is Fsync.BATCH:  # all of them: a ledger without its texts is no dump, nor the reverse
+        if self._fsync is Fsync.BATCH:  # all files: ledger and texts belong together
             for other in self._batches.values():
                 other.sync()
         final = batch.finish()

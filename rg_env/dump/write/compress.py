@@ -1,8 +1,8 @@
-"""Finished batches are compressed in their own thread, so that neither training nor the writer waits for it.
+"""Compresses finished batches in a separate thread, so that neither training nor the writer waits.
 
-Invariant: at any moment a batch exists whole under one of its two names, and where it exists under both, only one
-counts (`files.list_files`). The compressed file gets its name once it is whole and forced to disk, and
-only then is the plain one removed. The next attempt removes what a killed process left half done.
+Invariant: a batch always exists complete under one of its two names; if both exist, the plain one counts
+(`files.list_files`). The plain file is removed once the compressed one is complete and on disk. The next attempt
+removes incomplete files that a killed process left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Compression(StrEnum):
 
 
 class Compressor:
-    """A thread that compresses the batches it is given, one after the other."""
+    """A thread that compresses batches one by one."""
 
     def __init__(self, batches: Iterable[Path] = ()) -> None:
         self._queue: SimpleQueue[Path | None] = SimpleQueue()
@@ -42,11 +42,11 @@ class Compressor:
         self._thread.start()
 
     def add(self, path: Path) -> None:
-        """Compress the finished batch `path` soon. A failure is logged, and leaves the batch as it is."""
+        """Queue the finished batch `path`. A failure is logged and leaves the batch uncompressed."""
         self._queue.put(path)
 
     def close(self) -> None:
-        """Wait until all that was added is done."""
+        """Wait until all queued batches are done."""
         self._queue.put(None)
         self._thread.join()
 
@@ -62,7 +62,7 @@ def compress(path: Path) -> Path:
     """Replace a finished batch by its compressed form, `path` with `.zst` at its end.
 
     Raises:
-        OSError: the disk refuses, or the name is taken; the plain batch is as it was.
+        OSError: a disk error, or the name is taken; the plain batch is unchanged.
     """
     final = path.with_name(path.name + ZSTD)
     if final.exists():
@@ -93,10 +93,10 @@ def _write_compressed(source: Path, target: Path) -> None:
 
 
 def tidy_up(folder: Path, run_id: str) -> None:
-    """Remove what a killed process left of compressing: half a file, or a second copy of a batch.
+    """Remove what a process that was killed while compressing left: partial files and second copies of a batch.
 
     Raises:
-        OSError: the folder does not let us.
+        OSError: a file cannot be removed.
     """
     for path in list(folder.glob(f"{PREFIX}_*{ZSTD}*")):
         batch = parse_name(path.with_name(path.name.removesuffix(PART)))

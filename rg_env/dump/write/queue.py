@@ -1,9 +1,8 @@
-"""Records on their way to disk: jobs as they were submitted, and the one thread that writes them.
+"""A queue of submitted jobs, and the thread that writes their records to disk.
 
 Invariants:
-- Jobs are written in the order in which they were submitted. A job's records leave it from the left once they are on
-  disk, so that what is left in it is what is missing.
-- Whatever writing raises, the thread lives on: the records stay and are tried again.
+- Jobs are written in the order of submission. Records are removed from their job once they are on disk.
+- An error while writing never ends the thread: the records are kept and retried.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 """
 
@@ -26,7 +25,7 @@ from rg_env.dump.schema import GroupRecord, TrainedRecord
 Record = GroupRecord | TrainedRecord
 
 RETRY_SECONDS = 5.0
-"""How often records that the disk has refused are tried again while nothing new is submitted."""
+"""Interval between retries after a disk error, while nothing new is submitted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,9 +34,9 @@ class Job:
 
     Attributes:
         records: those that are not on disk yet, in order.
-        size: about how much memory all of them take, in bytes.
-        dropped: how many had to be left out.
-        on_disk: what the submitter waits for.
+        size: approximate memory of all records of the job, in bytes.
+        dropped: number of records that could not be written.
+        on_disk: the result, for the submitter.
     """
 
     records: deque[Record]
@@ -52,12 +51,12 @@ class Job:
         return cls(waiting, sum(map(_size, waiting)))
 
     def drop(self, number: int) -> None:
-        """Leave out the record at this place."""
+        """Drop record `number`."""
         self.dropped += 1
         del self.records[number]
 
     def settle(self, result: bool) -> None:
-        """Answer the submitter, unless that has been done."""
+        """Set the result, unless it is set already."""
         if not self.on_disk.done():
             self.on_disk.set_result(result)
 
@@ -70,7 +69,7 @@ class WriteQueue:
         commit: writes the first records of a job and removes them from it, or raises; called in the thread until the
             job is empty.
         finish: called in the thread after the last job.
-        max_bytes: about how much may wait; what is submitted beyond it is dropped, and counted.
+        max_bytes: approximate limit for waiting jobs; jobs beyond it are dropped and counted.
     """
 
     def __init__(
@@ -79,14 +78,14 @@ class WriteQueue:
         self._commit = commit
         self._finish = finish
         self._max_bytes = max_bytes
-        # Shared between threads without a lock: each operation made on them is atomic.
+        # Shared between threads without a lock: every operation on them is atomic.
         self._jobs: set[Job] = set()
         self._dropped: list[int] = []
         self._queue: SimpleQueue[Job | Future[None] | None] = SimpleQueue()
-        # The thread's own.
+        # Used by the thread only.
         self._waiting: deque[Job] = deque()
         self._missing_when_logged = 0
-        # The callers' own.
+        # Used by callers only.
         self._dropped_when_logged = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -94,20 +93,20 @@ class WriteQueue:
 
     @property
     def missing(self) -> int:
-        """Records that were submitted and are not on disk now: waiting, or dropped for good."""
+        """Number of submitted records that are not on disk: waiting or dropped."""
         return sum(len(job.records) + job.dropped for job in list(self._jobs)) + sum(self._dropped)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread still runs."""
+        """Whether the thread is still running."""
         return self._thread.is_alive()
 
     def submit(self, job: Job) -> Future[bool]:
         """Hand over a job without waiting.
 
         Returns:
-            a future that becomes True once all of its records are on disk, False once that has failed (they are kept
-            and tried again, unless memory is full).
+            a future: True once all records are on disk, False after a failure (they are kept and retried, unless
+            `max_bytes` is exceeded).
         """
         pending = sum(other.size for other in list(self._jobs))
         if not job.records:
@@ -125,7 +124,7 @@ class WriteQueue:
         return job.on_disk
 
     def flush(self, timeout: float) -> None:
-        """Wait until everything submitted so far is on disk or has been refused by it, `timeout` seconds at most."""
+        """Wait until everything submitted so far is on disk or has failed, at most `timeout` seconds."""
         if not self._closed:
             tried: Future[None] = Future()
             self._queue.put(tried)
@@ -133,7 +132,7 @@ class WriteQueue:
                 tried.result(timeout)
 
     def close(self, timeout: float) -> None:
-        """Let the thread write what waits and end, `timeout` seconds at most. May be called again."""
+        """Write waiting jobs and end the thread; wait at most `timeout` seconds. May be called again."""
         self._queue.put(None)
         self._closed = True
         self._thread.join(timeout)
@@ -169,7 +168,7 @@ class WriteQueue:
                 self._jobs.discard(job)
                 self._waiting.popleft()
                 job.settle(not job.dropped)
-        except Exception as error:  # whatever it is, training continues, and so does this thread
+        except Exception as error:  # training and this thread continue after any error
             for job in self._waiting:
                 job.settle(False)
             if (missing := self.missing) >= 2 * self._missing_when_logged:

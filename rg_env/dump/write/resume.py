@@ -1,8 +1,8 @@
-"""What an attempt does with the files of the one before it, when that one was killed.
+"""Finishes the files that a killed attempt left open, when the next attempt starts.
 
 Invariant: afterwards no `.part` file of the run is left, every `.jsonl` ends in a whole line, and every group whose
-text is in one of the files that were being filled has its line in the ledger. The ledger is completed first, so that
-being killed in the middle of this loses nothing: it is simply done again.
+text is in one of the open files has a ledger line. The ledger is completed before text files are renamed, so a kill
+during this work loses nothing: the next attempt repeats it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rg_env.dump.write.compress import tidy_up
 
 
 def finish_leftovers(folder: Path, run_id: str) -> None:
-    """Close what a killed attempt of this run left open. The caller holds the run's lock.
+    """Finish the files that a killed attempt of this run left open. The caller holds the run's lock.
 
     Raises:
         OSError, DumpError: the folder or a file in it cannot be read or written.
@@ -52,7 +52,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
 
 
 def _cut_torn_tail(path: Path) -> None:
-    """Cut off a last line without a line feed; remove a file that holds nothing else."""
+    """Cut off a last line without a line feed; remove a file that contains nothing else."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         keep = end
@@ -72,7 +72,7 @@ def _cut_torn_tail(path: Path) -> None:
 
 
 def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[LedgerRecord]:
-    """The ledger lines of groups whose text was written and whose ledger line was not: those of the moment of death."""
+    """The ledger lines of groups whose text was written, but not their ledger line."""
     groups: dict[str, LedgerRecord] = {}
     for file in texts:
         for line in lines_in(file):

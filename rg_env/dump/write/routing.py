@@ -1,9 +1,9 @@
-"""Which file keeps the text of a group.
+"""Selects the file for the text of a group.
 
 Invariant: only base scores count, so that a penalty never turns a solved group into a failed one.
 
-The two files of Atropos keep their meaning: a success is any score strictly above the threshold, FAILED is every score
-exactly 0, for the train phase. Evaluation has its own file, so that nobody trains on it by accident.
+Atropos' two files keep their meaning, in the train phase: a success has any score strictly above the threshold, FAILED
+has only scores of exactly 0. Evaluation has a separate file, so that nobody trains on it by accident.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rg_env.dump.schema import FileKind, GroupRecord, NotKept, Phase
 
 @dataclass(frozen=True, slots=True)
 class DumpPolicy:
-    """The switches that decide whose text is kept. Every group has a line in the ledger whatever their values.
+    """The switches that decide which groups' text is kept. Every group has a line in the ledger.
 
     Attributes:
         threshold: a train group is a success when any base score is strictly greater; in [0, 1].
@@ -41,7 +41,7 @@ class DumpPolicy:
 
 
 def route(group: GroupRecord, policy: DumpPolicy) -> tuple[FileKind | None, NotKept | None]:
-    """The file for the group's text, or why there is none."""
+    """The file for the group's text, or the reason why it is not kept."""
     if not group.rollouts:
         return None, NotKept.NO_ROLLOUTS
     if group.phase == Phase.EVAL:

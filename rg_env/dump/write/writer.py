@@ -1,14 +1,13 @@
-"""The writer of a run: groups go in from the event loop, whole lines come out on disk.
+"""The writer of a run: takes groups from the event loop and writes them to disk as whole lines.
 
 Invariants:
-- A group's ledger line is its commit record: no group is half there, none is there twice (`commit`).
+- A group's ledger line is its commit record: no group is incomplete, and none is there twice (`commit`).
 - Groups reach the files in the order in which they were submitted (`queue`).
-- No disk error raises into training. What is not on disk is counted (`missing`), logged when trouble starts, each time
-  the count has doubled and when it ends, and bounded in memory.
+- A disk error never raises into training. Records that are not on disk are counted (`missing`) and bounded in memory.
+  They are logged when trouble starts, whenever their number has doubled, and when it ends.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
-A power cut is covered only as far as `fsync` says: lines are given to the operating system, which writes them to the
-device when it likes.
+Not covered: a power failure, except as `fsync` says: the operating system decides when it writes lines to the device.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class DumpWriter:
         folder: the dump folder; created if missing.
         run_id: the run; `claim_run` finds it.
         attempt: the run's attempt, from 1.
-        policy: whose text is kept.
+        policy: which groups' text is kept.
         groups_per_file: lines in a finished batch, the ledger's too.
         failed_groups_per_file: lines in a finished FAILED batch.
-        max_pending_bytes: about how much text may wait for a disk that does not keep up; groups beyond it are dropped,
-            and counted.
-        fsync: what survives a power cut.
+        max_pending_bytes: approximate amount of text that may wait for a slow disk; groups beyond it are dropped and
+            counted.
+        fsync: what survives a power failure.
         compression: whether finished batches are compressed, including those that earlier attempts left plain.
 
     Raises:
@@ -95,7 +94,7 @@ class DumpWriter:
 
     @property
     def missing(self) -> int:
-        """Groups and training records that were submitted and are not on disk now: waiting, or dropped for good."""
+        """Number of submitted groups and training records that are not on disk: waiting or dropped."""
         return self._queue.missing
 
     async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
@@ -103,11 +102,11 @@ class DumpWriter:
 
         Args:
             groups: whole groups, in order.
-            timeout: seconds to wait at most.
+            timeout: maximum wait in seconds.
 
         Returns:
-            True when they survive the death of this process. False, after a loud line, when they do not yet; they are
-            still written as soon as the disk allows. Never raises because of a disk.
+            True if they survive the end of this process. False, after a logged error, if they do not yet; they are
+            still written as soon as possible. A disk error never raises.
         """
         future = asyncio.wrap_future(self.submit(groups))
         try:
@@ -130,13 +129,13 @@ class DumpWriter:
         """Hand over `groups` without waiting.
 
         Returns:
-            a future that becomes True once text and ledger lines of all of them have been taken by the operating
-            system, False once that has failed (they are kept and tried again, unless memory is full).
+            a future: True once the operating system has the text and ledger lines of all groups, False after a failure
+            (they are kept and retried, unless `max_pending_bytes` is exceeded).
         """
         return self._queue.submit(Job.of(groups))
 
     def submit_trained(self, records: Sequence[TrainedRecord]) -> Future[bool]:
-        """Hand over what a step was trained on, without waiting. It is written after what was submitted before.
+        """Hand over the records of a training step without waiting. They are written after earlier submissions.
 
         Returns:
             a future, as `submit`.
@@ -144,7 +143,7 @@ class DumpWriter:
         return self._queue.submit(Job.of(records))
 
     def flush(self, timeout: float = 15.0) -> int:
-        """Wait until everything submitted so far is on disk or has been refused by it, `timeout` seconds at most.
+        """Wait until everything submitted so far is on disk or has failed, at most `timeout` seconds.
 
         Returns:
             `missing`.
@@ -153,10 +152,10 @@ class DumpWriter:
         return self.missing
 
     def close(self, timeout: float = 15.0) -> int:
-        """Write what waits, give the last batches their final names, release the run. May be called again.
+        """Write what is waiting, finish the last batches and release the run. May be called again.
 
         Args:
-            timeout: seconds to wait at most.
+            timeout: maximum wait in seconds.
 
         Returns:
             `missing`, which is also logged unless it is 0.

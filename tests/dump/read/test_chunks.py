@@ -23,7 +23,7 @@ def test_parts_are_the_file_cut_between_lines(tmp_path_factory, content, size):
     parts = list(parts_of(file, size=size))
     assert b"".join(part.data for part in parts) == content
     assert all(part.data.endswith(b"\n") for part in parts[:-1])
-    numbered = [line for part in parts for line in part.numbered()]
+    numbered = [(number, line) for part in parts for number, _, line in part.placed()]
     assert numbered == [(k, line) for k, line in enumerate(content.split(b"\n"), 1) if line.strip()]
 
 
