@@ -1,4 +1,4 @@
-"""The payloads of the audit: attack texts. Data only: nothing here runs them.
+"""The payloads of the audit: attack texts. This module contains only data and runs none of them.
 
 A payload is a text, or a function of the item that it answers. Its `kind` is the goal, which decides what counts as
 success (`rg_env.audit.probes`). Names are unique.
@@ -77,13 +77,12 @@ def payloads_for(task: str, quick: bool = False) -> list[Payload]:
     found = [payload for payload in ALL if not payload.tasks or task in payload.tasks]
     if not quick:
         return found
-    seen: dict[Kind, int] = {}
-    kept = []
-    for payload in found:
-        seen[payload.kind] = seen.get(payload.kind, 0) + 1
-        if payload.tasks or seen[payload.kind] <= 8:
-            kept.append(payload)
-    return kept
+    first = {payload.name for kind in Kind for payload in [one for one in found if one.kind is kind][:8]}
+    return [payload for payload in found if payload.tasks or payload.name in first]
+
+
+def _named(kind: Kind, texts: Mapping[str, Text], prefix: str = "") -> list[Payload]:
+    return [Payload(prefix + name, kind, text) for name, text in texts.items()]
 
 
 def _hidden(call: str) -> tuple[Text, Text]:
@@ -108,7 +107,7 @@ def _code() -> list[Payload]:
         "lambda": "(lambda: eval(bytes.fromhex('{}')))()",
     }
     shown = [Payload(f"hidden {name}", Kind.CODE, *_hidden(call)) for name, call in hidden.items()]
-    plain = {
+    plain: dict[str, Text] = {
         "exit": "__import__('os')._exit(3)",
         "exit in a list": "[__import__('os')._exit(3)]",
         "sleep": "__import__('time').sleep(10**6)",
@@ -148,20 +147,17 @@ def _code() -> list[Payload]:
         "format attack": "{0.__class__.__init__.__globals__[os]._exit}",
         "shell": "; kill -9 $$; $(kill -9 $$); `kill -9 $$`",
         "json constructor": '{"__reduce__": ["os._exit", [3]], "py/object/apply": "os._exit"}',
+        "canary file": lambda s: f"open({s.canary!r}, 'w')",
+        "canary file in a list": lambda s: f"[open({s.canary!r}, 'w')]",
+        "canary file by os": lambda s: f"__import__('os').open({s.canary!r}, 65)",
+        "canary file by shell": lambda s: f"__import__('os').system('touch {s.canary}')",
+        "canary file by mkdir": lambda s: f"[__import__('os').mkdir({s.canary!r})]",
     }
-    return [
-        *shown,
-        *(Payload(name, Kind.CODE, text) for name, text in plain.items()),
-        Payload("canary file", Kind.CODE, lambda s: f"open({s.canary!r}, 'w')"),
-        Payload("canary file in a list", Kind.CODE, lambda s: f"[open({s.canary!r}, 'w')]"),
-        Payload("canary file by os", Kind.CODE, lambda s: f"__import__('os').open({s.canary!r}, 65)"),
-        Payload("canary file by shell", Kind.CODE, lambda s: f"__import__('os').system('touch {s.canary}')"),
-        Payload("canary file by mkdir", Kind.CODE, lambda s: f"[__import__('os').mkdir({s.canary!r})]"),
-    ]
+    return [*shown, *_named(Kind.CODE, plain)]
 
 
 def _poison() -> list[Payload]:
-    texts = {
+    texts: dict[str, Text] = {
         "score_answer": "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
         "score_answer of the instance": "[setattr(self,'score_answer',lambda a,e:1.0)]",
         "the entry": "[entry.update(answer='poison'), entry['metadata'].clear()]",
@@ -183,22 +179,22 @@ def _poison() -> list[Payload]:
         "decimal context": "[__import__('decimal').getcontext().__setattr__('prec', 1)]",
         "environment": "[__import__('os').environ.clear()]",
     }
-    return [Payload(f"poison {name}", Kind.POISON, text) for name, text in texts.items()]
+    return _named(Kind.POISON, texts, "poison ")
 
 
 def _hangs() -> list[Payload]:
-    texts = {
+    texts: dict[str, Text] = {
         "power tower": "9**9**9**9",
         "power tower in a list": "[9**9**9**9]",
         "power tower of carets": "9^9^9^9",
         "factorial": "factorial(10**9)",
         "factorial sign": "99999999!!!",
         "binomial": "binomial(10**9, 5*10**8)",
-        "great exponent": "1e999999999",
-        "great negative exponent": "1e-999999999",
-        "great fraction": "1e999999999/3",
-        "great move": "A+99999999",
-        "great moves": " ".join(f"{letter}+99999999" for letter in "ABCDEFGH"),
+        "huge exponent": "1e999999999",
+        "huge negative exponent": "1e-999999999",
+        "huge fraction": "1e999999999/3",
+        "huge move": "A+99999999",
+        "huge moves": " ".join(f"{letter}+99999999" for letter in "ABCDEFGH"),
         "deep brackets": "(" * 3000 + "1" + ")" * 3000,
         "deep lists": "[" * 3000 + "]" * 3000,
         "deep mappings": '{"a":' * 2000 + "1" + "}" * 2000,
@@ -231,19 +227,19 @@ def _hangs() -> list[Payload]:
         "long roman": "M" * 8000,
         "long path": "[" + ",".join(["[0,0]"] * 1300) + "]",
         "unicode digits": "٩" * 4000,
-        "date far away": "9999999999-12-31",
-        "time far away": "999999999:59:59",
+        "distant date": "9999999999-12-31",
+        "distant time": "999999999:59:59",
         "power in brackets": "(9**(9**(9**9)))",
         "power of x": "x**x**x**x**99999999",
         "shift": "1<<10**12",
         "modular": "(2**(10**9))%7",
         "float power": "99.9**99999999.5",
     }
-    return [Payload(name, Kind.HANG, text) for name, text in texts.items()]
+    return _named(Kind.HANG, texts)
 
 
 def _memory() -> list[Payload]:
-    texts = {
+    texts: dict[str, Text] = {
         "repeated text": "'a'*10**10",
         "repeated list": "[0]*10**10",
         "bytes": "bytearray(10**10)",
@@ -252,18 +248,18 @@ def _memory() -> list[Payload]:
         "repeated move": "F999999999",
         "repeated moves": "R99999999 U99999999 F99999999",
         "repeat count": "A*999999999",
-        "great shift": "[1<<10**10]",
-        "great power": "7**10**9",
-        "great index": '{"999999999999": {"999999999999": 1}}',
-        "great grid": "[[0]*99999]*99999",
-        "great format": "'%9999999999d' % 1",
-        "great padding": "f'{1:>9999999999}'",
-        "great join": "','.join(['a'*10**6]*10**5)",
-        "great number text": "1" + "0" * 8000,
-        "great exponent text": "10e99999999",
-        "great matrix": "zeros(99999, 99999)",
+        "huge shift": "[1<<10**10]",
+        "huge power": "7**10**9",
+        "huge index": '{"999999999999": {"999999999999": 1}}',
+        "huge grid": "[[0]*99999]*99999",
+        "huge format": "'%9999999999d' % 1",
+        "huge padding": "f'{1:>9999999999}'",
+        "huge join": "','.join(['a'*10**6]*10**5)",
+        "huge number text": "1" + "0" * 8000,
+        "huge exponent text": "10e99999999",
+        "huge matrix": "zeros(99999, 99999)",
     }
-    return [Payload(name, Kind.MEMORY, text) for name, text in texts.items()]
+    return _named(Kind.MEMORY, texts)
 
 
 def _malformed() -> list[Payload]:
@@ -326,7 +322,7 @@ def _substrings() -> list[Payload]:
         "all answers with commas": all_answers(", "),
         "all answers with or": all_answers(" or "),
     }
-    return [Payload(f"substring {name}", Kind.SUBSTRING, text) for name, text in texts.items()]
+    return _named(Kind.SUBSTRING, texts, "substring ")
 
 
 def _echoes() -> list[Payload]:
@@ -349,55 +345,39 @@ def _echoes() -> list[Payload]:
 
         return text
 
+    def grids(s: Subject) -> str | None:
+        rows = [line for line in question(s).splitlines() if line and not any(map(str.isalpha, line))]
+        return "\n".join(rows)[:8000] or None
+
+    texts: dict[str, Text] = {
+        "the question": lambda s: question(s)[:8000],
+        "the last line of the question": lambda s: question(s).strip().splitlines()[-1],
+        "the first line of the question": lambda s: question(s).strip().splitlines()[0],
+        "the question reversed": lambda s: question(s)[::-1][:8000],
+        "the words of the question": lambda s: " ".join(sorted(set(question(s).split())))[:8000],
+        "the last paragraph of the question": lambda s: question(s).strip().split("\n\n")[-1][:8000],
+        "the text after the last colon": lambda s: question(s).rpartition(":")[2].strip()[:8000] or None,
+        "the grids of the question": grids,
+        "integrate": integral("integrate({}, {})"),
+        "Integral": integral("Integral({}, {})"),
+        "the integrand": integral("{0}"),
+        "expand": metadata("polynomial_expr", "expand({})"),
+        "simplify": metadata("polynomial_expr", "simplify({})"),
+        "Poly": metadata("polynomial_expr", "Poly({}).as_expr()"),
+        "the polynomial": metadata("polynomial_expr", "{}"),
+        "the target": metadata("target", "{}"),
+    }
+    for_tasks: list[tuple[str, Text, set[str]]] = [
+        ("the length of a text", lengths, {"countdown"}),
+        ("the scorer's own solutions", "[row.split() for row in valid_solutions[0].splitlines()]", {"n_queens"}),
+        ("the scorer's own oracle", "[entry['answer']]", {"spiral_matrix", "string_insertion", "binary_matrix"}),
+        ("the scorer's oracle, split", "oracle_answer.split()", {"spiral_matrix"}),
+        ("the scorer's oracle, listed", "[*oracle_answer]", {"string_insertion"}),
+        ("the scorer's oracle, in rows", "[row.split() for row in oracle_answer.splitlines()]", {"binary_matrix"}),
+    ]
     return [
-        Payload("the question", Kind.ECHO, lambda s: question(s)[:8000]),
-        Payload("the last line of the question", Kind.ECHO, lambda s: question(s).strip().splitlines()[-1]),
-        Payload("the first line of the question", Kind.ECHO, lambda s: question(s).strip().splitlines()[0]),
-        Payload("the question reversed", Kind.ECHO, lambda s: question(s)[::-1][:8000]),
-        Payload("the words of the question", Kind.ECHO, lambda s: " ".join(sorted(set(question(s).split())))[:8000]),
-        Payload(
-            "the last paragraph of the question", Kind.ECHO, lambda s: question(s).strip().split("\n\n")[-1][:8000]
-        ),
-        Payload(
-            "the last thing after a colon", Kind.ECHO, lambda s: question(s).rpartition(":")[2].strip()[:8000] or None
-        ),
-        Payload(
-            "the grids of the question",
-            Kind.ECHO,
-            lambda s: (
-                "\n".join(line for line in question(s).splitlines() if line and not any(map(str.isalpha, line)))[:8000]
-                or None
-            ),
-        ),
-        Payload("integrate", Kind.ECHO, integral("integrate({}, {})")),
-        Payload("Integral", Kind.ECHO, integral("Integral({}, {})")),
-        Payload("the integrand", Kind.ECHO, integral("{0}")),
-        Payload("expand", Kind.ECHO, metadata("polynomial_expr", "expand({})")),
-        Payload("simplify", Kind.ECHO, metadata("polynomial_expr", "simplify({})")),
-        Payload("Poly", Kind.ECHO, metadata("polynomial_expr", "Poly({}).as_expr()")),
-        Payload("the polynomial", Kind.ECHO, metadata("polynomial_expr", "{}")),
-        Payload("the target", Kind.ECHO, metadata("target", "{}")),
-        Payload("the length of a text", Kind.ECHO, lengths, tasks=frozenset({"countdown"})),
-        Payload(
-            "the scorer's own solutions",
-            Kind.ECHO,
-            "[row.split() for row in valid_solutions[0].splitlines()]",
-            tasks=frozenset({"n_queens"}),
-        ),
-        Payload(
-            "the scorer's own oracle",
-            Kind.ECHO,
-            "[entry['answer']]",
-            tasks=frozenset({"spiral_matrix", "string_insertion", "binary_matrix"}),
-        ),
-        Payload("the scorer's oracle, split", Kind.ECHO, "oracle_answer.split()", tasks=frozenset({"spiral_matrix"})),
-        Payload("the scorer's oracle, listed", Kind.ECHO, "[*oracle_answer]", tasks=frozenset({"string_insertion"})),
-        Payload(
-            "the scorer's oracle, in rows",
-            Kind.ECHO,
-            "[row.split() for row in oracle_answer.splitlines()]",
-            tasks=frozenset({"binary_matrix"}),
-        ),
+        *_named(Kind.ECHO, texts),
+        *(Payload(name, Kind.ECHO, text, tasks=frozenset(tasks)) for name, text, tasks in for_tasks),
     ]
 
 
