@@ -1,4 +1,4 @@
-"""Comparison of two runs: which statistics differ, and by more than chance?
+"""Comparison of two runs: which statistics differ by more than chance.
 
 Invariant: a difference is taken only between rows with the same phase and value of `by`. The two sides are treated as
 independent; if both were evaluated on the same questions, the intervals are too wide, not too narrow.
@@ -14,9 +14,6 @@ from rg_env.analysis.intervals import CONFIDENCE, difference
 from rg_env.analysis.sample import Source
 from rg_env.analysis.stats import SOLVED_AT, statistics
 from rg_env.choices import By
-
-_NOT_OF_BOTH = ("solve_rate_change",)
-"""Not compared: already differences."""
 
 
 def compare(
@@ -41,18 +38,15 @@ def compare(
         for side in (source, other)
     ]
     keys = list(dict.fromkeys(["phase", *By(by).columns]))
-    measures = [
-        name.removesuffix("_low")
-        for name in dict.fromkeys([*sides[0].columns, *sides[1].columns])
-        if name.endswith("_low") and name.removesuffix("_low") not in _NOT_OF_BOTH
-    ]
+    columns = dict.fromkeys([*sides[0].columns, *sides[1].columns])
+    measures = [name.removesuffix("_low") for name in columns if name.endswith("_low")]
+    measures.remove("solve_rate_change")  # already a difference
     mine, theirs = _long(sides[0], keys, measures, "value"), _long(sides[1], keys, measures, "other")
-    order = pl.Enum(measures)
     return (
         mine.join(theirs, on=[*keys, "measure"], how="full", coalesce=True, nulls_equal=True, suffix="_other")
         .with_columns(difference("difference", "value", "other"))
         .with_columns(clear=(pl.col("difference_low") > 0) | (pl.col("difference_high") < 0))
-        .sort(*keys, pl.col("measure").cast(order))
+        .sort(*keys, pl.col("measure").cast(pl.Enum(measures)))
         .select(
             *keys,
             "measure",

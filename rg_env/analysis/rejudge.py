@@ -1,6 +1,6 @@
-"""Scoring a recorded response again from what its line contains: the item, the task's options, the text.
+"""Scores a recorded response again from what its line contains: the item, the task's options, the text.
 
-Invariant: nothing of the recorded verdict affects the new one.
+Invariant: the recorded verdict does not affect the new one.
 """
 
 from __future__ import annotations

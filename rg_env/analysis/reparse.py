@@ -10,17 +10,18 @@ import sys
 from rg_env.scoring.parse import parse_response, violation_spans
 from rg_env.scoring.types import ParsedResponse, Span, Violation
 
-_FAULTS = {
-    Violation.NO_THINK: "does not begin with <think>",
-    Violation.UNCLOSED_THINK: "no </think>",
-    Violation.MULTIPLE_THINK: "a second think tag",
-    Violation.NO_ANSWER: "no <answer> after the think block",
-    Violation.UNCLOSED_ANSWER: "no </answer>",
-    Violation.MULTIPLE_ANSWERS: "a second answer tag",
+FAULTS = {
+    Violation.NO_THINK: "the first tag of the response is not <think>",
+    Violation.UNCLOSED_THINK: "no </think> follows the <think>",
+    Violation.MULTIPLE_THINK: "more than one <think> or </think>",
+    Violation.NO_ANSWER: "no <answer> follows the think block",
+    Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
+    Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
     Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block",
-    Violation.EMPTY_ANSWER: "the answer is empty",
-    Violation.ANSWER_TOO_LONG: "the answer is too long",
+    Violation.EMPTY_ANSWER: "nothing between the answer tags",
+    Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
 }
+"""What each violation means, as a remark on a response."""
 
 
 def reparse(text: str, violation: Violation | None) -> ParsedResponse:
@@ -48,7 +49,7 @@ def faults(text: str, violation: Violation | None) -> tuple[list[Span], str]:
     """
     if violation is None:
         return [], ""
-    return violation_spans(text, reparse(text, violation)) or [Span(len(text), len(text))], _FAULTS[violation]
+    return violation_spans(text, reparse(text, violation)) or [Span(len(text), len(text))], FAULTS[violation]
 
 
 def without_think(text: str, violation: Violation | None) -> str | None:

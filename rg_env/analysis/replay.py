@@ -84,12 +84,12 @@ def replay(dump: Dump, name: str, *, timeout: float | None = None) -> Replay:
         timeout: seconds per answer; None: as in the run.
 
     Raises:
-        DumpError: no group or several match, its text was not kept, or its line does not hold the question.
+        DumpError: no group or several match, its text was not kept, or its line does not contain the question.
     """
     group = find_group(dump, name)
     question = Question.of(group)
     if question is None:
-        raise DumpError(f"group {group.group_id} cannot be replayed: its line does not hold the question")
+        raise DumpError(f"group {group.group_id} cannot be replayed: its line does not contain the question")
     judge = Judge(dump, workers=1, timeout=timeout)
     verdicts = [judge.verdict(group, question, rollout) for rollout in group.rollouts]
     return _lay_out(group, question, verdicts, judge.settings(group), judge.knows_settings(group))
@@ -160,7 +160,7 @@ def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -
     yield Step("answer", "between the answer tags", rollout.answer, parsed.answer)
     if parsed.answer is None:
         yield Step(
-            "status", "nothing to score: guard and scorer were not asked", str(rollout.status), str(scored.status)
+            "status", "nothing to score: guard and scorer were not called", str(rollout.status), str(scored.status)
         )
     else:
         yield Step("status", _why_status(group.task, scored), str(rollout.status), str(scored.status))

@@ -1,4 +1,4 @@
-"""Scoring a recorded dump with the current scorer: which scores have changed?
+"""Scores a recorded dump again with the current scorer, to find the scores that have changed.
 
 Invariant: every rollout whose text and question were recorded is scored again as in training (format, guard, scorer in
 its own process), and everything that does not depend on its group is compared. Groups that cannot be scored again are
@@ -80,7 +80,7 @@ class Rescored:
 
     Attributes:
         tasks: by name.
-        without_question: groups that were skipped because their lines do not hold the question (Atropos).
+        without_question: groups that were skipped because their lines do not contain the question (Atropos).
         without_settings: groups of attempts without a manifest, scored with the current default settings.
     """
 
@@ -112,7 +112,7 @@ def rescore(
         advance: called with the number of rollouts scored since the last call.
 
     Raises:
-        DumpError: no line holds its question, as in files written by Atropos.
+        DumpError: no line contains its question, as in files written by Atropos.
         ScorerPoolError: scorers cannot be started.
     """
     result = Rescored()
@@ -127,7 +127,7 @@ def rescore(
             advance(len(compared))
     if result.without_question and not result.tasks:
         raise DumpError(
-            "nothing can be scored again: the lines do not hold their questions, as in files written by Atropos"
+            "nothing can be scored again: the lines do not contain their questions, as in files written by Atropos"
         )
     return result
 

@@ -7,6 +7,7 @@ where a number is expected, an unknown violation) is an error that lists the val
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _CLOSED: dict[str, list[str]] = {
     "text": [*FileKind, _NONE],
     "text_reason": [*NotKept, _NONE],
 }
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -69,7 +71,7 @@ def parse_conditions(texts: Iterable[str], columns: Mapping[str, pl.DataType] = 
         columns: the known columns and their types.
 
     Raises:
-        ConditionError: what is wrong, and what is valid.
+        ConditionError: a condition is invalid; the message says what is valid.
     """
     return [_parse(text, columns) for text in texts]
 
@@ -86,32 +88,26 @@ def _parse(text: str, columns: Mapping[str, pl.DataType]) -> Condition:
     match = CONDITION.fullmatch(text)
     if match is None:
         raise wrong("not a condition; write for example task=chain_sum, step>=20 or phase=eval")
-    column, operator, value = match.groups()
+    column, sign, value = match.groups()
     if column not in columns:
-        raise wrong(f"no column {column!r}; there are {', '.join(columns)}")
+        raise wrong(f"unknown column {column!r}; use one of {', '.join(columns)}")
     dtype = columns[column]
     try:
-        test = _is(column, dtype, value) if operator in ("=", "==", "!=") else _compares(column, dtype, operator, value)
+        test = _compares(column, dtype, sign, value) if sign in _COMPARE else _is(column, dtype, value)
     except ValueError as error:
         raise wrong(str(error)) from None
     test = test.fill_null(False)
-    return Condition(text, column, test.not_() if operator == "!=" else test)
+    return Condition(text, column, test.not_() if sign == "!=" else test)
 
 
-# The functions below raise ValueError with what is valid.
+# The functions below raise a ValueError that says what is valid.
 
 
-def _compares(column: str, dtype: pl.DataType, operator: str, value: str) -> pl.Expr:
+def _compares(column: str, dtype: pl.DataType, sign: str, value: str) -> pl.Expr:
     if not dtype.is_numeric():
-        raise ValueError(f"{column} has no order; use = or !=")
-    number = _number(column, dtype, value)
-    tests = {
-        ">": pl.col(column) > number,
-        ">=": pl.col(column) >= number,
-        "<": pl.col(column) < number,
-        "<=": pl.col(column) <= number,
-    }
-    return tests[operator]
+        raise ValueError(f"{column} is not a number; use = or !=")
+    result: pl.Expr = _COMPARE[sign](pl.col(column), _number(column, dtype, value))
+    return result
 
 
 def _is(column: str, dtype: pl.DataType, value: str) -> pl.Expr:

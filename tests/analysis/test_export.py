@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from rg_env.analysis.export import Common, Dpo, ExportError, Grpo, LeftOut, PairBy, PerTask, Reason, Sft, Think, export
 from rg_env.analysis.export.kinds import parse_per_task
-from rg_env.analysis.export.write import aside
+from rg_env.analysis.export.write import draft_folder
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
@@ -373,7 +373,7 @@ def test_a_killed_export_leaves_the_old_file_as_it_was(tmp_path):
 
 def test_what_a_running_export_holds_stays(tmp_path):
     out = tmp_path / "train.jsonl"
-    with aside(out) as held:
+    with draft_folder(out) as held:
         (held / "examples").write_text("{}")
         export(open_run(SAMPLE), Sft(), out)
         assert (held / "examples").exists()

@@ -66,7 +66,7 @@ def test_guard_and_format_say_why(scorer, tmp_path):
     refused = _step(result, 0, "status")
     assert refused.recomputed == Status.REJECTED
     assert "rule for n_queens rejected it" in refused.why
-    assert "not asked" in _step(result, 1, "status").why
+    assert "not called" in _step(result, 1, "status").why
     assert _step(result, 1, "violation").recomputed == "multiple_think"
 
 
@@ -124,7 +124,7 @@ def test_groups_are_found_by_what_is_theirs_alone(tmp_path):
         with pytest.raises(DumpError, match=says) as error:
             find_group(dump, name)
         assert "\n" not in str(error.value)
-    with pytest.raises(DumpError, match="does not hold the question"):
+    with pytest.raises(DumpError, match="does not contain the question"):
         replay(dump, "beta")
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import sample_of, statistics
+from rg_env.analysis.reparse import FAULTS
 from rg_env.analysis.report import build_report, write_report
-from rg_env.analysis.report.explain import VIOLATIONS
 from rg_env.analysis.report.figures import MAX_POINTS, MAX_TREND_POINTS
 from rg_env.analysis.report.page import page
 from rg_env.analysis.report.sample import MAX_TEXT, take_sample
@@ -273,7 +273,7 @@ def test_vendored_libraries_have_the_listed_versions_and_their_license(report):
 
 
 def test_every_violation_is_explained():
-    assert set(VIOLATIONS) == set(Violation)
+    assert set(FAULTS) == set(Violation)
 
 
 def test_a_small_report_is_small(report, dump):

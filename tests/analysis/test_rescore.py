@@ -83,7 +83,7 @@ def test_the_sample_in_the_repository_is_scored_as_it_was():
 def test_atropos_files_cannot_be_scored_again(tmp_path):
     path = tmp_path / "old.jsonl"
     path.write_text('{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 1}]}\n')
-    with pytest.raises(DumpError, match="do not hold their questions, as in files written by Atropos"):
+    with pytest.raises(DumpError, match="do not contain their questions, as in files written by Atropos"):
         rescore(open_run(path), workers=1)
 
 

@@ -64,14 +64,14 @@ def test_a_condition_chooses_its_rows(condition, rows):
     ("condition", "says"),
     [
         ("gcd", "not a condition"),
-        ("color=red", "no column 'color'; there are item_id, "),
+        ("color=red", "unknown column 'color'; use one of item_id, "),
         ("step>=soon", "step is a whole number"),
         ("step=soon", "step is a whole number"),
         ("base_score>high", "base_score is a number"),
         ("phase=evla", "phase is one of train, eval"),
         ("violation=no_thunk", "violation is one of no_think, "),
         ("truncated=maybe", "truncated is true or false"),
-        ("task>gcd", "task has no order"),
+        ("task>gcd", "task is not a number"),
         ("violation=no_*", "violation is one of no_think, "),
         ("task=", "write a value"),
         ("task!= , ", "write a value"),
@@ -83,7 +83,7 @@ def test_a_condition_chooses_its_rows(condition, rows):
         ("step>99999999999999999999", "step is a whole number"),
         ("base_score=0..nan", "base_score is a number"),
         ("base_score>nan", "base_score is a number"),
-        ("best>0.5", "no column 'best'"),
+        ("best>0.5", "unknown column 'best'"),
     ],
 )
 def test_a_mistake_is_one_line_with_what_would_be_right(condition, says):

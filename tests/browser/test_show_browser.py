@@ -139,7 +139,7 @@ async def test_failures_and_violations_are_jumped_to(app, pilot):
     assert under_cursor(app) == "4"
     await pilot.press("v")
     assert under_cursor(app) == "3"
-    assert right(app).startswith("<answer>◀ does not begin with <think> 4")
+    assert right(app).startswith("<answer>◀ the first tag of the response is not <think> 4")
 
 
 @browsing()

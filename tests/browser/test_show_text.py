@@ -196,7 +196,7 @@ def test_a_query_is_written_as_it_is_read(conditions, text):
 def test_what_looks_like_a_condition_is_one_unless_a_slash_is_in_front():
     assert Query.parse("x == 5 is a text").text == "x == 5 is a text"
     assert Query.parse("task=gcd /x=5 step=2").text == "x=5 step=2"
-    with pytest.raises(ConditionError, match=r"^x=5: no column 'x'; there are .*, best, mean, worst$"):
+    with pytest.raises(ConditionError, match=r"^x=5: unknown column 'x'; use one of .*, best, mean, worst$"):
         Query.parse("task=gcd x=5")
 
 

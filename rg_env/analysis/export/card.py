@@ -42,8 +42,8 @@ def card(result: Exported, dump: Dump, out: Path) -> str:
     }
     settings = {
         **kind.settings(),
-        "think": common.think.value,
-        "per-task": common.per_task or kind.default_per_task.value,
+        "think": common.think,
+        "per-task": common.per_task or kind.default_per_task,
         "seed": common.seed,
         "include-eval": common.include_eval,
         "tasks": ",".join(common.tasks) or "all",

@@ -6,22 +6,21 @@ chosen response follows the format and is not truncated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN, origin
-from rg_env.analysis.export.kinds import Row, check_count, check_score
+from rg_env.analysis.export.kinds import MESSAGES, NUMBER, ORIGIN, Kind, Row, check, origin
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import Candidate, candidates, flaw, identity, unusable
-from rg_env.choices import PairBy, PerTask, Think
+from rg_env.choices import PairBy, Think
 from rg_env.dump.schema import GroupRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Dpo:
+class Dpo(Kind):
     """`prompt`, `chosen`, `rejected`, as TRL's `DPOTrainer` expects them.
 
     Attributes:
@@ -35,7 +34,6 @@ class Dpo:
     pairs: int = 1
 
     name: ClassVar[str] = "dpo"
-    default_per_task: ClassVar[PerTask] = PerTask.ALL
     summary: ClassVar[str] = (
         "Each line is a prompt with a better and a worse response from the same group (`prompt`, `chosen`, `rejected`: "
         "TRL's conversational preference format)."
@@ -49,11 +47,8 @@ class Dpo:
     )
 
     def __post_init__(self) -> None:
-        check_score("--margin", self.margin, positive=True)
-        check_count("--pairs", self.pairs)
-
-    def settings(self) -> Mapping[str, object]:
-        return {"margin": self.margin, "by": self.by.value, "pairs": self.pairs}
+        check("--margin", self.margin, 0 < self.margin <= 1, "above 0 and at most 1")
+        check("--pairs", self.pairs, self.pairs >= 1, "at least 1")
 
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
         found = sorted(candidates(group, think, left_out), key=self._rank)

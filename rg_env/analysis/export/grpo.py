@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN, TEXT, origin
-from rg_env.analysis.export.kinds import Row
+from rg_env.analysis.export.kinds import MESSAGES, NUMBER, ORIGIN, TEXT, Kind, Row, origin
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import candidates, identity, unusable
-from rg_env.choices import PerTask, Think
+from rg_env.choices import Think
 from rg_env.dump.schema import GroupRecord, has_no_signal
 
 
 @dataclass(frozen=True, slots=True)
-class Grpo:
+class Grpo(Kind):
     """`prompt`, `responses` and `rewards`, with one response and one reward per rollout.
 
     Not `completions`: TRL's `GRPOTrainer` passes columns to reward functions by name, and `completions` is its own.
@@ -29,7 +28,6 @@ class Grpo:
     keep_no_signal: bool = False
 
     name: ClassVar[str] = "grpo"
-    default_per_task: ClassVar[PerTask] = PerTask.ALL
     summary: ClassVar[str] = (
         "Each line is a group: a prompt (TRL's conversational prompt-only format), the responses of a policy "
         "(`responses`) and their rewards (`rewards`; `base_scores` before any penalty) in the same order. "
@@ -44,9 +42,6 @@ class Grpo:
             *ORIGIN,
         ]
     )
-
-    def settings(self) -> Mapping[str, object]:
-        return {"keep-no-signal": self.keep_no_signal}
 
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
         found = list(candidates(group, think, left_out))

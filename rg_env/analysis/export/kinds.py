@@ -1,16 +1,16 @@
-"""What all kinds of export share: the common settings, what a kind provides, and the result.
+"""What all kinds of export share: common settings, common columns, what a kind provides, and the result.
 
-Invariant: an invalid setting is refused before anything is read.
+Invariant: an invalid setting is rejected before anything is read.
 """
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,6 +21,19 @@ from rg_env.errors import RGEnvError
 
 Row = dict[str, Any]
 """One line of the data set; its keys and types are the kind's `schema`."""
+
+TEXT = pa.string()
+NUMBER = pa.float64()
+MESSAGES = pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
+"""A conversation, or a part of one, as in TRL's conversational formats."""
+
+ORIGIN = [(name, TEXT) for name in ("task", "item", "group_id", "phase")] + [("step", pa.int64())]
+"""The columns that every kind has: where a line comes from."""
+
+
+def origin(group: GroupRecord) -> dict[str, Any]:
+    """The columns `ORIGIN` of a group."""
+    return {name: getattr(group, name) for name, _ in ORIGIN}
 
 
 class ExportError(RGEnvError):
@@ -46,35 +59,34 @@ class Common:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if isinstance(self.per_task, int) and self.per_task < 1:
-            raise ExportError(f"--per-task {self.per_task}: at least 1, or one of {', '.join(PerTask)}")
+        if isinstance(self.per_task, int):
+            check("--per-task", self.per_task, self.per_task >= 1, f"at least 1, or one of {', '.join(PerTask)}")
 
     def takes_task(self, name: str) -> bool:
         return not self.tasks or any(fnmatchcase(name, pattern) for pattern in self.tasks)
 
 
-class Kind(Protocol):
-    """A kind of data set: a dataclass of its settings."""
+@dataclass(frozen=True, slots=True)
+class Kind(ABC):
+    """A kind of data set. Subclasses are dataclasses of its settings.
 
-    @property
-    def name(self) -> str: ...
+    Attributes:
+        summary: one sentence for the card: what a line is.
+        schema: columns of a line.
+    """
 
-    @property
-    def default_per_task(self) -> PerTask: ...
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    schema: ClassVar[pa.Schema]
+    default_per_task: ClassVar[PerTask] = PerTask.ALL
 
-    @property
-    def summary(self) -> str:
-        """One sentence for the card: what a line is."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns of a line."""
-
+    @abstractmethod
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
         """The lines made from a group, each with a text that is equal for duplicates."""
 
     def settings(self) -> Mapping[str, object]:
-        """By their names on the command line, without dashes."""
+        """By their names on the command line, without leading dashes."""
+        return {setting.name.replace("_", "-"): getattr(self, setting.name) for setting in fields(self)}
 
 
 @dataclass
@@ -113,21 +125,7 @@ def parse_per_task(text: str) -> PerTask | int:
         raise ExportError(f"--per-task {text}: a number, or one of {', '.join(PerTask)}") from None
 
 
-def check_score(option: str, value: float, *, positive: bool = False) -> None:
-    """Check that a score or difference lies in [0, 1]; with `positive`, in (0, 1].
-
-    Raises:
-        ExportError: it does not.
-    """
-    if math.isnan(value) or not 0 <= value <= 1 or (positive and value == 0):
-        raise ExportError(f"{option} {value:g}: must be {'above 0 and at most 1' if positive else 'from 0 to 1'}")
-
-
-def check_count(option: str, value: int) -> None:
-    """Check that a number is at least 1.
-
-    Raises:
-        ExportError: it is not.
-    """
-    if value < 1:
-        raise ExportError(f"{option} {value}: at least 1")
+def check(option: str, value: float, valid: bool, requirement: str) -> None:
+    """Raise an `ExportError` that names the option and the requirement, unless the value is valid."""
+    if not valid:
+        raise ExportError(f"{option} {value:g}: must be {requirement}")

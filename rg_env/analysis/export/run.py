@@ -1,4 +1,4 @@
-"""From a dump to a data set in a file: reads once, drops duplicates, balances tasks, writes.
+"""Makes a data set file from a dump: reads the dump once, drops duplicates, balances tasks, writes.
 
 Invariant: the file appears whole or not at all, followed by its card, and replaces an earlier one only with `force`.
 Memory grows with the number of examples (about 200 bytes each), not with their texts, which are buffered on disk.
@@ -6,7 +6,7 @@ Memory grows with the number of examples (about 200 bytes each), not with their 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
 from heapq import nsmallest
@@ -18,7 +18,7 @@ import orjson
 from rg_env.analysis.export.card import CARD_NAME, card
 from rg_env.analysis.export.kinds import Common, Exported, ExportError, Kind, Row
 from rg_env.analysis.export.left_out import Reason
-from rg_env.analysis.export.write import aside, check_target, write_lines
+from rg_env.analysis.export.write import check_target, draft_folder, write_lines
 from rg_env.choices import PerTask, Think
 from rg_env.dump import Dump, GroupRecord, Phase
 
@@ -54,7 +54,7 @@ def export(
     check_target(out, force)
     result = Exported(kind, common)
     try:
-        with aside(out) as folder:
+        with draft_folder(out) as folder:
             _export(dump, result, out, folder)
     except OSError as error:
         raise ExportError(f"{out} cannot be written ({error.strerror})") from None
@@ -85,7 +85,7 @@ def _export(dump: Dump, result: Exported, out: Path, folder: Path) -> None:
 def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
     """The examples of all tasks with their digests; counts what is left out."""
     seen: set[bytes] = set()
-    notes = _Notes(result)
+    seen_in_groups: Counter[str] = Counter()
     for group in dump.groups():
         result.groups += 1
         result.rollouts += len(group.rollouts)
@@ -94,7 +94,7 @@ def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
         elif not result.common.takes_task(group.task):
             result.left_out[Reason.OTHER_TASK] += 1
         else:
-            notes.add(group)
+            seen_in_groups += _facts(group)
             for row, identity in result.kind.rows(group, result.common.think, result.left_out):
                 digest = blake2b(identity.encode(), digest_size=16).digest()
                 if digest in seen:
@@ -102,7 +102,7 @@ def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
                 else:
                     seen.add(digest)
                     yield row, digest
-    notes.finish()
+    result.notes += _notes(seen_in_groups, result.common.think)
 
 
 def _random(seed: int, digest: bytes) -> int:
@@ -113,15 +113,11 @@ def _random(seed: int, digest: bytes) -> int:
 def _choose(draws: dict[str, list[Draw]], per_task: PerTask | int) -> dict[str, list[int]]:
     """The positions of the examples that each task keeps."""
     sizes = sorted(map(len, draws.values())) or [0]
-    match per_task:
-        case PerTask.ALL:
-            share = sizes[-1]
-        case PerTask.MEDIAN:
-            share = sizes[(len(sizes) - 1) // 2]
-        case PerTask.SMALLEST:
-            share = sizes[0]
-        case int():
-            share = per_task
+    if isinstance(per_task, PerTask):
+        middle = (len(sizes) - 1) // 2
+        share = {PerTask.ALL: sizes[-1], PerTask.MEDIAN: sizes[middle], PerTask.SMALLEST: sizes[0]}[per_task]
+    else:
+        share = per_task
     return {task: [place for _, place in nsmallest(share, drawn)] for task, drawn in draws.items()}
 
 
@@ -132,32 +128,29 @@ def _count_without_text(dump: Dump, result: Exported) -> None:
             result.left_out[Reason.NO_TEXT] += 1
 
 
-class _Notes:
-    """Collects what the exported groups do not record, and warnings about them."""
+def _facts(group: GroupRecord) -> Counter[str]:
+    """The facts about a group that `_notes` reports."""
+    first = group.rollouts[0].conversation[:1] if group.rollouts else []
+    return Counter(
+        atropos=group.schema_version == 0,
+        evaluation=group.phase == Phase.EVAL,
+        asks_to_think=any(message["role"] == "system" and "<think>" in message["content"] for message in first),
+    )
 
-    def __init__(self, result: Exported) -> None:
-        self._result = result
-        self._foreign = self._eval = self._asks_to_think = 0
 
-    def add(self, group: GroupRecord) -> None:
-        self._foreign += group.schema_version == 0
-        self._eval += group.phase == Phase.EVAL
-        first = group.rollouts[0].conversation[:1] if group.rollouts else []
-        self._asks_to_think += any(m["role"] == "system" and "<think>" in m["content"] for m in first)
-
-    def finish(self) -> None:
-        notes = self._result.notes
-        if self._eval:
-            notes.append(
-                f"CONTAMINATED: {self._eval} evaluation groups are included (--include-eval). "
-                "A policy trained on this set can no longer be evaluated on those questions."
-            )
-        if self._foreign:
-            notes.append(
-                f"{self._foreign} groups come from plain Atropos files, which hold only a score, after the length "
-                "penalty: it is used as base score and reward. Violations, scorer failures, truncation, step and "
-                "tokens are unknown, so nothing was left out because of them; the file name decides whether a group "
-                "is an evaluation group."
-            )
-        if self._asks_to_think and self._result.common.think is Think.DROP:
-            notes.append("Think blocks were dropped from the responses, but some system prompts still ask for one.")
+def _notes(groups: Counter[str], think: Think) -> Iterator[str]:
+    """What the exported groups do not record, and warnings about them."""
+    if groups["evaluation"]:
+        yield (
+            f"CONTAMINATED: {groups['evaluation']} evaluation groups are included (--include-eval). "
+            "A policy trained on this set can no longer be evaluated on those questions."
+        )
+    if groups["atropos"]:
+        yield (
+            f"{groups['atropos']} groups come from plain Atropos files, which hold only a score, after the length "
+            "penalty: it is used as base score and reward. Violations, scorer failures, truncation, step and tokens "
+            "are unknown, so nothing was left out because of them; the file name decides whether a group is an "
+            "evaluation group."
+        )
+    if groups["asks_to_think"] and think is Think.DROP:
+        yield "Think blocks were dropped from the responses, but some system prompts still ask for one."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from rg_env.analysis.export.columns import MESSAGES, NUMBER, ORIGIN, origin
-from rg_env.analysis.export.kinds import Row, check_count, check_score
+from rg_env.analysis.export.kinds import MESSAGES, NUMBER, ORIGIN, Kind, Row, check, origin
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import candidates, flaw, identity
 from rg_env.choices import PerTask, Think
@@ -17,7 +16,7 @@ from rg_env.dump.schema import GroupRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Sft:
+class Sft(Kind):
     """`messages`, as TRL's `SFTTrainer` expects them.
 
     Attributes:
@@ -39,11 +38,8 @@ class Sft:
     )
 
     def __post_init__(self) -> None:
-        check_score("--min-score", self.min_score)
-        check_count("--per-group", self.per_group)
-
-    def settings(self) -> Mapping[str, object]:
-        return {"min-score": self.min_score, "per-group": self.per_group}
+        check("--min-score", self.min_score, 0 <= self.min_score <= 1, "from 0 to 1")
+        check("--per-group", self.per_group, self.per_group >= 1, "at least 1")
 
     def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
         good = []

@@ -1,4 +1,4 @@
-"""Writing rows as JSON lines or Parquet, the checks before that, and the folder for unfinished files."""
+"""Writes rows as JSON lines or Parquet. Also checks the target first, and manages the folder of unfinished files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_target(out: Path, force: bool) -> None:
     """Check that a file can be written and replaces nothing by accident.
 
     Raises:
-        ExportError: it cannot, or it would; with what to do.
+        ExportError: the file cannot be written, or would replace another one; the message says what to do.
     """
     if out.suffix not in SUFFIXES:
         raise ExportError(f"--out {out}: the name must end in {' or '.join(SUFFIXES)}")
@@ -52,8 +52,8 @@ def check_target(out: Path, force: bool) -> None:
 
 
 @contextmanager
-def aside(out: Path) -> Iterator[Path]:
-    """A hidden folder next to `out` for unfinished files; removes those that killed exports of that name left."""
+def draft_folder(out: Path) -> Iterator[Path]:
+    """A hidden folder next to `out` for unfinished files. Folders left by killed exports to `out` are removed."""
     prefix = f".{out.name}."
     for left in out.parent.glob(f"{glob.escape(prefix)}*/"):
         with _lock(left) as unused:

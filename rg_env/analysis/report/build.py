@@ -30,9 +30,10 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
         solved_at: a rollout is correct if its base score is at least this, in [0, 1].
 
     Raises:
-        DumpError: the record has no rollouts, or a file cannot be read.
+        DumpError: the dump has no rollouts, or a file cannot be read.
     """
-    from rg_env.analysis.report.explain import VIOLATIONS, notes
+    from rg_env.analysis.reparse import FAULTS
+    from rg_env.analysis.report.explain import notes
     from rg_env.analysis.report.figures import sections
     from rg_env.analysis.report.page import page
     from rg_env.analysis.report.sample import take_sample
@@ -46,7 +47,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
         "solved_at": solved_at,
         "notes": notes(dump, rollouts, sample),
         "runs": [_about(run) for run in dump.runs],
-        "violations": VIOLATIONS,
+        "violations": FAULTS,
         "sections": [
             asdict(section)
             | {"worst": [asdict(task) for task in worst_tasks(section, sample.groups, solved_at=solved_at)]}
@@ -65,7 +66,7 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
         options: as for `build_report`.
 
     Raises:
-        DumpError: as `build_report`; or the file cannot be written, has another suffix, or exists.
+        DumpError: as `build_report`; or the file cannot be written, has another suffix, or exists already.
     """
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):

@@ -1,4 +1,4 @@
-"""The explanations on the page: about the dump, the statistics and the violations."""
+"""The notes at the top of the page: how the statistics were computed, and what is missing or was skipped."""
 
 from __future__ import annotations
 
@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from rg_env.analysis.report.sample import MAX_TEXT, Sample
-from rg_env.scoring.types import Violation
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump
-
-VIOLATIONS = {
-    Violation.NO_THINK: "the first tag of the response is not <think>",
-    Violation.UNCLOSED_THINK: "no </think> follows the <think>",
-    Violation.MULTIPLE_THINK: "more than one <think> or </think>",
-    Violation.NO_ANSWER: "no <answer> follows the think block",
-    Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
-    Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
-    Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block",
-    Violation.EMPTY_ANSWER: "nothing between the answer tags",
-    Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
-}
 
 _SHOWN_PROBLEMS = 20
 

@@ -23,7 +23,7 @@ _SCRIPTS = ("text.js", "charts.js", "table.js", "group.js", "browser.js", "main.
 _VENDORED = ("d3", "d3.min.js"), ("plot", "plot.umd.min.js")
 _GROUPS_PER_BLOCK = 250
 _DIGITS = 6
-_ASIDE = 1 + 1e-12
+_NUDGE = 1 + 1e-12
 """Sums differ in the 16th digit with the order of threads, but the same dump must give the same bytes. Numbers are
 therefore rounded, after a tiny shift, because a mean such as 0.3040625 lies exactly between two rounded numbers."""
 
@@ -82,7 +82,7 @@ def _json(value: object, digits: int | None = None) -> str:
 
 def _finite(value: Any, digits: int | None) -> Any:
     if isinstance(value, float):
-        shown = value if digits is None else round(value * _ASIDE, digits)
+        shown = value if digits is None else round(value * _NUDGE, digits)
         return shown if math.isfinite(shown) else None
     if isinstance(value, Mapping):
         return {key: _finite(child, digits) for key, child in value.items()}

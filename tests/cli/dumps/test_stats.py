@@ -54,7 +54,7 @@ def test_two_runs(folder, tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--where", "color=red"], "no column 'color'"),
+        (["--where", "color=red"], "unknown column 'color'"),
         (["--where", "task=spell"], "no rollout matches task=spell; the tasks are gcd"),
         (["--against", "nowhere"], "nowhere cannot be read"),
     ],
