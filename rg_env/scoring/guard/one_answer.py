@@ -28,7 +28,7 @@ def _letter_jumble(entry: Mapping[str, Any], answer: str) -> str | None:
 
 def _word_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream compares the first words of the list and pays for each, whatever follows."""
-    expected, given = len(entry["metadata"]["sorted_words"]), answer.count(",") + 1
+    expected, given = len(entry["metadata"]["sorted_words"]), answer.rstrip(", \t\r\n").count(",") + 1
     return f"the answer has {given} words, more than the {expected} of the question" if given > expected else None
 
 

@@ -255,7 +255,7 @@ def test_forms_that_were_once_refused_earn_1(
         ("coin_flip", {"answer": "0.0029296875"}, ["0", "0.0", "0.003", "0.0028"]),
         ("coin_flip", {"answer": "0.00003"}, ["0", "0.0000", "0.0001"]),
         ("game_of_life_halting", {"answer": "True"}, ["False", "True False", "not True", "1", "", "untrue"]),
-        ("game_of_life", {"answer": _BOARD}, ["[[0,0],[0,0]]", "[[0,0],[1,0],[0,0]]", "[" * 5000, "9" * 5000, "{}"]),
+        ("game_of_life", {"answer": _BOARD}, ["[[0,2],[1,0]]", "[[0,0],[1,0],[0,0]]", "[" * 5000, "9" * 5000, "{}"]),
         ("prime_factorization", {"answer": "3 × 103"}, ["-3 × -103", "+309", "309", "3 × 103 × +1 × 309"]),
         ("puzzle24", {"metadata": {"numbers": [8, 3, 2, 1]}}, ["8.5*3*(2-1)", "8*3*(2-1).0"]),
         ("simple_integration", {"metadata": {"integrand": "2*x", "variable": "x"}}, ["'open(1)'", "'x**2\"", "''x''"]),
