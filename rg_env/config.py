@@ -45,7 +45,7 @@ class ScorerConfig:
     workers: int = _setting(2, at_least=1)
     """How many answers are scored at once. Two take about 110 MB, shared with the process they are forked from."""
     timeout: float = _setting(5.0, above=0)
-    """Seconds for one answer, raw and tagged together, from the moment a worker has it."""
+    """CPU seconds for one answer, raw and tagged together; all tries take at most four times that in wall time."""
     max_answer_chars: int = _setting(8192, at_least=1)
     """Longer answers are the violation `answer_too_long`."""
     normalize: bool = False
@@ -84,7 +84,8 @@ class RGDumpConfig:
     # -- scores and rewards
     scorer: ScorerConfig = field(default_factory=ScorerConfig)
     on_scorer_failure: str = _setting("zero", choices=("zero", "mask"))
-    """`zero`: timeout, crashed and error train as 0. `mask`: they are not trained on at all."""
+    """`zero`: timeout, crashed and error train as 0. `mask`: they are not trained on at all. An answer whose scorer got
+    no CPU time is masked in either case."""
     solved_at: float = _setting(0.99, at_least=0, at_most=1)
     format_bonus: float = _setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""

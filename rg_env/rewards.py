@@ -44,7 +44,7 @@ class Earned:
         score: base score × penalty_factor, in [0, 1].
         penalty_factor: in [0, 1].
         reward: what SkyRL trains on.
-        masked: True if the rollout is kept out of the loss, because its scorer failed.
+        masked: True if the rollout is kept out of the loss, because its scorer failed or got no CPU time.
     """
 
     score: float
@@ -77,11 +77,14 @@ def settle_group(
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
 
     Returns:
-        one `Earned` per rollout, in order. With `on_scorer_failure=mask`, a rollout whose scorer failed is masked and
-        gets the mean reward of the others, so that it changes neither the group's mean nor, being masked, any weight.
+        one `Earned` per rollout, in order. A rollout whose scorer got no CPU time is masked, and with
+        `on_scorer_failure=mask` every rollout whose scorer failed. It gets the mean reward of the others, so that it
+        changes neither the group's mean nor, being masked, any weight.
     """
+    mask_failures = config.on_scorer_failure == "mask"
     failed = [
-        config.on_scorer_failure == "mask" and rollout.verdict.scored.status.is_scorer_failure for rollout in group
+        rollout.verdict.scored.starved or (mask_failures and rollout.verdict.scored.status.is_scorer_failure)
+        for rollout in group
     ]
     sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]
     scores = [rollout.verdict.scored.score for rollout in sound]

@@ -69,6 +69,23 @@ def test_a_masked_rollout_moves_nobodys_advantage():
     assert sum(rewards) / 3 == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("on_scorer_failure", ["zero", "mask"])
+def test_a_rollout_whose_scorer_got_no_core_is_always_masked(on_scorer_failure):
+    starved = rollout(0.0, status=Status.TIMEOUT)
+    starved = dataclasses.replace(
+        starved,
+        verdict=dataclasses.replace(
+            starved.verdict, scored=AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
+        ),
+    )
+    [ok, hung, masked] = settle(
+        [rollout(1.0), rollout(0.0, status=Status.TIMEOUT), starved], RGDumpConfig(on_scorer_failure=on_scorer_failure)
+    )
+    assert (ok.masked, masked.masked) == (False, True)
+    assert hung.masked == (on_scorer_failure == "mask")
+    assert masked.reward == pytest.approx(0.5 if on_scorer_failure == "zero" else 1.0)
+
+
 def test_a_rejected_answer_is_the_answers_fault_and_is_never_masked():
     config = RGDumpConfig(on_scorer_failure="mask")
     [rejected] = settle([rollout(0.0, status=Status.REJECTED)], config)

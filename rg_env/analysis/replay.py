@@ -194,7 +194,7 @@ def _steps_in_group(
 ) -> Iterable[Step]:
     """The values that depend on the group."""
     if earned.masked:
-        why_factor = "the scorer failed and on_scorer_failure=mask: excluded from the loss"
+        why_factor = "excluded from the loss: the scorer got no CPU time, or failed and on_scorer_failure=mask"
     else:
         why_factor = f"{why_factor}; L = {rollout.response_tokens}"
     yield Step("penalty_factor", why_factor, recorded.penalty_factor, earned.penalty_factor, computable)

@@ -58,7 +58,10 @@ def verdict(audit: Audit) -> str:
 
 def sandbox_lines(audit: Audit) -> list[str]:
     """The measures of the sandbox, one per line."""
-    return [f"{'yes' if m.active else 'NO '} {m.name}{f' ({m.why_not})' if m.why_not else ''}" for m in audit.sandbox]
+    return [f"{_ACTIVE[m.active]} {m.name}{f' ({m.why_not})' if m.why_not else ''}" for m in audit.sandbox]
+
+
+_ACTIVE = {True: "yes", False: "NO ", None: "?  "}
 
 
 def markdown(audit: Audit) -> str:

@@ -99,7 +99,8 @@ class RawSide:
             raise ScorerPoolError(f"the audit's scorer process fails to start: {error}") from error
         before = _peak_mb(worker.pid)
         try:
-            raw, tagged = worker.score(job, self.deadline if self._hangs < _PATIENT_HANGS else _IMPATIENT_SECONDS)
+            limit = self.deadline if self._hangs < _PATIENT_HANGS else _IMPATIENT_SECONDS
+            raw, tagged = worker.score(job, limit, 4 * limit)
         except ScoringTimeoutError:
             self._hangs += 1
             grown = _peak_mb(worker.pid) - before

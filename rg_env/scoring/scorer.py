@@ -35,7 +35,7 @@ class Scorer:
 
     Args:
         workers: number of answers scored at the same time, at least 1.
-        timeout: seconds that one answer may take, above 0.
+        timeout: CPU seconds that one answer may take, above 0; its wall time is at most four times that.
         max_answer_chars: longer answers are rejected, at least 1. If twice the length of an item's own answer is more,
             that is the limit for the item.
         normalize: also score an answer that earns less than 1 in the forms of `rg_env.scoring.normalize`.
@@ -64,7 +64,7 @@ class Scorer:
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
 
         If the task's scorer raises on one form, that form scores 0. If it raises on the bare answer and the tagged form
-        scores 0, the status is ERROR.
+        scores 0, the status is ERROR. If the machine had no core for the answer's worker, the result is `starved`.
 
         Args:
             entry: the item as made by reasoning-gym; `metadata.source_dataset` names the task. Not changed. If its
@@ -82,6 +82,8 @@ class Scorer:
         if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
             for form in other_forms(answer, str(entry.get("question", ""))) if isinstance(answer, str) else ():
                 again = self._score_form(task, config or {}, entry, form)
+                if again.starved:
+                    return again
                 if again.score > best.score:
                     best = replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
         return best

@@ -81,6 +81,8 @@ class AnswerScore:
         normalized: the score is that of another form of the answer, from `rg_env.scoring.normalize`, because the
             answer as written earned less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
+        starved: the scorer process got no CPU time: the machine, not the answer, is the reason for the failure. Such a
+            rollout is always kept out of the loss.
     """
 
     raw: float | None
@@ -90,6 +92,7 @@ class AnswerScore:
     detail: str = ""
     normalized: bool = False
     baseline: float = 0.0
+    starved: bool = False
 
     @classmethod
     def of_forms(cls, raw: Form, tagged: Form) -> AnswerScore:
@@ -102,9 +105,9 @@ class AnswerScore:
         return cls(raw, tagged, max(raw, tagged), Status.OK, "; ".join(reasons))
 
     @classmethod
-    def unscored(cls, status: Status, detail: str = "") -> AnswerScore:
+    def unscored(cls, status: Status, detail: str = "", starved: bool = False) -> AnswerScore:
         """The result for an answer that no scorer scored."""
-        return cls(None, None, 0.0, status, detail)
+        return cls(None, None, 0.0, status, detail, starved=starved)
 
 
 @dataclass(frozen=True, slots=True)

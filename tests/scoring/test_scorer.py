@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,10 @@ from reasoning_gym.factory import DATASETS
 from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Violation, shared_scorer
-from rg_env.scoring.workers.effort import Effort
+from rg_env.scoring.types import AnswerScore
+from rg_env.scoring.workers import breaker, pool
+from rg_env.scoring.workers.checkout import WorkerPool
+from rg_env.scoring.workers.connection import Job, WorkerConnection
 
 Item = Callable[..., dict[str, Any]]
 DEEP = '{"a":' * 1300 + "1" + "}" * 1300
@@ -211,8 +216,8 @@ def impatient() -> Iterator[Scorer]:
 
 @pytest.fixture
 def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else this machine is doing."""
-    monkeypatch.setattr(Effort, "starved_since", lambda self, seconds: False)
+    """However little CPU time this machine has for a worker: wait until it has used up its limit."""
+    monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
 
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
@@ -227,16 +232,131 @@ def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: st
     assert impatient.score(entry, "4").status is not Status.TIMEOUT
 
 
-@pytest.mark.usefixtures("unguarded")
-def test_an_answer_that_had_no_core_to_run_on_is_not_remembered(
-    impatient: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch
+class Starving:
+    """Stops workers when they get a job, so that they get no core."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
+        self.jobs = 0
+        score = WorkerConnection.score
+
+        def stopped(worker: WorkerConnection, job: Job, cpu: float, wall: float) -> Any:
+            self.jobs += 1
+            if self.jobs <= tries:
+                os.kill(worker.pid, signal.SIGSTOP)
+            return score(worker, job, cpu, wall)
+
+        monkeypatch.setattr(WorkerConnection, "score", stopped)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_an_answer_whose_worker_got_no_core_is_tried_again_later(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    starving = Starving(monkeypatch, tries=1)
+    entry = item("chain_sum")
+    with Scorer(workers=1, timeout=10.0) as scorer:
+        pauses: list[float] = []
+        monkeypatch.setattr(pool, "_FIRST_TRY", 0.01)
+        monkeypatch.setattr(WorkerPool, "pause", lambda self, seconds: pauses.append(seconds))
+        scored = scorer.score(entry, entry["answer"])
+    assert (scored.score, scored.status, scored.starved) == (1.0, Status.OK, False)
+    assert (starving.jobs, pauses) == (2, [10.0])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembered(
+    item: Item, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine's load is made up here; `test_effort` has the real one."""
-    monkeypatch.setattr(Effort, "starved_since", lambda self, seconds: True)
-    for _ in range(2):
-        scored = impatient.score(item("coin_flip", seed=99), "1e999999999")
-        assert scored.status is Status.TIMEOUT
-        assert "no core was free" in scored.detail
+    starving = Starving(monkeypatch, tries=100)
+    entry = item("chain_sum")
+    with Scorer(workers=1, timeout=0.1, normalize=True) as scorer:
+        for _ in range(4):
+            scored = scorer.score(entry, entry["answer"])
+            assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, True)
+            assert "no core was free" in scored.detail
+        assert starving.jobs == 8  # two tries each
+        assert scorer._pool._breaker.limit("chain_sum") == 0.1
+
+
+def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = item("chain_sum")
+    right = str(entry["answer"])
+
+    def run(self: Any, job: Job) -> AnswerScore:
+        if job.answer == right:
+            return AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
+        return AnswerScore(0.01, 0.01, 0.01, Status.OK)
+
+    monkeypatch.setattr(pool.ScorerPool, "run", run)
+    with Scorer(workers=1, normalize=True) as scorer:
+        assert scorer.score(entry, f"**{right}**").starved
+
+
+@pytest.mark.usefixtures("unguarded", "cores_to_spare")
+@pytest.mark.parametrize("answer", ["__import__('time').sleep(10**6)", "[0 for _ in iter(int, 1)]"])
+def test_hanging_is_never_starving(impatient: Scorer, item: Item, answer: str) -> None:
+    scored = impatient.score(item("spiral_matrix", seed=7), answer)
+    assert (scored.status, scored.starved) == (Status.TIMEOUT, False)
+
+
+def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
+    item: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is stopped for longer than its limit."""
+    score = WorkerConnection.score
+
+    def interrupted(worker: WorkerConnection, job: Job, cpu: float, wall: float) -> Any:
+        os.kill(worker.pid, signal.SIGSTOP)
+        threading.Timer(1.5 * cpu, os.kill, (worker.pid, signal.SIGCONT)).start()
+        return score(worker, job, cpu, wall)
+
+    monkeypatch.setattr(WorkerConnection, "score", interrupted)
+    monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
+    entry = item("chain_sum")
+    with Scorer(workers=1, timeout=0.5) as scorer:
+        assert scorer.score(entry, entry["answer"]).score == 1.0
+
+
+# -- one deadline over all tries
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """The jobs that workers were given."""
+    given: list[Job] = []
+    score = WorkerConnection.score
+
+    def counted(worker: WorkerConnection, job: Job, cpu: float, wall: float) -> Any:
+        given.append(job)
+        return score(worker, job, cpu, wall)
+
+    monkeypatch.setattr(WorkerConnection, "score", counted)
+    return given
+
+
+def half_a_reply_then(statement: str) -> str:
+    """An answer to spiral_matrix."""
+    program = f"""
+import os, time
+for fd in range(3, 20):
+    try: os.write(fd, bytes(2))
+    except OSError: pass
+{statement}"""
+    return f"exec({program!r}, {{}})"
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_deaths_that_take_longer_than_the_limit_are_not_tried_again(item: Item, jobs: list[Job]) -> None:
+    with Scorer(workers=1, timeout=0.5) as scorer:
+        scored = scorer.score(item("spiral_matrix"), "[__import__('time').sleep(0.4), __import__('os')._exit(1)]")
+    assert scored.status is Status.CRASHED
+    assert len(jobs) <= 2
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_half_a_reply_is_not_waited_for(item: Item, jobs: list[Job]) -> None:
+    """A worker sends its reply at once: the deadline, of an hour, has no part in this."""
+    with Scorer(workers=1, timeout=3600.0) as scorer:
+        assert scorer.score(item("spiral_matrix"), half_a_reply_then("time.sleep(10**6)")).status is Status.CRASHED
+    assert len(jobs) == 8
 
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
@@ -251,12 +371,12 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
 def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rg_env.scoring.workers.breaker._SHORT_AT_LEAST", 0.2)
+    monkeypatch.setattr(breaker, "_HONEST_SECONDS", 0.2)
     entry = item("coin_flip")
     with Scorer(workers=3, timeout=1.0) as scorer, ThreadPoolExecutor(3) as threads:
         outcomes = list(threads.map(lambda digit: scorer.score(entry, f"1e99999999{digit}"), range(9)))
         assert {outcome.status for outcome in outcomes} == {Status.TIMEOUT}
-        assert [outcome.detail for outcome in outcomes][-3:] == ["no score within 0.2 s"] * 3
+        assert [outcome.detail for outcome in outcomes][-3:] == ["no score within 0.2 s of CPU time"] * 3
         assert scorer.score(entry, entry["answer"]).score == 1.0
 
 

@@ -13,6 +13,8 @@ therefore not used.
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import json
 import os
 import resource
@@ -34,6 +36,7 @@ from rg_env.scoring.sandbox import landlock, seccomp
 
 _LIMITS, _PRIVILEGES, _LANDLOCK, _SECCOMP = "limits", "privileges", "Landlock", "seccomp"
 _PROBE_SECONDS = 10.0
+_PROBE_TRIES = 3
 _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION = 0x20080522
 _CPU_SECONDS = 600
@@ -62,16 +65,17 @@ class MeasureName(StrEnum):
     NO_WRITING = "no file written, created, renamed or removed"
     NO_READING = "no file read except Python's packages and system libraries"
     NO_NETWORK = "no network, no new sockets"
-    NO_PROCESSES = "no new processes, no other program"
+    NO_PROCESSES = "no new processes, no threads, no other program"
     NO_SIGNALS = "no signals to other processes"
+    NO_SHARING = "no memory, locks or notifications shared with other processes"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Whether a measure works on this machine, and if not, one line saying why."""
+    """Whether a measure works on this machine (None: unknown), and if not, one line saying why."""
 
     name: str
-    active: bool
+    active: bool | None
     why_not: str = ""
 
 
@@ -106,11 +110,16 @@ class Sandbox:
                 seccomp.install(self._filter)
 
     def probe(self, memory_bytes: int, cpu_seconds: int) -> list[Measure]:
-        """Enter in a fork, try what should now be forbidden, and report. Never raises."""
-        try:
-            return self._probe(memory_bytes, cpu_seconds)
-        except (OSError, ValueError) as error:
-            return [Measure(name.value, False, f"could not be tried: {error}") for name in MeasureName]
+        """Enter in a fork, try what should now be forbidden, and report. Never raises.
+
+        If the fork is killed or late three times, the state of every measure is unknown.
+        """
+        for _ in range(_PROBE_TRIES):
+            try:
+                return self._probe(memory_bytes, cpu_seconds)
+            except (OSError, ValueError) as error:
+                why = str(error)
+        return [Measure(name.value, None, f"state unknown: {why}") for name in MeasureName]
 
     def _probe(self, memory_bytes: int, cpu_seconds: int) -> list[Measure]:
         reader, writer = os.pipe()
@@ -132,6 +141,8 @@ class Sandbox:
                 os.close(reader)
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+        if not report:
+            raise OSError("the process that tries the measures ended early or was late")
         return [Measure(**measure) for measure in json.loads(report)]
 
     def _try_all(self, victim: Path) -> Iterator[Measure]:
@@ -251,6 +262,15 @@ def _no_process_is_made(_: Path) -> bool:
     return False
 
 
+def _nothing_is_shared(_: Path) -> bool:
+    with Path(os.devnull).open("rb") as file:
+        if not (_refused(socket.socketpair) and _refused(partial(fcntl.flock, file, fcntl.LOCK_SH))):
+            return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    calls = (libc.shmat, libc.shmdt, libc.semop, libc.msgsnd, libc.inotify_init1)
+    return all(call(-1, None, 0) == -1 and ctypes.get_errno() == errno.EPERM for call in calls)
+
+
 def _no_signal_is_sent(_: Path) -> bool:
     return _refused(lambda: os.kill(os.getppid(), 0))
 
@@ -263,5 +283,6 @@ _TRIALS: dict[MeasureName, tuple[tuple[str, ...], Callable[[Path], bool]]] = {
     MeasureName.NO_NETWORK: ((_SECCOMP,), _no_socket_is_made),
     MeasureName.NO_PROCESSES: ((_SECCOMP,), _no_process_is_made),
     MeasureName.NO_SIGNALS: ((_LANDLOCK, _SECCOMP), _no_signal_is_sent),
+    MeasureName.NO_SHARING: ((_SECCOMP,), _nothing_is_shared),
 }
 """Measure → mechanisms, any one of which is enough, and how it is tried."""

@@ -39,14 +39,16 @@ _NEW_AND_HARMLESS = (436, 439, 441, 449, 451, 453, 454, 455, 456, 462)
 """close_range, faccessat2, epoll_pwait2, futex_waitv, cachestat, map_shadow_stack, futex_*, mseal."""
 
 REFUSED: dict[str, tuple[int | None, int | None]] = {
-    # the network, and sockets of other processes
+    # the network, sockets of other processes, and buffers in the kernel that count for nobody's memory
     "socket": (41, 198),
+    "socketpair": (53, 199),
     "connect": (42, 203),
     "bind": (49, 200),
     "listen": (50, 201),
     "accept": (43, 202),
     "accept4": (288, 242),
-    # new processes; `clone` is below, because threads are allowed
+    # new processes and threads
+    "clone": (56, 220),
     "fork": (57, None),
     "vfork": (58, None),
     "execve": (59, 221),
@@ -108,10 +110,33 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "removexattr": (197, 14),
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
-    # kernel objects that outlive the process
+    # System V's shared memory, semaphores and queues: identifiers can be guessed, and objects outlive the process
     "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmdt": (67, 197),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    # locks that other processes see, and watching files that cannot be read
+    "flock": (73, 32),
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+    # writing everybody's data to disk
+    "sync": (162, 81),
+    "syncfs": (306, 267),
+    "fsync": (74, 82),
+    "fdatasync": (75, 83),
+    "sync_file_range": (277, 84),
+    # other kernel objects that outlive the process
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
     "add_key": (248, 217),
@@ -127,23 +152,23 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Refuse a call if one argument has any of the `bits`, or lacks them all (`unless`), or is `one_of` the values."""
+    """Refuse a call if one argument has any of the `bits`, or is `one_of` the values."""
 
     numbers: tuple[int | None, int | None]
     argument: int
     bits: int = 0
-    unless: bool = False
     one_of: tuple[int, ...] = ()
 
 
-_CLONE_THREAD = 0x10000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_FCNTL = (8, 10, 15, 6, 7, 37, 38, 1024, 1026, 1031)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: signals through a socket; F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE:
+locks that other processes see; F_NOTIFY: watching folders; F_SETPIPE_SZ: large buffers in the kernel."""
 RULES: dict[str, _Rule] = {
     "open": _Rule((2, None), 1, bits=_WRITING),
     "openat": _Rule((257, 56), 2, bits=_WRITING),
-    "clone": _Rule((56, 220), 0, bits=_CLONE_THREAD, unless=True),
     "prlimit64": _Rule((302, 261), 0, bits=0xFFFFFFFF),  # any pid but 0, itself
-    "fcntl": _Rule((72, 25), 1, one_of=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals through a socket
+    "fcntl": _Rule((72, 25), 1, one_of=_FCNTL),
     "ioctl": _Rule((16, 29), 1, one_of=(0x8901, 0x8902)),  # FIOSETOWN, SIOCSPGRP: the same
 }
 """Refused with certain arguments."""
@@ -201,7 +226,7 @@ def install(program: bytes) -> None:
 def _tests(rule: _Rule, refuse: bytes) -> list[bytes]:
     if rule.one_of:
         return [_jump(_JEQ, value, 0, 1) + refuse for value in rule.one_of]
-    return [_jump(_JSET, rule.bits, int(rule.unless), int(not rule.unless)), refuse]
+    return [_jump(_JSET, rule.bits, 0, 1), refuse]
 
 
 def _load(offset: int) -> bytes:

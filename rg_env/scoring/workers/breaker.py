@@ -1,7 +1,7 @@
-"""How long an answer may take if answers to its task have hung before.
+"""How much CPU time an answer may take if answers to its task have hung before.
 
-Invariant: a hang costs the full limit a few times per task, not once per answer. No answer is refused a try: only the
-limit is shortened, to half a second at least, which is three times the slowest honest score measured (154 ms).
+Invariant: a hang costs the full limit a few times per task, not once per answer. No answer is refused a try, and no
+limit is shortened below the CPU time that correct answers to the task need.
 """
 
 from __future__ import annotations
@@ -16,31 +16,43 @@ _STRIKES = 3.0
 _MAX_STRIKES = 4.0
 _STRIKE_WORN_OFF_BY = 64
 _SHORT_SHARE = 0.1
-_SHORT_AT_LEAST = 0.5
 _REMEMBERED = 4096
+
+_HONEST_SECONDS = 0.5
+_HONEST_SECONDS_OF = {"intermediate_integration": 2.0, "simple_integration": 2.0}
+"""CPU seconds that suffice for correct answers: at least twice the slowest one measured, on a machine with three busy
+processes per core. FILLED IN."""
+
+
+def honest_seconds(task: str) -> float:
+    """CPU seconds that suffice for any correct answer to the task."""
+    return _HONEST_SECONDS_OF.get(task, _HONEST_SECONDS)
 
 
 class Breaker:
-    """Time limits per task, and a memory of answers that hung. Thread-safe.
+    """CPU time limits per task, and a memory of answers that hung. Thread-safe.
 
     Limits: each timeout of a task adds a strike, up to four; each of its answers that finishes in time removes 1/64 of
-    a strike. With three strikes or more, the task's answers get a tenth of the limit (at least 0.5 s), until enough of
-    them have finished in time: 64 to 128. So limits are shortened if more than one answer in 64 hangs.
+    a strike. With three strikes or more, the task's answers get a tenth of the limit (at least `honest_seconds`), until
+    enough of them have finished in time: 64 to 128. So limits are shortened if more than one answer in 64 hangs.
 
-    Memory: an answer that hung for the full limit is not tried again while it is among the last 4096 of them. One that
-    only exceeded a shortened limit is not remembered, because it may have been honest.
+    Memory: an answer that used up the full limit is not tried again while it is among the last 4096 of them.
+
+    Args:
+        timeout: CPU seconds that an answer may take.
     """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._short = min(timeout, max(_SHORT_AT_LEAST, timeout * _SHORT_SHARE))
         self._strikes: dict[str, float] = {}
         self._hung: OrderedDict[bytes, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def limit(self, task: str) -> float:
-        """Seconds that the next answer of this task gets."""
-        return self._short if self._strikes.get(task, 0.0) >= _STRIKES else self._timeout
+        """CPU seconds that the next answer of this task gets."""
+        if self._strikes.get(task, 0.0) < _STRIKES:
+            return self._timeout
+        return min(self._timeout, max(honest_seconds(task), self._timeout * _SHORT_SHARE))
 
     def has_hung(self, digest: Callable[[], bytes]) -> bool:
         """Whether this answer to this question is remembered. Calls `digest` only if any answer is."""
@@ -62,18 +74,15 @@ class Breaker:
             if left > 0:
                 self._strikes[task] = left
 
-    def timed_out(self, task: str, digest: bytes | None, limit: float) -> None:
-        """Record that an answer of the task did not finish within `limit` seconds, as given by `limit(task)`.
-
-        Args:
-            digest: of the answer, to remember it; None if its worker had no core to run on.
-        """
+    def timed_out(self, task: str, digest: bytes, limit: float) -> None:
+        """Record that an answer of the task hung: it used up `limit`, as given by `limit(task)`."""
         with self._lock:
             before = self._strikes.get(task, 0.0)
             self._strikes[task] = after = min(_MAX_STRIKES, before + 1)
-            if digest is not None and limit >= self._timeout:
+            if limit >= self._timeout:
                 self._hung[digest] = None
                 if len(self._hung) > _REMEMBERED:
                     self._hung.popitem(last=False)
         if before < _STRIKES <= after:
-            logger.warning(f"{task}: answers keep hanging the scorer; the limit is now {self._short:g} s per answer")
+            short = self.limit(task)
+            logger.warning(f"{task}: answers keep hanging the scorer; the limit is now {short:g} s of CPU per answer")

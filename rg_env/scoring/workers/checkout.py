@@ -84,6 +84,11 @@ class WorkerPool:
                 self._idle.append(worker)
             self._changed.notify()
 
+    def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the pool is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, seconds)
+
     def close(self) -> None:
         """End all processes. Waiting and later checkouts raise ScorerPoolError. May be called more than once."""
         if os.getpid() != self._owner:  # after a fork: the processes, and perhaps held locks, are the parent's
@@ -157,11 +162,13 @@ class WorkerPool:
 
 
 def _warn_about_missing_measures(server: ForkServer) -> None:
-    missing = tuple(f"{measure.name} ({measure.why_not})" for measure in server.measures() if not measure.active)
-    if missing:
-        _warn_once(missing)
+    measures = server.measures()
+    if unknown := {measure.why_not for measure in measures if measure.active is None}:
+        _warn_once(f"the sandbox of the scorer processes could not be tried ({'; '.join(unknown)}); run rg-env audit")
+    if missing := [f"{measure.name} ({measure.why_not})" for measure in measures if measure.active is False]:
+        _warn_once(f"scorer processes run without: {'; '.join(missing)}; docs/security.md explains the risk")
 
 
 @functools.cache
-def _warn_once(missing: tuple[str, ...]) -> None:
-    logger.warning("scorer processes run without: {}; docs/security.md explains the risk", "; ".join(missing))
+def _warn_once(text: str) -> None:
+    logger.warning("{}", text)

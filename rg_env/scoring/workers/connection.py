@@ -8,17 +8,19 @@ from __future__ import annotations
 import hashlib
 import pickle
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import monotonic
+from pathlib import Path
+from time import clock_gettime, monotonic
 from typing import Any
 
 from rg_env.scoring.types import Form
-from rg_env.scoring.workers.effort import Effort
 from rg_env.scoring.workers.forkserver import ForkServer
-from rg_env.scoring.workers.protocol import MAX_REPLY_BYTES, decode_reply, recv_frame, send_frame
+from rg_env.scoring.workers.protocol import MAX_REPLY_BYTES, ProtocolError, decode_reply, recv_frame, send_frame
 
 PREPARE_SECONDS = 30.0
+_SHORTEST_WAIT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,17 @@ class Job:
 
 
 class ScoringTimeoutError(TimeoutError):
-    """No score by the deadline. `starved`: because the machine had no free core for the worker."""
+    """No score within the limits.
 
-    def __init__(self, starved: bool) -> None:
+    Attributes:
+        cpu_seconds: CPU time that the worker used for the answer.
+        asleep: it was neither computing nor waiting for a core or a disk.
+    """
+
+    def __init__(self, cpu_seconds: float, asleep: bool) -> None:
         super().__init__()
-        self.starved = starved
+        self.cpu_seconds = cpu_seconds
+        self.asleep = asleep
 
 
 @dataclass(eq=False, slots=True)
@@ -61,7 +69,7 @@ class WorkerConnection:
     Attributes:
         prepared: the scorers that the worker has made ready.
         jobs: how many it was given.
-        busy: it was given a job and has not replied.
+        busy_since: when it was given a job that it has not replied to, on the clock of `time.monotonic`.
     """
 
     server: ForkServer
@@ -69,7 +77,7 @@ class WorkerConnection:
     pid: int
     prepared: set[bytes] = field(default_factory=set)
     jobs: int = 0
-    busy: bool = False
+    busy_since: float | None = None
 
     def is_usable(self) -> bool:
         """Whether the worker is alive and silent. A worker without a job has nothing to send, so any byte is forged."""
@@ -94,27 +102,36 @@ class WorkerConnection:
         self.prepared.add(scorer)
         return None
 
-    def score(self, job: Job, seconds: float) -> tuple[Form, Form]:
+    def score(self, job: Job, cpu_seconds: float, wall_seconds: float) -> tuple[Form, Form]:
         """Have the answer scored, bare and tagged. The scorer must have been prepared.
 
         Args:
-            seconds: wall time that the worker gets.
+            cpu_seconds: CPU time that the worker may use, or wall time if it sleeps.
+            wall_seconds: wall time that it may take in any case.
 
         Raises:
             ScoringTimeoutError, EOFError, OSError, ProtocolError: kill the worker.
         """
         self.jobs += 1
-        self.busy = True
+        self.busy_since = monotonic()
+        end = self.busy_since + wall_seconds
+        before = self._cpu_seconds()
+        used = 0.0
         request = pickle.dumps((job.scorer, job.entry, job.answer))
-        start = monotonic()
-        send_frame(self.sock, request, start + seconds)
-        halfway = None if self._replies_by(start + seconds / 2) else Effort.of(self.pid)
         try:
-            payload = recv_frame(self.sock, MAX_REPLY_BYTES, start + seconds)
+            send_frame(self.sock, request, end)
         except TimeoutError:
-            raise ScoringTimeoutError(halfway is not None and halfway.starved_since(seconds / 2)) from None
-        forms = decode_reply(payload)
-        self.busy = False
+            raise ScoringTimeoutError(self._cpu_seconds() - before, asleep=False) from None
+        while not self._replies_by(min(end, monotonic() + max(_SHORTEST_WAIT, cpu_seconds - used))):
+            used = self._cpu_seconds() - before
+            asleep = self._is_asleep()
+            if (asleep or used >= cpu_seconds or monotonic() >= end) and not self._replies_by(0.0):
+                raise ScoringTimeoutError(used, asleep)
+        try:  # a worker writes its reply at once
+            forms = decode_reply(recv_frame(self.sock, MAX_REPLY_BYTES, monotonic()))
+        except TimeoutError:
+            raise ProtocolError("an incomplete reply") from None
+        self.busy_since = None
         return forms
 
     def kill(self) -> None:
@@ -130,3 +147,14 @@ class WorkerConnection:
         except (TimeoutError, BlockingIOError):
             return False
         return True
+
+    def _cpu_seconds(self) -> float:
+        """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""
+        # The clock of a process, as clock_getcpuclockid(3) returns it.
+        return clock_gettime(~self.pid << 3 | 2) if sys.platform == "linux" else monotonic()
+
+    def _is_asleep(self) -> bool:
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+        except OSError:
+            return False

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
 
@@ -46,21 +47,15 @@ class ForkServer:
         self._lock = threading.Lock()
         self._measures: list[Measure] | None = None
         self._start_by = monotonic() + start_seconds
+        self._closed = threading.Event()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
         self._control, theirs = socket.socketpair()
+        started: Future[subprocess.Popen[bytes]] = Future()
+        arguments = (theirs.fileno(), self._stderr.fileno(), started, self._closed)
+        threading.Thread(target=_start_and_stay, args=arguments, name="rg_env-fork-server", daemon=True).start()
         with theirs:
-            command = [sys.executable, "-P", "-m", "rg_env.scoring.workers.worker", str(theirs.fileno())]
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._stderr,
-                    pass_fds=[theirs.fileno()],
-                    cwd="/",
-                    env=_environment(),
-                    start_new_session=True,  # the trainer handles Ctrl-C in its terminal
-                )
+                self._process = started.result()
             except OSError as error:
                 self._control.close()
                 self._stderr.close()
@@ -126,6 +121,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._closed.set()
         with self._lock:
             self._control.close()
             self._stderr.close()
@@ -145,6 +141,28 @@ class ForkServer:
             if lines:
                 return one_line(lines[-1], MAX_LINE)
         return "it ended without an error message"
+
+
+def _start_and_stay(
+    control: int, stderr: int, started: Future[subprocess.Popen[bytes]], closed: threading.Event
+) -> None:
+    """Start the fork server, and stay: the kernel ends it when the thread that started it ends (PR_SET_PDEATHSIG)."""
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "rg_env.scoring.workers.worker", str(control)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=[control],
+            cwd="/",
+            env=_environment(),
+            start_new_session=True,  # the trainer handles Ctrl-C in its terminal
+        )
+    except BaseException as error:
+        started.set_exception(error)
+    else:
+        started.set_result(process)
+        closed.wait()
 
 
 def _environment() -> dict[str, str]:

@@ -2,21 +2,24 @@
 
 Invariants:
 - A worker is used again only after a complete, well-formed reply to a job that ran no code. Otherwise it is killed.
-- The deadline of a job starts when an idle worker that is ready for its task gets the job. Waiting for a worker, or for
-  one to become ready, never counts.
-- An answer is remembered as hanging only if its worker had a core to run on.
-- The death of a worker costs no score: the job is tried on other workers, and is CRASHED only after eight have died.
+- The limits of a job, on CPU time and wall time, start when an idle worker that is ready for its task gets the job.
+  Waiting for a worker, or for one to become ready, never counts.
+- No answer scores 0 because the machine was busy: one whose worker got less CPU time than correct answers need is tried
+  again later. If that fails too, it is `starved`.
+- The death of a worker costs no score: the job is tried on other workers. It is CRASHED only after eight have died, or
+  after deaths that took as much wall time as the answer had CPU time.
 """
 
 from __future__ import annotations
 
 import math
 from contextlib import closing
+from time import monotonic
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring.sandbox.sandbox import Measure
 from rg_env.scoring.types import AnswerScore, Status
-from rg_env.scoring.workers.breaker import Breaker
+from rg_env.scoring.workers.breaker import Breaker, honest_seconds
 from rg_env.scoring.workers.checkout import START_SECONDS, WorkerPool
 from rg_env.scoring.workers.connection import PREPARE_SECONDS, Job, ScoringTimeoutError, WorkerConnection
 from rg_env.scoring.workers.forkserver import ForkServer, ForkServerError
@@ -25,6 +28,10 @@ from rg_env.scoring.workers.protocol import ProtocolError
 _DEATHS_DURING_A_JOB = 8
 """A worker may die for another reason, such as the OOM killer. A retry takes milliseconds, a false 0 is permanent."""
 _DEATHS_BEFORE_A_JOB = 20
+_WALL_FACTOR = 4.0
+"""Wall time that all tries of an answer may take together, in multiples of `timeout`."""
+_FIRST_TRY, _PAUSE = 0.375, 0.25
+"""The share of that wall time for the first try, and for the pause after it if its worker got no core."""
 _JOBS_PER_WORKER = 10_000
 """After so many jobs a worker is replaced, which bounds memory leaks and the number of scorers it holds."""
 
@@ -34,13 +41,14 @@ class ScorerPool:
 
     Args:
         workers: number of answers scored at the same time, at least 1.
-        timeout: seconds per answer, both forms together.
+        timeout: CPU seconds per answer, both forms together. All tries take at most four times that in wall time.
         memory_mb: how far a worker may grow beyond its imports, in MiB of address space.
     """
 
     def __init__(self, workers: int = 2, timeout: float = 5.0, memory_mb: int = 1024) -> None:
         self._workers = WorkerPool(workers, memory_mb << 20, min(math.ceil(timeout), 1 << 31))
         self._breaker = Breaker(timeout)
+        self._timeout = timeout
 
     @property
     def closed(self) -> bool:
@@ -54,30 +62,41 @@ class ScorerPool:
         """
         if self._breaker.has_hung(job.digest):
             return AnswerScore.unscored(Status.TIMEOUT, "this answer to this question hung the scorer before")
+        wall = _WALL_FACTOR * self._timeout
+        result = self._try(job, wall * _FIRST_TRY)
+        if result.starved:
+            self._workers.pause(wall * _PAUSE)
+            result = self._try(job, wall * (1 - _FIRST_TRY - _PAUSE))
+        return result
+
+    def _try(self, job: Job, wall_seconds: float) -> AnswerScore:
+        """Score one answer, on further workers if some die, within the wall time."""
         deaths_during = deaths_before = 0
-        while deaths_during < _DEATHS_DURING_A_JOB and deaths_before < _DEATHS_BEFORE_A_JOB:
+        spent = 0.0
+        while deaths_during < _DEATHS_DURING_A_JOB and spent < self._timeout:
             worker = self._workers.check_out()
             keep = False
             try:
-                result, keep = self._ask(worker, job)
+                result, keep = self._ask(worker, job, wall_seconds - spent)
                 return result
             except (EOFError, OSError, ProtocolError):
-                if not worker.busy:
+                if worker.busy_since is None:
                     deaths_before += 1
-                elif worker.server.is_alive():
-                    deaths_during += 1
-                else:  # the fork server died too and takes a second to replace: hardly by chance twice
-                    deaths_during += _DEATHS_DURING_A_JOB // 2
+                    if deaths_before == _DEATHS_BEFORE_A_JOB:
+                        why = "its processes died while starting"
+                        return AnswerScore.unscored(Status.ERROR, f"no scorer for {job.task}: {why}")
+                    continue
+                # If the fork server died too, it takes a second to replace: hardly by chance twice.
+                deaths_during += 1 if worker.server.is_alive() else _DEATHS_DURING_A_JOB // 2
+                spent += monotonic() - worker.busy_since
             finally:
                 self._workers.check_in(worker, keep)
-        if deaths_during < _DEATHS_DURING_A_JOB:
-            return AnswerScore.unscored(Status.ERROR, f"no scorer for {job.task}: its processes died while starting")
         self._breaker.finished(job.task)
         return AnswerScore.unscored(
             Status.CRASHED, "the scorer process died on this answer, and so did those that tried again"
         )
 
-    def _ask(self, worker: WorkerConnection, job: Job) -> tuple[AnswerScore, bool]:
+    def _ask(self, worker: WorkerConnection, job: Job, wall_seconds: float) -> tuple[AnswerScore, bool]:
         """Have one worker do the job. Returns the result, and whether the worker may be used again.
 
         Raises:
@@ -86,17 +105,19 @@ class ScorerPool:
         try:
             reason = worker.prepare(job.scorer)
         except TimeoutError:
-            reason = f"not ready after {PREPARE_SECONDS:g} s"
-            return AnswerScore.unscored(Status.ERROR, f"no scorer for {job.task}: {reason}"), False
+            why = f"no scorer for {job.task}: not ready after {PREPARE_SECONDS:g} s"
+            return AnswerScore.unscored(Status.ERROR, why, starved=True), False
         if reason is not None:
             return AnswerScore.unscored(Status.ERROR, f"no scorer for {job.task}: {reason}"), True
         limit = self._breaker.limit(job.task)
         try:
-            raw, tagged = worker.score(job, limit)
+            raw, tagged = worker.score(job, limit, wall_seconds)
         except ScoringTimeoutError as timeout:
-            self._breaker.timed_out(job.task, None if timeout.starved else job.digest(), limit)
-            why = ", because no core was free" if timeout.starved else ""
-            return AnswerScore.unscored(Status.TIMEOUT, f"no score within {limit:g} s{why}"), False
+            if not timeout.asleep and timeout.cpu_seconds < min(limit, honest_seconds(job.task)):
+                why = f"no core was free: {timeout.cpu_seconds:.2g} s of CPU time in {wall_seconds:g} s"
+                return AnswerScore.unscored(Status.TIMEOUT, why, starved=True), False
+            self._breaker.timed_out(job.task, job.digest(), limit)
+            return AnswerScore.unscored(Status.TIMEOUT, f"no score within {limit:g} s of CPU time"), False
         self._breaker.finished(job.task)
         return AnswerScore.of_forms(raw, tagged), not job.runs_code and worker.jobs < _JOBS_PER_WORKER
 

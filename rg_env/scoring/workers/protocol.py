@@ -74,9 +74,10 @@ def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = Non
 
 
 def encode_reply(raw: Form, tagged: Form) -> bytes:
-    """The worker's reply to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`."""
+    """The worker's reply to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`: JSON in UTF-8 takes
+    at most six bytes per character."""
     cut = [form[:MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
-    return json.dumps(cut).encode("ascii")
+    return json.dumps(cut, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def decode_reply(payload: bytes) -> tuple[Form, Form]:

@@ -4,7 +4,8 @@ Invariants:
 - The fork server imports reasoning-gym once and never sees model output. A worker that timed out, died or ran code is
   replaced within milliseconds by a new, clean fork.
 - No process outlives the trainer: the fork server kills its workers and ends when its control socket is closed or its
-  parent is gone. If the fork server dies, the kernel kills its workers (Linux). A waiting worker ends with its socket.
+  parent is gone. On Linux the kernel also kills the fork server when the trainer dies, and the workers when the fork
+  server dies, even if they are stopped. A waiting worker ends with its socket.
 - A pid that the trainer holds is never reused: dead workers are reaped only after the trainer has released them.
 
 Each worker is under the measures of `rg_env.scoring.sandbox` that the system offers. The fork server has a fork try
@@ -53,7 +54,7 @@ _PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
 def serve_forks(control: socket.socket) -> None:
     """Fork and kill workers on the trainer's commands until the trainer is gone. Returns in the fork server only."""
     trainer, fork_server = os.getppid(), os.getpid()
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    _die_with_parent()
     _warm_up()
     sandbox = Sandbox()
     gc.collect()
@@ -78,7 +79,7 @@ def serve_forks(control: socket.socket) -> None:
                         pid = -(error.errno or 1)
                     if pid == 0:
                         control.close()
-                        _be_worker(connection, fork_server, prctl, partial(sandbox.enter, memory, seconds))
+                        _be_worker(connection, fork_server, partial(sandbox.enter, memory, seconds))
                 if pid > 0:
                     children.add(pid)
                     with suppress(OSError):  # both sides do this, so the order does not matter
@@ -93,6 +94,12 @@ def serve_forks(control: socket.socket) -> None:
     finally:
         for pid in children:
             _kill_group(pid)
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends. Only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _warm_up() -> None:
@@ -113,12 +120,11 @@ def _kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _be_worker(connection: socket.socket, fork_server: int, prctl: Any, enter_sandbox: Callable[[], None]) -> NoReturn:
+def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: Callable[[], None]) -> NoReturn:
     """Run a worker, from fork to exit."""
     try:
         os.setpgid(0, 0)
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _die_with_parent()
         if os.getppid() == fork_server:  # otherwise it died before the line above took effect
             nowhere = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):

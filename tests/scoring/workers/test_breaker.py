@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from rg_env.scoring.workers.breaker import Breaker
+import pytest
+
+from rg_env.scoring.workers.breaker import Breaker, honest_seconds
 
 
 def hang(breaker: Breaker, task: str, count: int) -> float:
@@ -59,6 +61,16 @@ def test_short_limits_are_not_shortened_to_nothing() -> None:
         breaker = Breaker(timeout)
         hang(breaker, "coin_flip", 4)
         assert breaker.limit("coin_flip") == min(timeout, max(0.5, timeout / 10))
+
+
+@pytest.mark.parametrize("task", ["coin_flip", "intermediate_integration", "simple_integration"])
+def test_no_limit_is_shortened_below_what_correct_answers_need(task: str) -> None:
+    breaker = Breaker(timeout=5.0)
+    cost = hang(breaker, task, 256)
+    assert breaker.limit(task) == honest_seconds(task)
+    assert cost == 3 * 5.0 + 253 * honest_seconds(task)
+    assert cost < 256 * 5.0 / 2
+    assert honest_seconds("intermediate_integration") > honest_seconds("coin_flip")
 
 
 def test_only_a_full_hang_is_remembered() -> None:

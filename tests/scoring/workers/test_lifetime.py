@@ -89,6 +89,29 @@ def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
     assert wait_until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel ends a stopped process with its parent")
+def test_a_stopped_fork_server_dies_with_its_trainer(item: Item) -> None:
+    body = """
+        made = []
+        thread = threading.Thread(target=lambda: made.append(Scorer(workers=1)))
+        thread.start()
+        thread.join()  # the thread that started the processes is gone, but they stay
+        server = fork_server_pid()
+        assert made[0].score(entry, entry["answer"]).score == 1.0
+        assert fork_server_pid() == server
+        print(server, *living_children(server), flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as trainer:
+        assert trainer.stdout is not None
+        pids = [int(pid) for pid in trainer.stdout.readline().split()]
+        assert len(pids) == 2
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        trainer.kill()
+    assert wait_until(lambda: not any(map(is_alive, pids)))
+
+
 @pytest.mark.usefixtures("unguarded")
 def test_no_worker_outlives_the_fork_server(item: Item) -> None:
     with Scorer(workers=1, timeout=2.0) as scorer, ThreadPoolExecutor(1) as threads:

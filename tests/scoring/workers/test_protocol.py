@@ -29,6 +29,8 @@ forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip)
 
 
 @given(forms, forms)
+@example("\U0001f600" * 300, "\U0001f600" * 300)
+@example("\x1f" * 300, "\ud800" * 300)
 def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: Form, tagged: Form) -> None:
     encoded = encode_reply(raw, tagged)
     assert len(encoded) <= MAX_REPLY_BYTES

@@ -1,0 +1,72 @@
+"""Every claim of docs/security.md about workers has a test that tries it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+
+TESTED_BY = {
+    # The sandbox
+    "use much memory": "test_limits_hold_and_cannot_be_lifted",
+    "use root's privileges": "test_root_is_nobody_special",
+    "write, create, rename": "test_no_file_is_changed",
+    "read files other than": "test_no_file_outside_pythons_own_is_read",
+    "use the network": "test_nobody_is_called",
+    "start processes, threads": "test_no_process_is_started",
+    "signal or trace": "test_other_processes_are_left_alone",
+    "share memory": "test_private_objects_of_system_v_cannot_be_used",
+    "take locks that they see": "test_no_locks_notifications_or_large_kernel_buffers",
+    "The sandbox needs no privileges": "test_the_sandbox_holds_for_a_user_without_privileges",
+    "If a measure is not available": "test_missing_measures_are_logged_once",
+    "state is reported as": "test_a_killed_probe_is_tried_again_and_then_the_state_is_unknown",
+    "no environment variables": "test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory",
+    "output is discarded": "test_workers_fill_no_file_and_do_not_write_to_our_output",
+    "every value is checked": "test_any_other_bytes_are_two_valid_forms_or_refused",
+    "no worker outlives the trainer": "test_no_worker_outlives_its_trainer",
+    "holds for stopped processes": "test_a_stopped_fork_server_dies_with_its_trainer",
+    # What is not covered
+    "own answer score 1": "test_a_worker_can_decide_its_own_score_and_nothing_protects_it",
+    "The existence of files and processes": "test_the_existence_of_files_and_processes_can_be_guessed",
+    "Python's folders are readable": "test_late_imports_and_data_files_of_packages_can_be_read",
+    "Small buffers of the kernel": "test_pipes_can_be_opened_up_to_the_limit_on_files",
+    # Limits
+    "CPU time per answer": "test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core",
+    "wall time per answer": "test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembered",
+    "growth of a worker's memory": "test_limits_hold_and_cannot_be_lifted",
+    "CPU time over a worker's life": "test_the_limits_are_those_of_the_page",
+    "open files": "test_the_limits_are_those_of_the_page",
+    "length of any file": "test_the_limits_are_those_of_the_page",
+    "answers per worker": "test_a_worker_is_replaced_after_its_jobs",
+}
+UNTESTED = ("Side channels", "Kernel bugs", "Generating items", "Other systems", "GPU")
+"""Nothing to try: they say where the protection ends."""
+
+
+def sections(*titles: str) -> str:
+    parts = re.split(r"^## (.*)$", PAGE.read_text(), flags=re.MULTILINE)
+    return "".join(text for title, text in zip(parts[1::2], parts[2::2], strict=True) if title in titles)
+
+
+def claims() -> list[str]:
+    text = sections("The sandbox", "What is not covered", "Limits")
+    rows = re.findall(r"^\| (?!what|a worker|-)(.*?) \|", text, re.MULTILINE)
+    return rows + re.findall(r"^- (?:The )?\*\*(.*?)\*\*", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("claim", claims())
+def test_every_row_and_every_item_is_tested(claim: str) -> None:
+    known = [*TESTED_BY, *UNTESTED, "A worker's report about its own answer"]
+    assert any(claim.startswith(start) for start in known), claim
+
+
+def test_every_claim_is_on_the_page_and_its_tests_exist() -> None:
+    page = " ".join(PAGE.read_text().split())
+    source = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
+    for claim, name in TESTED_BY.items():
+        assert claim in page, claim
+        assert f"def {name}(" in source, name
