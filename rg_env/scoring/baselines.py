@@ -35,8 +35,8 @@ class BaselineCache:
         self._known: dict[bytes, float] = {}
         self._lock = threading.Lock()
 
-    def of(self, task: str, options: Mapping[str, Any], entry: Entry) -> float:
-        """The baseline of an item, in [0, 1]; 0 for tasks without cheap policies."""
+    def of(self, task: str, options: Mapping[str, Any], entry: Entry) -> float | None:
+        """The baseline of an item, in [0, 1]; 0 for tasks without cheap policies; None if it got no CPU time."""
         answers = CHEAP.get(task)
         if answers is None:
             return 0.0
@@ -45,6 +45,8 @@ class BaselineCache:
             known = self._known.get(key)
         if known is None:
             scores = [self._score(task, options, entry, answer) for answer in _made(answers, entry)]
+            if any(one.starved for one in scores):
+                return None
             value = max((base_score(task, one.raw or 0.0, one.tagged or 0.0, 0.0) for one in scores), default=0.0)
             with self._lock:
                 if len(self._known) >= _MAX_CACHED:

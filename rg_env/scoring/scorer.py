@@ -93,6 +93,8 @@ class Scorer:
         if result.raw is None or result.tagged is None:
             return result
         baseline = self._baseline(task, config, entry)
+        if baseline is None:
+            return AnswerScore.unscored(Status.TIMEOUT, "no core was free for the item's baseline", starved=True)
         score = base_score(task, result.raw, result.tagged, baseline)
         if score == result.score and not baseline:
             return result
@@ -107,7 +109,7 @@ class Scorer:
             return AnswerScore.unscored(Status.REJECTED, refusal)
         return self._pool.run(Job.of(task, config, entry, answer, runs_code=task in guard.EVALUATING_TASKS))
 
-    def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float:
+    def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
         match self._partial_credit:
             case PartialCredit.UPSTREAM:
                 return 0.0

@@ -315,6 +315,27 @@ def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
         assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
+def test_a_baseline_that_got_no_core_makes_the_answer_starved_and_is_not_kept(
+    item: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = item("sudoku")
+    right = str(entry["answer"])
+    cores = False
+
+    def run(self: Any, job: Job) -> AnswerScore:
+        if job.answer == right:
+            return AnswerScore(1.0, 0.0, 1.0, Status.OK)
+        if not cores:
+            return AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
+        return AnswerScore(0.5, 0.0, 0.5, Status.OK)
+
+    monkeypatch.setattr(pool.ScorerPool, "run", run)
+    with Scorer(workers=1) as scorer:
+        assert scorer.score(entry, right).starved
+        cores = True
+        assert (scorer.score(entry, right).score, scorer.score(entry, right).baseline) == (1.0, 0.5)
+
+
 # -- one deadline over all tries
 
 
