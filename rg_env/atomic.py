@@ -1,7 +1,7 @@
-"""Write a file or folder aside, then put it in place.
+"""Replaces a file or folder atomically: the new one is written under a hidden name and then renamed.
 
 Invariant: a reader finds the old one or the whole new one, never a part; a failed write leaves nothing behind. Not
-covered: a power cut, unless `sync` is set, and a process that is killed, which leaves its draft under a hidden name.
+covered: a power failure, unless `sync` is set, and a killed process, whose draft remains under its hidden name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
-    """Yield a draft in the same folder, to be made in the block; on success the draft replaces `path`.
+    """Yield the path of a draft, to be created in the block; on success the draft replaces `path`.
 
     Args:
         path: a file, or a folder that does not exist yet or is empty.
@@ -65,7 +65,7 @@ def sync_path(path: Path) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, however little of it the operating system takes at a time.
+    """Write all of `data`, in several writes if necessary.
 
     Raises:
         OSError: some of it may have been written.

@@ -16,7 +16,7 @@ class Split(StrEnum):
 
 
 class By(StrEnum):
-    """What a row of statistics stands for, in addition to the run and the phase."""
+    """How statistics are grouped, in addition to run and phase."""
 
     TASK = "task"
     STEP = "step"
@@ -40,7 +40,7 @@ class Think(StrEnum):
 
 
 class PerTask(StrEnum):
-    """How many examples of each task an export keeps, where it is not a number."""
+    """How many examples of each task an export keeps, as an alternative to a number."""
 
     ALL = "all"
     MEDIAN = "median"

@@ -1,7 +1,7 @@
-"""ReasoningGymDataset: from an index to a row that SkyRL trains on.
+"""ReasoningGymDataset: the rows that SkyRL trains on.
 
 Invariant: row *i* is a pure function of the arguments and *i*, so workers, resumed runs and the parquet export all see
-the same rows. Only one item per task is made up front, so any length costs nothing.
+the same rows. Rows are made on demand, and only one item per task is made up front, so any length costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rg_env.tasks import Item, ItemStream, Split, TaskMix, hash64
 
 ENV_CLASS = "rg_dump"
 ROW_GROUP = 1000
-"""Rows per parquet row group, which is what an export holds in memory."""
+"""Rows per parquet row group; an export keeps one group in memory."""
 
 Example = tuple[list[Message], str, dict[str, Any], str]
 """(messages, env class, extras, uid), as SkyRL's loaders expect from a dataset."""

@@ -1,4 +1,4 @@
-"""Errors written for the person who typed the setting, and helpers that word them.
+"""Errors that the command line shows to users, and helpers to raise them.
 
 Invariant: a message is one line that says what is wrong and how to fix it.
 """
@@ -20,7 +20,7 @@ class ConfigError(RGEnvError):
 
 
 class ScorerPoolError(RGEnvError):
-    """The scorer processes cannot be started; to continue would only record zeros."""
+    """The scorer processes cannot be started; without them every score would be 0."""
 
 
 class DumpError(RGEnvError):

@@ -1,4 +1,4 @@
-"""What a model is shown before the question: the system prompt and worked examples."""
+"""The messages of a prompt: system prompt, worked examples and question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model output made safe to print: characters that could control a terminal are replaced by visible ones.
+"""Makes model output safe to print: characters that could control a terminal are replaced by visible ones.
 
 Invariant: the result has no control or format characters (Unicode categories Cc, Cf, Zl, Zp: they control terminals,
 are invisible or change the direction of writing) except the line feed, and can be encoded; other text is unchanged.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ def main(argv: Iterable[str] | None = None) -> None:
 
 
 def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
-    """Run `command`, printing mistakes of the user as one line.
+    """Run `command`; print user errors as one line.
 
     Returns:
         exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C or SIGTERM.
@@ -140,13 +139,11 @@ def _wait(job: Any, sink: ProgressSink | None) -> Any:
     except KeyboardInterrupt:
         logger.warning("stopping: closing the dump")
         ray.cancel(job, force=False)
-        deadline = time.monotonic() + _STOP_SECONDS
-        ray.wait([job], timeout=max(0.0, deadline - time.monotonic()))
+        ray.wait([job], timeout=_STOP_SECONDS)
         raise
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, RGEnvError):
-            raise cause from None
+        if isinstance(error.cause, RGEnvError):
+            raise error.cause from None
         raise
 
 

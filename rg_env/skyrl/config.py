@@ -1,7 +1,7 @@
 """SkyRL's config with `environment.skyrl_gym.rg_dump` in it, read from YAML files and `key=value` overrides.
 
-Invariant: a config from `load_config` has passed every check of `rg_env.skyrl.checks`; any mistake became one
-`ConfigError` before anything started. Annotations stay real types (see `rg_env.config`).
+Invariant: a config from `load_config` has passed every check of `rg_env.skyrl.checks`; a mistake raises one
+`ConfigError` before anything starts. Annotations stay real types (see `rg_env.config`).
 """
 
 import dataclasses

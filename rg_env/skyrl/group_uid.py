@@ -1,8 +1,8 @@
-"""The uid of a prompt, as SkyRL carries it through a step, with the id of its group in the record.
+"""SkyRL's uid of a prompt, with the id of its group in the record.
 
-Invariant: to SkyRL, a `GroupUid` is the plain uid. It compares, hashes and prints as that string, so SkyRL treats it
-like any other. SkyRL drops, repeats and reorders these strings themselves (dynamic sampling, mini-batches of the
-fully-async loop), so each row keeps the id of its group without a separate table.
+Invariant: to SkyRL, a `GroupUid` is the plain uid: it compares, hashes and prints as that string. SkyRL drops, repeats
+and reorders the uid objects (dynamic sampling, mini-batches of the fully-async loop), so each row keeps the id of its
+group without a separate table.
 """
 
 from __future__ import annotations

@@ -112,9 +112,9 @@ class RGFullyAsyncTrainer(RecordsTrainedGroups, FullyAsyncRayPPOTrainer):
 
 
 def _named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
-    """The uids of a batch's rows, with the names of their groups.
+    """The uids of a batch's rows, with the ids of their groups.
 
-    Uids that have them already are right: SkyRL may have selected rows since, which does not change `trajectory_ids`.
+    Uids that have them already are kept: SkyRL may have selected rows since, which does not change `trajectory_ids`.
     """
     trajectories = output.get("trajectory_ids")
     if not trajectories or any(isinstance(uid, GroupUid) for uid in uids):

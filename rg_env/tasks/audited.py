@@ -2,9 +2,9 @@
 
 Invariant: another version is refused, unless `rg-env audit` is about to audit it. A digest covers the source of
 everything that a task's `score_answer` can name: functions, methods and classes of reasoning-gym, transitively. Not
-covered: data tables, other packages, and what is called through names made at run time.
+covered: data tables, other packages, and calls through names that are constructed at run time.
 
-`audited.json` beside this module holds the version and digests that `rg-env audit --record` wrote after an audit.
+`audited.json` in this folder has the version and digests that `rg-env audit --record` wrote after an audit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Any
 from rg_env.errors import ConfigError
 
 UNAUDITED_VARIABLE = "RG_ENV_UNAUDITED"
-"""Environment variable: any text lets processes use another version. `rg-env audit` sets it."""
+"""Environment variable: if it is not empty, other versions are accepted. `rg-env audit` sets it."""
 
 _RECORD = Path(__file__).with_name("audited.json")
 _EVALUATES = frozenset({"eval", "exec", "compile", "parse_expr", "sympify", "parse_latex"})
-"""Names of functions that run a text as code, or may."""
+"""Names of functions that may run text as code."""
 _EVALUATES_NO_ANSWER = frozenset({"bitwise_arithmetic", "number_sorting", "propositional_logic"})
-"""Two scorers evaluate their own question, which no model wrote; the third has a plain parser named `parse_expr`."""
+"""Two scorers evaluate the question, which no model wrote; the third has a plain parser named `parse_expr`."""
 
 
 def audited_version() -> str:
@@ -95,7 +95,7 @@ def changed_scorers(classes: Mapping[str, type[Any]]) -> tuple[str, ...]:
 
 
 def evaluating_calls(dataset_class: type[Any]) -> tuple[str, ...]:
-    """Functions named in a scorer's sources that run a text as code, or may. Sorted."""
+    """Functions named in a scorer's sources that may run text as code. Sorted."""
     found: set[str] = set()
     for source in _sources(dataset_class):
         found |= {name for node in ast.walk(_parsed(source)) if (name := _mentioned(node)) in _EVALUATES}
@@ -116,6 +116,7 @@ def _record() -> dict[str, Any]:
 
 def _sources(dataset_class: type[Any]) -> Iterator[str]:
     """The source of the scorer and of everything that it can reach by name, each once."""
+    package = _package(dataset_class.__module__)
     waiting: list[Any] = [dataset_class.score_answer]
     seen: set[Any] = set()
     while waiting:
@@ -132,26 +133,23 @@ def _sources(dataset_class: type[Any]) -> Iterator[str]:
         scope = vars(inspect.getmodule(thing) or types.ModuleType(""))
         for name in {name for code in codes for name in _names(code)}:
             found = [scope.get(name), inspect.getattr_static(dataset_class, name, None)]
-            found += [
-                getattr(value, name, None) for value in scope.values() if _is_upstream_module(value, dataset_class)
-            ]
+            modules = (value for value in scope.values() if isinstance(value, types.ModuleType))
+            found += [getattr(module, name, None) for module in modules if _package(module.__name__) == package]
             waiting += [function for value in found if (function := _upstream_code(value, dataset_class))]
 
 
-def _is_upstream_module(value: Any, dataset_class: type[Any]) -> bool:
-    return (
-        isinstance(value, types.ModuleType) and value.__name__.split(".")[0] == dataset_class.__module__.split(".")[0]
-    )
+def _package(module: str | None) -> str:
+    return (module or "").partition(".")[0]
 
 
 def _upstream_code(value: Any, dataset_class: type[Any]) -> Any:
     """The function or class behind a value if it comes from the dataset's package, else None."""
     value = getattr(value, "__func__", value)  # static and class methods
     value = value.fget if isinstance(value, property) else inspect.unwrap(value) if callable(value) else value
-    package = dataset_class.__module__.split(".")[0]
-    if not isinstance(value, (types.FunctionType, type)) or (value.__module__ or "").split(".")[0] != package:
+    package = _package(dataset_class.__module__)
+    if not isinstance(value, (types.FunctionType, type)) or _package(value.__module__) != package:
         return None
-    # A dataset class also holds the generator, which does not score: its methods are reached by their names.
+    # A dataset class also contains the generator, which does not score; its methods are found by name.
     return None if isinstance(value, type) and issubclass(dataset_class, value) else value
 
 

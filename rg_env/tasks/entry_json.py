@@ -1,11 +1,11 @@
-"""Entries as JSON and back, without what plain JSON loses.
+"""Entries as JSON and back, including the types that plain JSON loses.
 
 Invariant: `decode_entry(encode_entry(x))` equals `x`, with equal types at every depth, for anything made of dicts (with
 any keys), lists, tuples, sets, strings, integers of any size, floats (NaN and infinities too), fractions, decimals,
 booleans and None. NumPy scalars become the equal Python number or string; subclasses (`Counter`, named tuples) become
 the plain type. The text is ASCII and strict JSON, so every file format and reader preserves it.
 
-What JSON cannot express is an object with one tag as its only key, such as `{"__tuple__": [1, 2]}`.
+Types that JSON lacks are written as an object whose only key is a tag, such as `{"__tuple__": [1, 2]}`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-_TUPLE, _SET, _FROZENSET, _DICT = "__tuple__", "__set__", "__frozenset__", "__dict__"
-_FROM_TEXT: dict[str, type[Any]] = {"__float__": float, "__fraction__": Fraction, "__decimal__": Decimal}
-_TO_TEXT = {kind: tag for tag, kind in _FROM_TEXT.items()}
-_TAGS = frozenset({_TUPLE, _SET, _FROZENSET, _DICT, *_FROM_TEXT})
+_KINDS: dict[str, type[Any]] = {
+    "__tuple__": tuple,
+    "__set__": set,
+    "__frozenset__": frozenset,
+    "__dict__": dict,
+    "__float__": float,
+    "__fraction__": Fraction,
+    "__decimal__": Decimal,
+}
+_TAGS = {kind: tag for tag, kind in _KINDS.items()}
 _PLAIN: tuple[type[Any], ...] = (str, int, float, list, dict, tuple, set, frozenset)
 
 
@@ -27,7 +33,7 @@ def encode_entry(value: Any) -> str:
     """One line of ASCII JSON.
 
     Raises:
-        TypeError: for an object that is not made of the types above.
+        TypeError: for an object of any other type.
     """
     return json.dumps(_pack(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
@@ -47,20 +53,19 @@ def _pack(value: Any) -> Any:
         return value
     if kind is float and math.isfinite(value):
         return value
-    if kind in _TO_TEXT:
-        return {_TO_TEXT[kind]: str(value)}
     if kind is list:
         return [_pack(part) for part in value]
     if kind is dict:
-        if all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _TAGS):
+        if all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _KINDS):
             return {key: _pack(part) for key, part in value.items()}
-        return {_DICT: [[_pack(key), _pack(part)] for key, part in value.items()]}
+        return {_TAGS[dict]: [[_pack(key), _pack(part)] for key, part in value.items()]}
     if kind is tuple:
-        return {_TUPLE: [_pack(part) for part in value]}
+        return {_TAGS[tuple]: [_pack(part) for part in value]}
     if kind is set or kind is frozenset:
         # Sorted: the text must not depend on the hash seed.
-        packed = sorted((_pack(part) for part in value), key=json.dumps)
-        return {_SET if kind is set else _FROZENSET: packed}
+        return {_TAGS[kind]: sorted((_pack(part) for part in value), key=json.dumps)}
+    if kind in _TAGS:  # float, Fraction, Decimal
+        return {_TAGS[kind]: str(value)}
     if kind.__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
         return _pack(value.item())
     for plain in _PLAIN:
@@ -73,14 +78,4 @@ def _unpack(found: dict[str, Any]) -> Any:
     if len(found) != 1:
         return found
     ((tag, content),) = found.items()
-    if tag == _TUPLE:
-        return tuple(content)
-    if tag == _DICT:
-        return dict(content)
-    if tag in _FROM_TEXT:
-        return _FROM_TEXT[tag](content)
-    if tag == _SET:
-        return set(content)
-    if tag == _FROZENSET:
-        return frozenset(content)
-    return found
+    return _KINDS[tag](content) if tag in _KINDS else found

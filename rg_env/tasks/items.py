@@ -1,4 +1,4 @@
-"""From (task, options, seed, split, index) to one item.
+"""Makes the item of (task, options, seed, split, index).
 
 Invariant: an item is a pure function of those and of the prompt limit: the same in every process, thread and order of
 access. Splits are disjoint by content: a question belongs to train or to eval, whatever the seeds, and a draw from the
@@ -22,11 +22,11 @@ from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 MAX_REDRAWS = 256
-"""A draw is eval's with probability 1/8: all 256 miss once in 10¹⁵."""
+"""A draw belongs to eval with probability 1/8, so all 256 miss with probability 10⁻¹⁵."""
 MAX_TOO_LONG = 32
-"""After so many prompts over the limit and none within it, the task does not fit."""
+"""After this many prompts over the limit and none within it, the task cannot be used."""
 MAX_FAILURES = 8
-"""After so many errors of the generator and no item, the task does not work."""
+"""After this many errors of the generator and no item, the task cannot be used."""
 
 NO_LEVEL = "null"
 """JSON of the difficulty level of an item without one."""
@@ -118,7 +118,7 @@ class _Draw:
 
 
 class ItemStream:
-    """The endless items of one task, in one split with one seed. Thread-safe; cheap to pickle.
+    """An unlimited sequence of items of one task, split and seed. Thread-safe; cheap to pickle.
 
     Args:
         task: its name.

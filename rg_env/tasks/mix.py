@@ -1,9 +1,9 @@
 """Which tasks a run draws from, and how often.
 
-A spec is None (the default mix: every task not known to be unsound), a list of selectors, or a mapping of selectors
-to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a pattern
-such as `*_sum`. Invariant: a parsed mix has at least one task, each task once, only positive weights and only options
-that reasoning-gym accepts. Tasks are sorted by name, so equal mixes written differently draw equal rows.
+A spec is None (the default mix, see `rg_env.tasks.soundness.in_default_mix`), a list of selectors, or a mapping of
+selectors to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a
+pattern such as `*_sum`. Invariant: a parsed mix has at least one task, each task once, only positive weights and only
+options that reasoning-gym accepts. Tasks are sorted by name, so equal mixes written differently draw equal rows.
 
 If several entries select a task, an exact name wins, otherwise the last entry. The winner alone decides: weight and
 options are not merged. Weight 0 excludes a task. Categories and patterns skip unsound tasks; naming one exactly

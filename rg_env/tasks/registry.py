@@ -24,10 +24,11 @@ class TaskInfo:
     """One task as `rg-env tasks` shows it.
 
     Attributes:
-        in_default_mix: False for unsound tasks and for tasks that cannot make an item.
-        reason: why the task is unsound, or what its guard closes; empty otherwise.
+        in_default_mix: False for unsound tasks, for tasks whose answers are often free, and for tasks that cannot make
+            an item.
+        reason: what `rg_env.tasks.soundness.reason_for` says about the task; may be empty.
         has_curriculum: whether reasoning-gym has levels of difficulty for it.
-        state: `ok`, what went wrong when an item was made, or `not tried`.
+        state: `ok`, the error when an item was made, or `not tried`.
     """
 
     name: str

@@ -122,5 +122,5 @@ def soundness_of(task: str) -> Soundness:
 
 
 def reason_for(task: str) -> str:
-    """Why a task is unsound or guarded; empty otherwise."""
+    """Why a task is unsound, often free or guarded; empty otherwise."""
     return "; ".join(table[task] for table in (KNOWN_UNSOUND, OFTEN_FREE, GUARDED) if task in table)

@@ -1,7 +1,7 @@
-"""Every check that is made before a run starts: what is typed wrong, missing or impossible is one line.
+"""All checks before a run starts.
 
-Invariant: each check either passes or raises one `ConfigError` that says what is wrong and how to fix it. None starts,
-writes or downloads anything.
+Invariant: each check passes or raises one `ConfigError`, or `DumpError` for the dump folder, that says in one line what
+is wrong and how to fix it. None starts or downloads anything, and none writes more than an empty dump folder.
 """
 
 from __future__ import annotations

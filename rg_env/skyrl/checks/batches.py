@@ -1,6 +1,6 @@
-"""Batch sizes that divide.
+"""Checks that batch sizes are divisible.
 
-SkyRL checks the same (`validate_batch_sizes`), but in terms of its own variables, and sometimes without a message.
+SkyRL checks this too (`validate_batch_sizes`), but its messages name internal variables, or are empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What cannot run on the CPU."""
+"""Checks that a configuration can run on the CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rg_env.errors import ConfigError, refuse
 from rg_env.skyrl.checks.settings import require, value_of
 
 _PRECISIONS = ("bf16", "fp32")
-"""What a training worker may compute in, in SkyRL's names; the optimizer's weights are always float32."""
+"""Data types of a training worker's computation, in SkyRL's names; the optimizer's weights are always float32."""
 _OFF = "set it to false"
 
 _ALLOWED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -38,7 +38,7 @@ _ALLOWED_BY_ROLE: dict[str, tuple[tuple[Any, ...], str]] = {
         "for {workers} data-parallel workers set {role}_num_nodes={workers} and this to 1",
     ),
 }
-"""Setting → the values that can run, and what to do about others."""
+"""Setting → allowed values, and advice for others."""
 
 
 def check_cpu(cfg: Any) -> None:

@@ -1,4 +1,4 @@
-"""As many GPUs as the run needs; without any, the recipe that runs on the CPU is named."""
+"""Checks that there are enough GPUs; if there are none, the error names a recipe for the CPU."""
 
 from __future__ import annotations
 

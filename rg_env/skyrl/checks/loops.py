@@ -1,6 +1,6 @@
-"""What SkyRL's training loops cannot be combined with, and whether a run can resume from where it should.
+"""Checks what SkyRL's training loops support, and that a run can resume.
 
-Invariant: what SkyRL 0.3.0 would refuse or fail on in the middle of a run is one line before anything starts.
+Invariant: combinations that SkyRL 0.3.0 refuses, or fails on during a run, are refused before anything starts.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 from rg_env.skyrl.checks.settings import require
 
 _FULLY_ASYNC_LOSSES = ("rollout_is", "dppo")
-"""SkyRL's losses that need no second forward pass with the weights that sampled, which are gone by then."""
+"""SkyRL's losses that need no forward pass with the sampling weights, which are gone by the time of training."""
 
 
 def check_loop(cfg: Any) -> None:
-    """Refuse what the loop cannot run, and what it cannot resume from.
+    """Refuse what the loop cannot run or resume.
 
     Args:
         cfg: a `SkyRLTrainConfig` or a subclass, with SkyRL's defaults filled in.

@@ -1,6 +1,6 @@
-"""Model folders: complete, and with a tokenizer that ends an answer where its chat template does.
+"""Checks that model folders are complete, and that the tokenizer ends an answer as its chat template does.
 
-A hub model is left to the hub: nothing is downloaded here.
+Not covered: hub models, because nothing is downloaded here.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ModelFolder:
 
         try:
             return AutoTokenizer.from_pretrained(self.path, trust_remote_code=True)
-        except Exception as error:  # whatever a broken file makes the tokenizer raise
+        except Exception as error:  # a broken file can raise anything
             reason = one_line(error, _LONGEST_REASON)
             self.refuse(f"its tokenizer cannot be loaded ({reason}); copy tokenizer.json and tokenizer_config.json")
 

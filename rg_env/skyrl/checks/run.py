@@ -1,4 +1,4 @@
-"""What no single value shows: tasks, prompts, the dump folder, data files, group and dataset size."""
+"""Checks beyond single values: tasks, prompts, the dump folder, data files, group and dataset size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 
 
 def check_run(cfg: Any) -> None:
-    """What training and evaluation both need. Raises ConfigError; DumpError for an unusable dump folder."""
+    """Checks for training and evaluation. Raises ConfigError, or DumpError for an unusable dump folder."""
     rg = cfg.rg_dump
     resolve_system_prompt(rg.system_prompt)
     check_worked_examples(rg.worked_examples)

@@ -1,4 +1,4 @@
-"""The vLLM servers that a configuration names: they answer, they have the model, and they can take new weights.
+"""Checks that the vLLM servers in a configuration answer, have the model, and can load new weights.
 
 Without this check, SkyRL retries a missing server for half a minute per request, and a server with another model fails
 every rollout, both after the policy has been loaded.
@@ -28,7 +28,7 @@ def check_servers(cfg: Any, *, training: bool = True) -> None:
 
     Args:
         cfg: a `SkyRLTrainConfig` or a subclass.
-        training: whether the servers have to take new weights.
+        training: whether the servers must load new weights.
 
     Raises:
         ConfigError: one line for the first server that cannot be used.
@@ -110,7 +110,7 @@ def _different_models(root: str, path: str) -> bool:
 
 
 def _check_cpu_policy(cfg: Any) -> None:
-    """What vLLM on a CPU would silently get wrong."""
+    """Refuse what vLLM on a CPU silently gets wrong."""
     from transformers import AutoConfig
 
     model = cfg.trainer.policy

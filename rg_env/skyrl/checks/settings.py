@@ -1,4 +1,4 @@
-"""How the checks reach a setting by its dotted name."""
+"""Access to settings by their dotted names, for the checks."""
 
 from __future__ import annotations
 

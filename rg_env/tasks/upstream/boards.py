@@ -1,4 +1,4 @@
-"""Puzzles on boards that have another solution than the stored one, which alone is paid."""
+"""Finds board puzzles with several correct answers, of which upstream accepts only the stored one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""codeio: which of its third-party snippets may run in this process.
+"""Selects the third-party snippets of codeio that may run in this process.
 
 Invariant: as far as its syntax shows, a snippet that runs reads nothing but its arguments and the item's generator: no
 sets (their order), clocks, files, processes or global random states. About three in four of the 3002 pass.

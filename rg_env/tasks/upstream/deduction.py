@@ -1,4 +1,4 @@
-"""What follows from a question in words: relations, syllogisms, exact values."""
+"""Derives answers from the text of a question: family relations, syllogisms, exact values."""
 
 from __future__ import annotations
 
