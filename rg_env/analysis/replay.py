@@ -130,7 +130,7 @@ def _lay_out(
     silent = has_no_signal([one.reward for one in earned])
     baseline = max((verdict.scored.baseline for verdict in verdicts), default=0.0)
     steps = [
-        Step("baseline", "what the best cheap policy earns on the item", group.baseline, baseline),
+        Step("baseline", "score of the best cheap policy on the item", group.baseline, baseline),
         Step("outcome", f"from the base scores, solved_at={config.solved_at:g}", str(group.outcome), str(outcome)),
         Step("no_signal", "whether all rewards are equal", group.no_signal, silent, compared=computable),
     ]
@@ -171,8 +171,10 @@ def _steps_alone(group: GroupRecord, rollout: RolloutRecord, verdict: Verdict) -
 
 
 def _why_base_score(task: str, scored: AnswerScore) -> str:
-    counts = "the bare answer alone, for the task pays for the tags" if task in RAW_ALONE else "the higher of the two"
-    return f"{counts}, beyond the baseline {scored.baseline:.3g}" if scored.baseline else counts
+    counts = (
+        "the bare answer alone, because this task rewards the tags" if task in RAW_ALONE else "the higher of the two"
+    )
+    return f"{counts}, calibrated by the baseline {scored.baseline:.3g}" if scored.baseline else counts
 
 
 def _why_status(task: str, result: AnswerScore) -> str:

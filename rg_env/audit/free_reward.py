@@ -1,8 +1,8 @@
 """What the cheap policies of `rg_env.audit.policies` earn, with reasoning-gym's scorer and with ours.
 
-Invariant: policies are chosen and measured on different items, so that a mean is not the luck of the best of many.
-Beside each mean stands the class prior: the largest share of items that a constant or a frequent answer of other items
-gets fully right. No scorer can take the class prior away; what a policy earns beyond it is free.
+Invariant: policies are selected and measured on different items, so selection does not bias the means. Each mean is
+reported with the class prior: the largest share of items on which a constant, or a frequent answer of other items, is
+fully correct. No scorer can prevent the class prior; what a policy earns above it is a free reward.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rg_env.audit.sides import Ending, Side
 from rg_env.scoring.guard import EVALUATING_TASKS
 
 FREE_MARGIN = 0.2
-"""Mean score beyond the class prior from which a policy's reward is a hole."""
+"""A policy whose mean score exceeds the class prior by more than this is a hole."""
 _KEPT = 8
-"""So many policies are measured on each side, and as many of those that don't read the question."""
+"""Number of policies measured on each side, and again of those that do not read the question."""
 _BLIND = frozenset({Family.CONSTANT, Family.MAJORITY})
 _FULLY_RIGHT = 1 - 1e-9
 
@@ -31,7 +31,7 @@ class Income:
 
     Attributes:
         mean: mean score over all items, in [0, 1].
-        right: share of items on which its answer is fully right.
+        right: share of items on which its answer is fully correct.
     """
 
     policy: str
@@ -45,7 +45,7 @@ class FreeReward:
     """The best policies of a task.
 
     Attributes:
-        items: how many items they are measured on.
+        items: number of items that they are measured on.
         class_prior: as above, by our scorer.
         raw, ours: the best policy with reasoning-gym's scorer and with ours; None if none earns anything.
     """
@@ -62,11 +62,11 @@ class FreeReward:
 
 
 def free_reward(task: str, entries: Sequence[Entry], raw: Side, ours: Side) -> FreeReward:
-    """Choose the best policies on the first items, measure them on the others.
+    """Select the best policies on the first items and measure them on the others.
 
     Args:
-        entries: items of the task, at least 2. Up to 8 of them, a fifth at most, serve to choose; where every answer
-            takes a process of its own, up to 3. Their right answers are what the majority policies know.
+        entries: items of the task, at least 2. At most a fifth of them, up to 8, are used for the selection; up to 3 if
+            each answer needs its own process. The majority policies know their correct answers.
         raw, ours: both sides, started for the task.
     """
     screened = max(1, min(3 if task in EVALUATING_TASKS else 8, len(entries) // 5))
@@ -80,7 +80,7 @@ def free_reward(task: str, entries: Sequence[Entry], raw: Side, ours: Side) -> F
 
 
 def _chosen(side: Side, policies: Sequence[Policy], entries: Sequence[Entry]) -> list[Policy]:
-    """The most promising policies, and the most promising of those that don't read the question."""
+    """The most promising policies, and the most promising of those that do not read the question."""
     ranked = sorted(policies, key=lambda policy: -_income(side, policy, entries).mean)
     blind = [policy for policy in ranked if policy.family in _BLIND]
     return [policy for policy in ranked if policy in ranked[:_KEPT] or policy in blind[:_KEPT]]

@@ -1,8 +1,8 @@
 """Cheap policies: ways to answer every item of a task without solving it.
 
-Invariant: a policy sees the question, and never the item's own answer. A majority policy knows the right answers of
-*other* items, as training would teach them. Not among them: what is the task itself (sorting the list that is to be
-sorted, adding up the numbers of a sum). What policies earn is measured by `rg_env.audit.free_reward`.
+Invariant: a policy sees the question, never the item's own answer. A majority policy knows the correct answers of
+*other* items, as training would teach them. Not covered: policies that perform the task itself (sorting the list,
+adding up the numbers of a sum). What policies earn is measured by `rg_env.audit.free_reward`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Family(StrEnum):
     CONSTANT = "constant"
     """The same text for every item."""
     MAJORITY = "majority"
-    """The most frequent right answers of other items."""
+    """The most frequent correct answers of other items."""
     COPY = "copy"
     """A part of the question, or a number near one of its numbers."""
     EDIT = "edit"
@@ -36,7 +36,7 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy. `answer` returns None if the question gives it nothing to work on."""
+    """One policy. `answer` returns None if the policy does not apply to the question."""
 
     name: str
     family: Family
@@ -47,7 +47,7 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
     """The policies to try on a task.
 
     Args:
-        others: right answers of items on which the policies are not measured.
+        others: correct answers of items on which the policies are not measured.
     """
     frequent = [text for text, _ in Counter(others).most_common(_MAJORITY)]
     return [
@@ -63,7 +63,7 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
 # -- the same text for every item
 
 _MAJORITY = 8
-"""So many answers of other items are tried."""
+"""Number of answers of other items that are tried."""
 
 
 def _coloring(colors: int) -> str:
@@ -167,7 +167,7 @@ def filled(blank: str, fill: Callable[[Sequence[str], int], str | None]) -> Answ
     """The last block with its blanks filled, everything else unchanged.
 
     Args:
-        blank: the sign of an empty cell.
+        blank: the symbol of an empty cell.
         fill: (cells of the row, number of the blank within the row) → what to write; None: nothing.
     """
 
@@ -242,7 +242,7 @@ def everybody(question: str, kind: int) -> str | None:
 
 
 def letter_by_letter(question: str) -> str | None:
-    """word_ladder: one letter of the goal after the other, whether words arise or not."""
+    """word_ladder: replace one letter at a time, whether the results are words or not."""
     found = re.findall(r"'([A-Z]+)'", question)[:2]
     if len(found) != 2 or len(found[0]) != len(found[1]):
         return None

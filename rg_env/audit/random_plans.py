@@ -1,6 +1,6 @@
-"""Unplanned answers for tasks whose answer is a list of moves: random moves, or every move in turn.
+"""Answers without planning, for tasks whose answer is a list of moves: random moves, or every move in turn.
 
-Invariant: a plan depends only on the question, whose text seeds the random numbers, and on the names of the moves.
+Invariant: a plan depends only on the names of the moves and on the question, whose text seeds the random numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def random_moves(moves: Sequence[str], count: int, separator: str = " ", end: st
 
 
 def sweep(entry: Entry) -> str:
-    """boxnet: every box through every square, back along a snake to the first one, then forth, trying each target."""
+    """boxnet: move every box through every square, along a snake path backward and then forward, trying each target."""
     squares = [tuple(map(float, name.split("_"))) for name in entry["metadata"]["initial_state"]]
     snake = sorted(squares, key=lambda square: (square[0], square[1] if square[0] % 2 == 0.5 else -square[1]))
     steps = []
@@ -50,7 +50,7 @@ def _jugs(count: int) -> Answer:
 
 
 def _straight(entry: Entry) -> str | None:
-    """tower_of_hanoi: every disk straight to its goal."""
+    """tower_of_hanoi: move every disk directly to its goal."""
     disks = re.search(r"with (\d+) disks", entry["question"])
     pegs = re.search(r"from Peg (\d+) to Peg (\d+)", entry["question"])
     if disks is None or pegs is None:

@@ -98,7 +98,7 @@ def markdown(audit: Audit) -> str:
 
 
 def _policies(audit: Audit) -> list[str]:
-    """The section on cheap policies, tasks by free reward."""
+    """The section on cheap policies: tasks sorted by free reward."""
     found = [(task, task.free) for task in audit.tasks if task.free is not None]
     found.sort(key=lambda pair: (-pair[1].excess, -(pair[1].raw.mean if pair[1].raw else 0.0), pair[0].task))
     measured = max((free.items for _, free in found), default=0)
@@ -108,8 +108,8 @@ def _policies(audit: Audit) -> list[str]:
         "What the best of more than 100 policies that solve nothing earns: constants, frequent answers of other items, "
         "parts of the question, parts with a fixed change, random plans (`rg_env/audit/policies.py`). They are chosen "
         f"on some items and measured on up to {measured} others. *Prior*: the largest share of items that one constant "
-        "or frequent answer gets fully right. *Free*: what the best policy earns with `rg_env`'s scorer beyond the "
-        f"prior; more than {FREE_MARGIN:g} is a hole, unless the task is out of the default mix.",
+        "or frequent answer gets fully right. *Free*: what the best policy earns with `rg_env`'s scorer above the "
+        f"prior; more than {FREE_MARGIN:g} is a hole if the task is in the default mix.",
         "",
         "| task | default mix | prior | reasoning-gym's scorer | `rg_env`'s | fully right | free |",
         "|---|---|---|---|---|---|---|",

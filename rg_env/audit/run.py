@@ -29,7 +29,7 @@ from rg_env.tasks.upstream.dataset import UpstreamDataset
 _SEED = 7
 _MAX_REDRAWS = 100
 POLICY_ITEMS = 5
-"""Policies are measured on so many times the items that payloads are tried on."""
+"""Policies get this many times the items of payloads."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The commands of `rg-env` but for `rg-env dumps …`."""
+"""The commands of `rg-env`, except `rg-env dumps …`."""
 
 from __future__ import annotations
 
