@@ -2,8 +2,8 @@
 
 Invariant: nothing printed here can control a terminal or pose as another line: control and format characters in what
 models wrote and in names from dumps are replaced by visible ones, in JSON by escapes. Rich's own colors are kept.
-Everything goes through this module: ruff refuses `print` and Rich's `Console` in all others.
-Not covered: the browser, which draws the screen by itself, and what SkyRL and Ray log during training.
+Everything goes through this module: ruff rejects `print` and Rich's `Console` in all others.
+Not covered: the browser, which draws its own screen, and what SkyRL and Ray log during training.
 """
 
 from __future__ import annotations
