@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rg_env.audit.random_plans import PLANS, Answer
+from rg_env.audit.random_plans import PLANS, Answer, constant
 
 Grid = list[list[str]]
 
@@ -51,8 +51,8 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
     """
     frequent = [text for text, _ in Counter(others).most_common(_MAJORITY)]
     return [
-        *(Policy(_short(text), Family.CONSTANT, _constant(text)) for text in _CONSTANTS),
-        *(Policy(_short(text), Family.MAJORITY, _constant(text)) for text in frequent),
+        *(Policy(_short(text), Family.CONSTANT, constant(text)) for text in _CONSTANTS),
+        *(Policy(_short(text), Family.MAJORITY, constant(text)) for text in frequent),
         *(Policy(name, Family.MAJORITY, answer) for name, answer in _ROLES.items()),
         *(Policy(name, Family.COPY, answer) for name, answer in _COPIES.items()),
         *(Policy(name, Family.EDIT, answer) for name, answer in _EDITS.items()),
@@ -86,10 +86,6 @@ _CONSTANTS = (
     *("50 days, 12:00:00", _coloring(1), _coloring(2), _coloring(3)),
     *(json.dumps([[0] * size] * size) for size in (10, 20)),
 )
-
-
-def _constant(text: str) -> Answer:
-    return lambda _: text
 
 
 def _short(text: str) -> str:

@@ -33,7 +33,7 @@ _MANY_IN_ONE_REWARD = 0.3
 """The same, for a text with many answers."""
 _GROWN_MB = 256
 _OVERTIME_SECONDS = 1.0
-_PATIENT_TRIES = 10
+_POISON_TRIES = 10
 """Late answers are retried: the machine may be busy, while the effect of poison is permanent."""
 _HIDDEN_ON = 3
 """Hidden code must score on this many items to count; a single one may be chance."""
@@ -119,7 +119,7 @@ class Reference:
     def changed(self, side: Side) -> str | None:
         """Describe what has changed; None if nothing has."""
         for name, answer, expected in zip(("correct", "wrong"), self._answers, self._expected, strict=True):
-            for _ in range(_PATIENT_TRIES):
+            for _ in range(_POISON_TRIES):
                 result = self._result(side, answer)
                 if result[0] is not Ending.HUNG:
                     break

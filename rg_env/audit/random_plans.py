@@ -58,7 +58,8 @@ def _straight(entry: Entry) -> str | None:
     return "\n".join(f"Move disk {n} from Peg {pegs[1]} to Peg {pegs[2]}" for n in range(1, int(disks[1]) + 1))
 
 
-def _constant(text: str) -> Answer:
+def constant(text: str) -> Answer:
+    """The same answer to every question."""
     return lambda _: text
 
 
@@ -67,16 +68,16 @@ PLANS: dict[str, dict[str, Answer]] = {
     "jugs": {f"{count} random moves": _jugs(count) for count in (4, 30, 300)},
     "quantum_lock": {
         **{f"{count} random buttons": random_moves("ABC", count, " → ") for count in (2, 4, 8, 60)},
-        **{f"{letter} × {n}": _constant(" → ".join(letter * n)) for letter in "ABC" for n in (1, 3, 5)},
+        **{f"{letter} × {n}": constant(" → ".join(letter * n)) for letter in "ABC" for n in (1, 3, 5)},
     },
     "rubiks_cube": {f"{count} random turns": random_moves(_TURNS, count) for count in (3, 300)},
     "rush_hour": {
-        "straight to the exit": _constant("A+4"),
+        "straight to the exit": constant("A+4"),
         **{f"{count} random moves": random_moves(_DRIVES, count, end=" A+4") for count in (20, 200, 2000)},
     },
     "shortest_path": {f"{n} random steps": random_moves(("up", "down", "left", "right"), n) for n in (1, 2, 4)},
     "sokoban": {f"{count} random moves": random_moves("UDLR", count, "") for count in (10, 100, 4000)},
     "tower_of_hanoi": {"every disk straight": _straight},
-    "knight_swap": {"one move": _constant('["w,A1,B3"]')},
+    "knight_swap": {"one move": constant('["w,A1,B3"]')},
 }
 """Task → name of the plan → answer."""

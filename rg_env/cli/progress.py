@@ -13,7 +13,7 @@ from rg_env.output import console
 if TYPE_CHECKING:
     from rg_env.dump import Dump
 
-_PATIENCE = 2.0
+_DELAY = 2.0
 """Seconds before a bar appears."""
 
 Advance = Callable[[int], None]
@@ -38,7 +38,7 @@ def late_bar(what: str, total: int | None) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console(stderr=True), transient=True)
     task = bar.add_task(what, total=total)
-    shown_from = time.monotonic() + _PATIENCE
+    shown_from = time.monotonic() + _DELAY
 
     def advance(done: int) -> None:
         bar.advance(task, done)

@@ -25,7 +25,7 @@ class Reason(StrEnum):
     NO_RESPONSE = "rollouts that do not end with a response to a prompt"
     BAD_TEXT = "rollouts with characters that cannot be encoded in UTF-8"
     NO_NUMBER = "rollouts without a score"
-    SCORER_FAILED = "rollouts whose scorer failed (their score of 0 means nothing)"
+    SCORER_FAILED = "rollouts whose scorer failed (their score of 0 is meaningless)"
     VIOLATION = "rollouts that violate the format"
     REJECTED = "rollouts whose answer was rejected by the guard"
     TRUNCATED = "rollouts truncated at the length limit"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rg_env.dump import Dump, GroupRecord
 
 MAX_TEXT = 20_000
-"""Maximum number of characters of a message; longer ones lose their middle."""
+"""Maximum number of characters of a message; the middle of longer ones is omitted."""
 
 TEXT_BUDGET = 30_000_000
 """Maximum number of characters of all texts; compressed, they take about a third of that in the file."""
@@ -54,7 +54,7 @@ class Sample:
 
     @property
     def shortened(self) -> int:
-        """Number of responses without their middle."""
+        """Number of responses whose middle was omitted."""
         return sum(isinstance(rollout.get("text"), tuple) for group in self.groups for rollout in group["rollouts"])
 
     def characters(self) -> pl.DataFrame:
