@@ -1,6 +1,6 @@
-"""What a line must look like, derived from the dataclasses of `schema`, and what no record can contain.
+"""Checks the shape of a line, derived from the dataclasses of `schema`, and the consistency of its values.
 
-Invariant: whatever the writer can have written passes; what does not pass was damaged or changed afterwards. Nothing
+Invariant: everything that the writer can write passes; a line that fails was damaged or changed afterwards. Nothing
 here depends on a run's settings.
 """
 
@@ -33,7 +33,7 @@ _CLOSE = 1e-9
 
 
 class FaultyRecordError(BadLineError):
-    """A line that is whole as JSON and yet not a record that a run can have written."""
+    """A line that is valid JSON, but not a record that a run can have written."""
 
 
 def check_shape(wire: Mapping[str, Any], kind: type[GroupRecord | LedgerRecord | TrainedRecord]) -> None:
@@ -127,10 +127,10 @@ _check_message = _object_checker(dict.fromkeys(MESSAGE_KEYS, _check_text))
 
 
 def check_group(group: GroupRecord) -> None:
-    """Check that a group agrees with itself.
+    """Check that a group is consistent.
 
     Raises:
-        FaultyRecordError: naming what does not.
+        FaultyRecordError: naming what is not.
     """
     for number, rollout in enumerate(group.rollouts):
         if not rollout.conversation or rollout.conversation[-1]["role"] != "assistant":
@@ -141,13 +141,13 @@ def check_group(group: GroupRecord) -> None:
 
 
 def check_ledger(record: LedgerRecord) -> None:
-    """Check that a line of the ledger agrees with itself.
+    """Check that a ledger record is consistent.
 
     Raises:
-        FaultyRecordError: naming what does not.
+        FaultyRecordError: naming what is not.
     """
     if (record.text is None) == (record.text_reason is None):
-        raise FaultyRecordError("has both the text's place and a reason why it is nowhere, or neither")
+        raise FaultyRecordError("has both `text` and `text_reason`, or neither")
     _check_facts(record)
 
 
@@ -192,7 +192,7 @@ def _json_fields(kind: Any) -> list[str]:
 
 
 def _wrong_number(group: GroupFacts, rollout: RolloutFacts) -> str | None:
-    """What a rollout of the group cannot have, by the definition of its four numbers."""
+    """How a rollout's numbers contradict their definitions, or None."""
     raw, tagged, base = rollout.raw_score, rollout.tagged_score, rollout.base_score
     score, factor = rollout.score, rollout.penalty_factor
     numbers = {"raw_score": raw, "tagged_score": tagged, "base_score": base, "score": score, "penalty_factor": factor}

@@ -1,11 +1,11 @@
-"""What a run records, as dataclasses: a group of rollouts, and its short line in the ledger.
+"""The records of a run as dataclasses: groups of rollouts, their short form in the ledger, and what was trained on.
 
 Invariant: everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be
 misaligned; a group's outcome is decided on base scores, before any penalty.
 
 A field is named here and nowhere else: the lines of files, their checks and the columns of frames follow from its type
 (`rg_env.dump.columns`). To add a value, add a field to `RolloutFacts` or `GroupFacts`: it is then in text files, ledger
-and frames. Its default, if it has one, is what a line without the key means.
+and frames. Its default, if it has one, is the value for lines without the key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MESSAGE_KEYS = ("role", "content")
 
 
 class Mark(Enum):
-    """What the type of a field cannot say."""
+    """What the type of a field does not express."""
 
     JSON = "a string that holds JSON"
     COLUMNS = "records that a line holds as one list per field"
@@ -45,7 +45,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a group did, on base scores. Exhaustive and exclusive."""
+    """The result of a group by its base scores; exactly one applies."""
 
     ALL_CORRECT = "all_correct"
     ALL_FAILED = "all_failed"
@@ -84,16 +84,16 @@ class NotKept(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutFacts:
-    """One response in numbers and names: what the ledger has of it.
+    """One response without its text, as in the ledger.
 
     Attributes:
         repetition: number of the sample within its group, from 0.
         score: base_score × penalty_factor, in [0, 1].
         reward: what `generate()` handed back to SkyRL; may be negative.
-        base_score: what `rg_env.scoring.base_score` makes of raw and tagged score and the group's baseline, in [0, 1];
-            0 on a violation or a status other than ok.
-        raw_score: score of the bare answer, in [0, 1]; None where nothing was scored.
-        tagged_score: score of `<answer>…</answer>`, in [0, 1]; None where nothing was scored.
+        base_score: computed from raw score, tagged score and the group's baseline (`rg_env.scoring.base_score`), in
+            [0, 1]; 0 on a violation or a status other than ok.
+        raw_score: score of the bare answer, in [0, 1]; None if nothing was scored.
+        tagged_score: score of `<answer>…</answer>`, in [0, 1]; None if nothing was scored.
         violation: what is wrong with the format, or None.
         status: how scoring ended.
         response_tokens: length of the response in tokens; None in Atropos' files.
@@ -146,7 +146,7 @@ class GroupFacts:
 
     Attributes:
         item_id: the task's name, as Atropos writes it: the same as `task`.
-        item: the item, unique within a data set; empty in Atropos' files.
+        item: the item's id, unique within a dataset; empty in Atropos' files.
         schema_version: version of the line's format; 0 for Atropos' lines.
         group_id: see `group_id`.
         run_id: the run.
@@ -196,7 +196,7 @@ class GroupRecord(GroupFacts):
 
     @property
     def expected_answer(self) -> str | None:
-        """The answer in the entry; None where there is none (five tasks, and Atropos' files)."""
+        """The answer in the entry; None if it has none (five tasks, and Atropos' files)."""
         try:
             answer = json.loads(self.entry).get("answer")
         except (ValueError, AttributeError, RecursionError):
@@ -210,7 +210,7 @@ class LedgerRecord(GroupFacts):
 
     Attributes:
         text: the kind of file that holds the full text, or None.
-        text_reason: why no file holds it; None where one does.
+        text_reason: why no file has the text; None if one does.
         rollouts: in the order of SkyRL's batch.
     """
 
@@ -231,13 +231,13 @@ _group_facts = attrgetter(*_GROUP_FACTS)
 
 @dataclass(frozen=True, slots=True)
 class TrainedRecord:
-    """A group in the training batch of one step. What `generate()` returned and no step took has none.
+    """A group in the training batch of one step. A group that was never trained on has no such record.
 
     Attributes:
         run_id: the run.
-        attempt: the attempt that trained; a step run again after a crash has its records again.
-        step: SkyRL's global step, whose weight update the group took part in.
-        group_id: the group, as in `GroupRecord`; an earlier step's where the loop is asynchronous.
+        attempt: the attempt that trained; a step that is repeated after a crash is recorded again.
+        step: SkyRL's global step that trained on the group.
+        group_id: the group, as in `GroupRecord`; in the fully-async loop it may be from an earlier step.
         rollouts: rows of that step's training batch that came from the group, repeats counted: with dynamic sampling
             `replace`, a group of 8 that was taken three times has 24. At least 1.
     """

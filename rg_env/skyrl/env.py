@@ -28,7 +28,7 @@ SLOT = "rg_dump_slot"
 
 @dataclass(slots=True)
 class RolloutSlot:
-    """What the env leaves for the generator: the item, the response as it was scored, and its verdict."""
+    """What the env passes to the generator: the item, the response as it was scored, and its verdict."""
 
     item: Item | None = None
     text: str = ""
@@ -63,8 +63,8 @@ class RGDumpEnv(BaseTextEnv):
         """Score one response; the episode ends.
 
         Returns:
-            no observations, `done`, and the `reward` of the base score without any rule about a group. `metadata` has
-            the verdict's numbers.
+            no observations, `done`, and a `reward` from the base score, without the rules of groups. `metadata` has the
+            verdict's numbers.
 
         Raises:
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.

@@ -1,4 +1,4 @@
-"""RGDumpGenerator: SkyRL's generator, with the rules of whole groups and the record.
+"""RGDumpGenerator: SkyRL's generator, which also applies the rules of groups and records every group.
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
 recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch, so that evaluation may
@@ -84,8 +84,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         Returns:
             SkyRL's output with final rewards, in SkyRL's form (a float, or a list per token with the reward on the last
             one), with masked rollouts out of the loss and our metrics added. In training, the instance ids in
-            `trajectory_ids` are `GroupUid`s in every mode of SkyRL, which tell our trainers what groups were trained
-            on. Rows of other environments are not changed.
+            `trajectory_ids` are `GroupUid`s in every mode of SkyRL, so that our trainers know the groups of a training
+            batch. Rows of other environments are not changed.
         """
         call = next(self._calls)
         slots = [RolloutSlot() for _ in input_batch["prompts"]]
@@ -134,7 +134,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         return list(groups.values())
 
     def _without_end_token(self, text: str) -> str:
-        """SkyRL's HTTP client decodes a response with its end token, which a chat template would then add again."""
+        """Remove the end token, which SkyRL's HTTP client leaves in the text and a chat template would add again."""
         for end in (getattr(self.tokenizer, "eos_token", None), getattr(self.tokenizer, "pad_token", None)):
             text = text.removesuffix(end) if isinstance(end, str) else text
         return text

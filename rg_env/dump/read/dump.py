@@ -1,6 +1,6 @@
 """Reading dumps: a folder or files, ours or Atropos', finished or being written, in constant memory.
 
-Invariant: a damaged line costs itself only. It is skipped and listed in `problems`; nothing else is left out silently.
+Invariant: a damaged line affects no other line. It is skipped and listed in `problems`; nothing is left out silently.
 Objects and frames are made from the same lines by the same rules. Needs neither torch nor ray nor skyrl.
 """
 
@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass
 class Dump:
-    """What `open_run` found.
+    """The runs that `open_run` found.
 
     By default a step that was run again after a crash is taken from its last attempt only. Iterators are lazy;
     `problems` fills as they advance.
@@ -134,7 +134,7 @@ class Dump:
     def frames(
         self, columns: Collection[str] | None = None, *, texts: bool = False, all_attempts: bool = False
     ) -> Iterator[pl.DataFrame]:
-        """The rollouts as polars frames of some MB each: constant memory, whatever the size of the dump.
+        """The rollouts as polars frames of some MB each, in constant memory.
 
         Args:
             columns: which columns of `frames.SCHEMA` (with texts: `frames.TEXT_SCHEMA`) to read; all by default. Fewer
@@ -253,7 +253,7 @@ class Dump:
         return self._replaced_by_run[run.run_id]
 
     def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
-        """False where a later attempt of the run replaced this."""
+        """False if a later attempt of the run replaced this."""
         found = self._replaced_by_run.get(run_id)
         if found is None:
             found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
@@ -295,7 +295,7 @@ def _read_share(run: Run, replaced: _Replaced, texts: bool) -> Iterator[pl.DataF
 
 
 def _may_have_attempts(run: Run) -> bool:
-    """False where the last lines are of the first attempt; True also where they cannot be read."""
+    """False if the last lines are of the first attempt; True also if they cannot be read."""
     files = {file.kind: file for file in run.files_for_frames(texts=False)}  # the last one of each kind
     for file in files.values():
         try:

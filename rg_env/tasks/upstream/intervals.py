@@ -43,7 +43,7 @@ def read_interval(entry: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _swapped(written: tuple[str | Any, ...], form: str) -> timedelta | None:
-    """The interval with day and month swapped; None where that gives no date, or an end before the start."""
+    """The interval with day and month swapped; None if that gives no date, or an end before the start."""
     try:
         start, end = (datetime.strptime(text, form.replace("%m/%d", "%d/%m")) for text in written)
     except ValueError:
