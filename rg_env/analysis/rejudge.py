@@ -33,7 +33,7 @@ class Question:
         try:
             entry, config = decode_entry(group.entry), decode_entry(group.task_config)
             known = isinstance(entry["metadata"]["source_dataset"], str) and isinstance(config, Mapping)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return cls(entry, config or None) if known else None
 

@@ -44,11 +44,14 @@ def states_of(paths: Sequence[Path]) -> pl.DataFrame:
 
 def _state(path: Path) -> tuple[str, int, int, int]:
     final = path.name.removesuffix(PART).removesuffix(ZSTD)
-    for name in (path.name, final, f"{final}{ZSTD}"):
-        with suppress(FileNotFoundError):
-            stat = path.with_name(name).stat()
-            readable = os.fsencode(path.with_name(final).resolve()).decode(errors="backslashreplace")
-            return readable, stat.st_size, stat.st_mtime_ns, stat.st_ino
+    try:
+        for name in (path.name, final, f"{final}{ZSTD}"):
+            with suppress(FileNotFoundError):
+                stat = path.with_name(name).stat()
+                readable = os.fsencode(path.with_name(final).resolve()).decode(errors="backslashreplace")
+                return readable, stat.st_size, stat.st_mtime_ns, stat.st_ino
+    except OSError as error:
+        raise DumpError(f"{path} cannot be read ({error.strerror})") from None
     raise DumpError(f"{path} is gone")
 
 

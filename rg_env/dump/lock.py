@@ -55,7 +55,7 @@ class RunLock:
 
     def _acquire(self, folder: Path, run_id: str) -> int:
         while True:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
             holder = os.read(fd, 256).decode(errors="replace").strip()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,7 +114,7 @@ def is_held(folder: Path, run_id: str) -> bool:
     To find out, a lock file left by a crash is locked for a few microseconds.
     """
     try:
-        fd = os.open(folder / lock_name(run_id), os.O_RDONLY)
+        fd = os.open(folder / lock_name(run_id), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:

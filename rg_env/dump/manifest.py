@@ -19,10 +19,14 @@ from loguru import logger
 
 from rg_env.atomic import replace_bytes
 from rg_env.dump.files import manifest_name
+from rg_env.dump.open_file import open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import DumpError
 
 _PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm")
+
+MAX_BYTES = 1 << 26
+"""A larger manifest counts as damaged."""
 
 
 def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) -> Path:
@@ -61,18 +65,26 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:
     """The manifest of a run, or None if it is missing or damaged."""
     try:
-        manifest = json.loads((folder / manifest_name(run_id)).read_bytes())
-    except (OSError, ValueError):
+        manifest = _read(folder / manifest_name(run_id))
+    except (OSError, ValueError, RecursionError):
         return None
     return manifest if isinstance(manifest, dict) else None
 
 
+def _read(path: Path) -> Any:
+    with open_regular(path) as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
+    return json.loads(content)
+
+
 def _attempts(path: Path) -> list[Any]:
     try:
-        return list(json.loads(path.read_bytes())["attempts"])
+        return list(_read(path)["attempts"])
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         logger.warning("{} is damaged ({}): its entries about earlier attempts are lost", path, error)
         return []
 

@@ -2,12 +2,16 @@
 
 Invariant: the bytes that come out are the lines as they were written; no other module asks whether a file is compressed
 to read it. A running writer renames a batch when it is full (`.part` is removed) and again when it has been compressed
-(`.zst` is appended): a file that was found under one name is also looked for under its later ones.
+(`.zst` is appended): a file that was found under one name is also looked for under its later ones. Only regular files
+are read, so that a FIFO or a device in a dump folder cannot block the reader.
 """
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +25,19 @@ else:
     from backports import zstd as zstd
 
 
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading, without waiting for anything.
+
+    Raises:
+        OSError: it cannot be opened or is not a regular file.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
 @contextmanager
 def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
     """Open a dump file for reading its lines: `with open_lines(path) as lines: for line in lines: …`.
@@ -31,16 +48,20 @@ def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
     Raises:
         OSError: it cannot be opened or read. Damaged compressed data raise it while they are read, without `errno`.
     """
-    try:
-        with _open(path) as file:
+    with _open(path) as file:
+        if Path(file.name).suffix != ZSTD:
             yield file
-    except (zstd.ZstdError, EOFError) as error:
-        raise OSError(0, f"damaged zstd data: {error}", str(path)) from None
+            return
+        try:
+            with zstd.open(file, "rb") as lines:
+                yield lines
+        except (zstd.ZstdError, EOFError) as error:
+            raise OSError(0, f"damaged zstd data: {error}", str(path)) from None
 
 
-def _open(path: Path) -> io.BufferedIOBase:
+def _open(path: Path) -> io.BufferedReader:
     try:
-        return zstd.open(path, "rb") if path.suffix == ZSTD else path.open("rb")
+        return open_regular(path)
     except FileNotFoundError:
         later = _later_name(path)
         if later is None:

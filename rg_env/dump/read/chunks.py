@@ -6,10 +6,12 @@ knows the number of its first line. Small files are bundled, because calling a J
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from io import BufferedIOBase
 from typing import IO
 
 from rg_env.dump.files import DumpFile
@@ -19,7 +21,13 @@ from rg_env.errors import DumpError
 CHUNK = 1 << 24
 """Bytes read at a time: large enough for throughput, small enough to hold several in memory."""
 
+MAX_LINE = 1 << 28
+"""Longest line that is read, in bytes. Real lines have less than a tenth of that."""
+
 _TAIL = 1 << 20
+_SOUGHT = 1 << 30
+"""Bytes of a compressed file in which its last line is looked for."""
+_SPACE = re.compile(rb"\s+")
 
 Watch = Callable[[int], object]
 """Called with the number of bytes read since the last call, in terms of the files' sizes on disk."""
@@ -45,15 +53,29 @@ class Part:
         return self.data.count(b"\n") + (bool(self.data) and not self.data.endswith(b"\n"))
 
     def placed(self, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
-        """Number in the file, offset in `data` and bytes of each line; blank lines only with `blank`."""
-        at = 0
-        lines = self.data.split(b"\n")
-        if not lines[-1]:  # what follows the last line feed is not a line
-            lines.pop()
-        for number, line in enumerate(lines, self.first_line):
-            if blank or (line and not line.isspace()):
-                yield number, at, line
-            at += len(line) + 1
+        """Number in the file, offset in `data` and bytes of each line.
+
+        Args:
+            blank: also yield blank lines. Consecutive ones come as one, with the number of the first.
+        """
+        number, at = self.first_line, 0
+        while at < len(self.data):
+            if end := self._end_of_blank_lines(at):
+                if blank:
+                    yield number, at, self.data[at:end].removesuffix(b"\n")
+                number += self.data.count(b"\n", at, end)
+            else:
+                end = self.data.find(b"\n", at) + 1 or len(self.data)
+                yield number, at, self.data[at:end].removesuffix(b"\n")
+                number += 1
+            at = end
+
+    def _end_of_blank_lines(self, at: int) -> int:
+        """The end of the blank lines that begin at this offset; 0 if there are none."""
+        space = _SPACE.match(self.data, at)
+        if space is None or space.end() == len(self.data):
+            return 0 if space is None else space.end()
+        return self.data.rfind(b"\n", at, space.end()) + 1
 
 
 def bundles(files: Iterable[DumpFile], watch: Watch | None = None, size: int = CHUNK) -> Iterator[list[Part]]:
@@ -115,23 +137,32 @@ def last_line(file: DumpFile) -> bytes:
     Raises:
         OSError: the file cannot be read.
     """
-    last = b""
+    last = tail = b""
     with open_lines(file.path) as stream:
         if not file.compressed:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL))
-        for line in stream:
-            last = last if line.isspace() else line
+        while block := stream.read(_TAIL):
+            if file.compressed and stream.tell() > _SOUGHT:
+                raise OSError(errno.EFBIG, "too long to find its last line", str(file.path))
+            tail = tail if block.isspace() else (tail + block)[-2 * _TAIL :]
+    for line in io.BytesIO(tail):
+        last = last if line.isspace() else line
     return last
 
 
-def _whole_lines(stream: IO[bytes] | BufferedIOBase, size: int) -> Iterator[bytes]:
+def _whole_lines(stream: IO[bytes] | io.BufferedIOBase, size: int) -> Iterator[bytes]:
     rest: list[bytes] = []
+    held = 0
     while block := stream.read(size):
         end = block.rfind(b"\n") + 1
-        if not end:
+        if not end or block.isspace():
             rest.append(block)
+            held += len(block)
+            if held > MAX_LINE:
+                raise OSError(errno.EFBIG, f"more than {MAX_LINE} bytes without a record")
             continue
         yield b"".join((*rest, block[:end]))
         rest = [block[end:]] if end < len(block) else []
+        held = len(block) - end
     if rest:
         yield b"".join(rest)

@@ -43,7 +43,7 @@ class Line:
 
     Attributes:
         number: from 1.
-        raw: its bytes, without the line feed.
+        raw: its bytes, without the line feed at the end.
         fault: an `UnreadableError` if the rest of the file cannot be read; `raw` is then empty.
         ended: False for a last line without line feed.
     """
@@ -61,7 +61,7 @@ def lines_in(file: DumpFile, watch: Watch | None = None, *, strict: bool = False
 
     Args:
         watch: called with the bytes read since the last call.
-        strict: see `parse`; also makes blank lines faults, which are skipped otherwise.
+        strict: see `parse`; also makes blank lines, which are skipped otherwise, faults: consecutive ones one fault.
 
     Raises:
         DumpError: the file cannot be opened.
@@ -76,6 +76,8 @@ def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
     for number, at, raw in part.placed(blank=strict):
         record, fault = None, None
         try:
+            if not raw or raw.isspace():
+                raise BadLineError(_blank(raw))
             record = parse(part.file, number, raw, strict=strict)
         except BadLineError as error:
             fault = error
@@ -84,6 +86,11 @@ def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
         yield Line(part.file, number, raw, record, fault, ended=at + len(raw) < len(part.data))
     if part.damage is not None:
         yield Line(part.file, part.first_line, b"", None, UnreadableError(part.damage))
+
+
+def _blank(raw: bytes) -> str:
+    following = raw.count(b"\n")
+    return f"{following + 1} blank lines" if following else "a blank line"
 
 
 def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> Record:

@@ -15,6 +15,7 @@ from typing import Any
 
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
 from rg_env.dump.manifest import read_manifest
+from rg_env.dump.open_file import open_regular
 from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
@@ -73,7 +74,7 @@ def _find(path: Path) -> Sequence[DumpFile]:
             if found := list_files(path):
                 return found
             raise DumpError(_nothing_in(path))
-        with path.open("rb"):
+        with open_regular(path):
             pass
     except OSError as error:
         raise DumpError(f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file") from None

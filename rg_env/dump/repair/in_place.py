@@ -150,9 +150,13 @@ def _written_since(path: Path, copy: Path, aside: Path) -> str:
 
 def _moving(copy: Path) -> list[str]:
     try:
-        names: list[str] = json.loads((copy / _MOVING).read_text())
+        names = json.loads((copy / _MOVING).read_text())
     except FileNotFoundError:  # killed just before the empty folder was removed
         return []
+    except (ValueError, RecursionError) as error:
+        raise DumpError(f"{copy / _MOVING} is damaged ({error}): use --out with another folder") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise DumpError(f"{copy / _MOVING} is not a list of file names: use --out with another folder")
     return names
 
 

@@ -10,6 +10,7 @@ Kept in memory: id and two numbers of each group, and the ledger lines that have
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -116,7 +117,7 @@ class _RunCopy:
         manifest = self.run.files[0].path.with_name(manifest_name(self.run.run_id))
         if self.run.manifest is not None:
             shutil.copyfile(manifest, self.out / manifest.name)
-        elif manifest.exists():
+        elif os.path.lexists(manifest):
             self.report.changes.add(Change.MANIFEST_LOST, manifest.name, 0, "not a JSON object: left out")
         return self.report
 

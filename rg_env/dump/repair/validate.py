@@ -10,6 +10,7 @@ are read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,7 +132,7 @@ class _RunCheck:
 
     def _check_manifest(self) -> None:
         path = self.folder / manifest_name(self.run.run_id)
-        if self.run.manifest is None and path.exists():
+        if self.run.manifest is None and os.path.lexists(path):
             self.found.add(Trouble.MANIFEST, path.name, 0, "not a JSON object")
         elif self.run.manifest is None and any(parse_name(file.path) for file in self.files):
             self._remark("has no manifest: its settings could not be checked")

@@ -1,0 +1,129 @@
+"""Broken and hostile dump folders: each command ends with one clear line, in bounded memory and time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backports import zstd
+from typer.testing import CliRunner
+
+from rg_env.cli import app
+from rg_env.dump import FileKind
+from rg_env.dump.files import batch_name, lock_name, manifest_name
+from rg_env.dump.read import chunks
+from rg_env.errors import RGEnvError
+from tests.analysis.samples import write_ledger, write_texts
+from tests.dump.records import RUN_ID, group
+
+TEXTS, NEXT = batch_name(FileKind.ROLLOUTS, RUN_ID, 0), batch_name(FileKind.ROLLOUTS, RUN_ID, 1)
+DEEP = b"[" * 200_000
+
+
+def deep_entry(folder: Path) -> None:
+    write_texts(folder, [group(k, entry=DEEP.decode(), task_config=DEEP.decode(), step=k) for k in range(3)])
+
+
+def repeated(data: bytes, times: int) -> bytes:
+    """Compressed data of this many times the bytes."""
+    return zstd.compress(data) * times
+
+
+CASES = {
+    "a manifest of brackets": lambda folder: (folder / manifest_name(RUN_ID)).write_bytes(DEEP),
+    "a manifest that is a FIFO": lambda folder: os.mkfifo(folder / manifest_name(RUN_ID)),
+    "a manifest that is a link to itself": lambda folder: (folder / manifest_name(RUN_ID)).symlink_to(
+        manifest_name(RUN_ID)
+    ),
+    "a manifest without end": lambda folder: (folder / manifest_name(RUN_ID)).symlink_to("/dev/zero"),
+    "a link to itself": lambda folder: (folder / NEXT).symlink_to(NEXT),
+    "a FIFO": lambda folder: os.mkfifo(folder / NEXT),
+    "a folder": lambda folder: (folder / NEXT).mkdir(),
+    "a device": lambda folder: (folder / NEXT).symlink_to("/dev/zero"),
+    "a lock that is a FIFO": lambda folder: os.mkfifo(folder / lock_name(RUN_ID)),
+    "a line of brackets": lambda folder: (folder / NEXT).write_bytes(DEEP + b"\n"),
+    "an entry of brackets": deep_entry,
+    "a long line": lambda folder: (folder / NEXT).write_bytes(b"x" * 3_000_000),
+    "a long line, compressed": lambda folder: (folder / f"{NEXT}.zst").write_bytes(repeated(b"x" * 1_000_000, 3)),
+    "many empty lines": lambda folder: (folder / NEXT).write_bytes(b"\n" * 3_000_000),
+    "many empty lines, compressed": lambda folder: (folder / f"{NEXT}.zst").write_bytes(repeated(b"\n" * 1_000_000, 3)),
+}
+COMMANDS = {
+    "stats": ["stats", "--json"],
+    "show": ["show", "--plain"],
+    "audit": ["audit"],
+    "validate": ["validate"],
+    "recover": ["recover", "--out", "OUT/copy"],
+    "report": ["report", "--out", "OUT/report.html"],
+    "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
+    "replay": ["replay", "nothing"],
+    "rescore": ["rescore", "--workers", "1", "--json"],
+}
+
+
+def run(command: str, folder: Path, out: Path) -> tuple[str, str]:
+    """Standard output and error; an error that the user can fix ends the latter."""
+    args = [arg.replace("OUT", str(out)) for arg in COMMANDS[command]]
+    at = 2 if command == "export" else 1
+    done = CliRunner().invoke(app, ["dumps", *args[:at], str(folder), *args[at:]])
+    assert done.exception is None or isinstance(done.exception, (RGEnvError, SystemExit)), done.exception
+    error = str(done.exception) if isinstance(done.exception, RGEnvError) else ""
+    return done.stdout, done.stderr + error
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_command_ends_and_says_what_is_wrong(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(chunks.parts_of, "__defaults__", (None, 1 << 18))
+    folder = tmp_path / "dump"
+    write_texts(folder, [group(k, step=k, entry="{}") for k in range(3)])
+    CASES[case](folder)
+    for command in COMMANDS:
+        out, err = run(command, folder, tmp_path / command)
+        assert out or err, command
+        assert len(out + err) < 20_000, command
+    out, err = run("validate", folder, tmp_path)
+    of_case = [line for line in (out + err).splitlines() if NEXT in line or manifest_name(RUN_ID) in line]
+    if case not in ("a lock that is a FIFO", "an entry of brackets"):
+        assert len(of_case) == 1, "one line"
+
+
+def test_blank_lines_are_one_finding(tmp_path):
+    write_texts(tmp_path, [group(k, step=k) for k in range(3)])
+    (tmp_path / NEXT).write_bytes((tmp_path / TEXTS).read_bytes().replace(b"\n", b"\n" * 1000, 1))
+    found = json.loads(CliRunner().invoke(app, ["dumps", "validate", str(tmp_path / NEXT), "--json"]).stdout)
+    (finding,) = found["findings"]
+    assert (finding["line"], finding["what"]) == (2, "999 blank lines")
+    assert found["texts"] == 3
+
+
+@pytest.mark.parametrize("line", [b"x" * (1 << 20), b"\n" * (1 << 20)], ids=["a line of 3 GB", "a billion empty lines"])
+def test_a_bomb_is_read_in_little_memory(line, tmp_path):
+    write_ledger(tmp_path, [group(k, step=k) for k in range(3)])
+    (tmp_path / f"{TEXTS}.zst").write_bytes(repeated(line, 3000))
+    code = (
+        "import sys, resource; from typer.testing import CliRunner; from rg_env.cli import app\n"
+        "done = CliRunner().invoke(app, ['dumps', 'validate', sys.argv[1]])\n"
+        "print(done.stdout, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert "more than 268435456 bytes without a record; the rest of the file is lost" in done.stdout
+    assert int(done.stdout.split()[-1]) < 1_000_000, "KiB"
+
+
+def test_recovery_moves_no_file_of_another_folder(tmp_path):
+    folder = tmp_path / "dump"
+    write_texts(folder, [group(k, step=k) for k in range(3)])
+    precious = tmp_path / TEXTS
+    precious.write_text("precious")
+    for content in (json.dumps([f"../{TEXTS}"]), "[" * 200_000, '{"a": 1}'):
+        copy = folder / ".recovered-1"
+        copy.mkdir(exist_ok=True)
+        (copy / "moving.json").write_text(content)
+        done = CliRunner().invoke(app, ["dumps", "recover", str(folder), "--in-place"])
+        assert isinstance(done.exception, RGEnvError)
+        assert precious.read_text() == "precious"
