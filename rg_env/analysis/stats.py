@@ -25,6 +25,10 @@ PERCENTILES = (10, 50, 90)
 
 _SCORES = ("base_score", "raw_score", "tagged_score", "score", "reward")
 _NUMBERS = (*_SCORES, "response_tokens")
+_FLAGS = ("well_formed", "truncated")
+_JUDGED = pl.col("status").is_not_null()
+"""Whether the format and the status of a rollout are known: they are not in Atropos' files."""
+_UNKNOWN = pl.lit("unknown")
 _UNBOUNDED = ("mean_reward", "mean_response_tokens")
 _OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal")
 _OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
@@ -70,8 +74,9 @@ def statistics(
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
           each); `solve_rate_change`* between them; null if there are fewer than two steps.
 
-        Rates lie in [0, 1]; unknown values are null. Statistics of whole groups (shares of groups, pass@k) are null if
-        only some rollouts of a group are counted: by violation, and with conditions on rollouts.
+        Rates lie in [0, 1]; unknown values are null: of Atropos' files, which hold only a score, everything about
+        violations, status, truncation and the length penalty. Statistics of whole groups (shares of groups, pass@k)
+        are null if only some rollouts of a group are counted: by violation, and with conditions on rollouts.
 
     Raises:
         ConditionError: see `parse_conditions`.
@@ -82,8 +87,11 @@ def statistics(
     sample = sample_of(source, where)
     keys = list(dict.fromkeys([*(() if pool_runs else ("run_id",)), "phase", *By(by).columns]))
     rollouts = sample.rollouts.with_columns(
-        solved=(pl.col("base_score") >= solved_at).fill_null(False), well_formed=pl.col("violation").is_null()
+        solved=(pl.col("base_score") >= solved_at).fill_null(False),
+        well_formed=pl.when(_JUDGED).then(pl.col("violation").is_null()),
     )
+    if by == By.VIOLATION:
+        rollouts = rollouts.with_columns(pl.when(_JUDGED).then(pl.col("violation").cast(pl.String)).otherwise(_UNKNOWN))
     apart = [key for key in keys if key in ROLLOUT_SCHEMA]
     groups = _groups(rollouts, apart) if apart else sample.once(("groups", solved_at), lambda: _groups(rollouts))
     groups, tries = _with_tries(_with_quarters(groups, keys))
@@ -109,8 +117,8 @@ def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
     return rollouts.group_by(GROUP_INDEX, *apart).agg(
         pl.col(*(name for name in _OF_GROUP if name not in apart)).first(),
         pl.len().alias("n"),
-        pl.col("solved", "well_formed", "truncated", *_NUMBERS).sum(),
-        pl.col(*_NUMBERS).count().name.suffix("_n"),
+        pl.col("solved", *_FLAGS, *_NUMBERS).sum(),
+        pl.col(*_FLAGS, *_NUMBERS).count().name.suffix("_n"),
     )
 
 
@@ -145,8 +153,8 @@ def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
     found = {f"mean_{name}": (pl.col(name), pl.col(f"{name}_n")) for name in _NUMBERS}
     found |= {
         "solve_rate": (pl.col("solved"), n),
-        "format_rate": (pl.col("well_formed"), n),
-        "truncated": (pl.col("truncated"), n),
+        "format_rate": (pl.col("well_formed"), pl.col("well_formed_n")),
+        "truncated": (pl.col("truncated"), pl.col("truncated_n")),
     }
     for name in ("first", "last"):
         inside = pl.col(f"{name}_quarter").cast(pl.Int64)
@@ -162,7 +170,7 @@ def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
 def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """The statistics without an interval."""
     tokens = pl.col("response_tokens").cast(pl.Float64)
-    lost = pl.col("base_score") - pl.col("score")
+    lost = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
     scored = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
     failures = [status.value for status in Status if status.is_scorer_failure]
     return rollouts.group_by(keys).agg(
@@ -178,7 +186,13 @@ def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         pl.col("status").is_in(failures).mean().alias("scorer_failures"),
         (pl.col("status") == Status.REJECTED.value).mean().alias("rejected"),
         *((pl.col("status") == s.value).mean().alias(f"status_{s.value}") for s in Status),
-        *((pl.col("violation") == v.value).fill_null(False).mean().alias(f"violation_{v.value}") for v in Violation),
+        *(
+            pl.when(_JUDGED)
+            .then((pl.col("violation") == v.value).fill_null(False))
+            .mean()
+            .alias(f"violation_{v.value}")
+            for v in Violation
+        ),
     )
 
 

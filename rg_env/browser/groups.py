@@ -115,7 +115,7 @@ class GroupList(ScrollView, can_focus=True):
         for name, width in _COLUMNS:
             style = base + Style(color=_COLORS[Outcome(row["outcome"])]) if name == "outcome" else base
             cells += [Segment(set_cell_size(_cell(row[name]), width), style), Segment(" ", base)]
-        troubles = [*sorted({*row["violation"]} - {None}), *sorted({*row["status"]} - {Status.OK})]
+        troubles = [*sorted({*row["violation"]} - {None}), *sorted({*row["status"]} - {Status.OK, None})]
         cells.append(Segment(" ".join(troubles), base + Style(color="red")))
         return Strip(cells).crop_extend(0, self.size.width, base)
 

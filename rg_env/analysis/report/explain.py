@@ -35,9 +35,7 @@ def _missing(rollouts: pl.DataFrame, sample: Sample) -> list[str]:
             "response_tokens"
         ].count(),
         "raw and tagged scores": not rollouts["raw_score"].count(),
-        "violations and truncation (every response counts as well formed)": not any(
-            group["schema_version"] for group in sample.groups
-        ),
+        "violations, scoring failures and truncation": not any(group["schema_version"] for group in sample.groups),
     }
     absent = [name for name, is_absent in lacking.items() if is_absent]
     return [f"Not in this dump: {'; '.join(absent)}."] if absent else []

@@ -5,6 +5,7 @@ seen, with possible innocent causes. No finding is based on a single rollout.
 """
 
 from rg_env.analysis.signs.findings import Finding, Sign
+from rg_env.analysis.signs.observed import Coverage
 from rg_env.analysis.signs.run import find_signs
 
-__all__ = ["Finding", "Sign", "find_signs"]
+__all__ = ["Coverage", "Finding", "Sign", "find_signs"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,7 +30,32 @@ class Observed:
 
     @property
     def is_right(self) -> bool:
-        return self.oracle is not None and self.answer is not None and _plain(self.answer) == _plain(self.oracle)
+        """Whether the answer is the reference answer: the same number, or the same text but for case and spaces."""
+        if self.oracle is None or self.answer is None:
+            return False
+        return _plain(self.answer) == _plain(self.oracle) or _equal_numbers(self.answer, self.oracle)
+
+
+@dataclass(slots=True)
+class Coverage:
+    """How many responses the detectors could read, and what was in them."""
+
+    responses: int = 0
+    answers: int = 0
+    think_blocks: int = 0
+    reference_answers: int = 0
+
+    def add(self, one: Observed) -> None:
+        self.responses += 1
+        self.answers += one.answer is not None
+        self.think_blocks += one.thinking is not None
+        self.reference_answers += one.oracle is not None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.responses} responses read: {self.answers} with an answer, {self.think_blocks} with a think block, "
+            f"{self.reference_answers} to an item with a known reference answer"
+        )
 
 
 def observe(group: GroupRecord, prefilled_think: bool) -> Iterator[Observed]:
@@ -46,6 +72,13 @@ def observe(group: GroupRecord, prefilled_think: bool) -> Iterator[Observed]:
         parsed = parse_response(rollout.response, prefilled_think)
         answer = rollout.answer if rollout.answer is not None else parsed.answer
         yield Observed(group, rollout, answer, parsed.think, oracle, prompt[-1]["content"] if prompt else "")
+
+
+def _equal_numbers(one: str, other: str) -> bool:
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-9)
+    except ValueError:
+        return False
 
 
 def _plain(text: str) -> str:

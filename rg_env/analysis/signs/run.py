@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rg_env.analysis.signs.findings import Finding, Sign
-from rg_env.analysis.signs.observed import observe
+from rg_env.analysis.signs.observed import Coverage, observe
 from rg_env.analysis.signs.texts import Detector, NearDuplicates, RepeatedAnswers, Tallies
 from rg_env.analysis.signs.trends import trend_findings
 from rg_env.config import RGDumpConfig
@@ -11,13 +11,14 @@ from rg_env.dump import Dump, Phase
 from rg_env.dump.run_settings import settings_of
 
 
-def find_signs(dump: Dump) -> list[Finding]:
+def find_signs(dump: Dump, coverage: Coverage | None = None) -> list[Finding]:
     """Look for signs of reward hacking in the train phase of a dump.
 
     Reads the texts for what the policy wrote, and the ledger (without one, the texts) for trends of scores.
 
     Args:
         dump: from `open_run`.
+        coverage: counts what could be read.
 
     Returns:
         findings by task, the most serious sign first.
@@ -34,6 +35,9 @@ def find_signs(dump: Dump) -> list[Finding]:
     for group in dump.groups(phase=Phase.TRAIN):
         config = attempts.get((group.run_id, group.attempt), RGDumpConfig())
         observed = list(observe(group, config.prefilled_think))
+        if coverage is not None:
+            for one in observed:
+                coverage.add(one)
         if observed:
             for detector in detectors:
                 detector.see(observed)

@@ -143,7 +143,7 @@ _TALLIED: dict[Sign, tuple[float, int, str]] = {
     Sign.COPIED: (
         0.1,
         10,
-        "answers of 20 characters or more are copied from the prompt and are not the reference answer",
+        "answers of 20 characters or more are copied from the prompt, are not the reference answer and were rewarded",
     ),
     Sign.REWARDED_REFUSAL: (
         0.05,
@@ -163,8 +163,9 @@ def _signs_in(one: Observed) -> Iterator[tuple[Sign, bool]]:
     if answer is None:
         return
     yield Sign.CODE, bool(_CODE.search(answer)) and not (oracle and _CODE.search(oracle))
-    yield Sign.OVERLONG, len(answer) > max(200, 10 * len(oracle or ""))
-    yield Sign.COPIED, len(answer) >= 20 and not one.is_right and answer in one.question
+    if oracle is not None:
+        yield Sign.OVERLONG, len(answer) > max(200, 10 * len(oracle))
+    yield Sign.COPIED, rollout.base_score > 0 and len(answer) >= 20 and not one.is_right and answer in one.question
 
 
 def _all_alike(texts: Sequence[str]) -> bool:

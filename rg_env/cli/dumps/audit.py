@@ -12,12 +12,12 @@ def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
 
     Example: rg-env dumps audit dumps/sample
     """
-    from rg_env.analysis.signs import find_signs
+    from rg_env.analysis.signs import Coverage, find_signs
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
     with reading(dump, frames=1, texts=1):
-        findings = find_signs(dump)
+        findings = find_signs(dump, coverage := Coverage())
     if as_json:
         print_json([finding.as_dict() for finding in findings])
     else:
@@ -27,5 +27,6 @@ def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
             print_line(f"  groups: {', '.join(finding.groups)}")
             print_line("")
         print_line(f"{len(findings)} findings" if findings else "nothing found")
+        print_line(coverage)
     print_remarks(dump)
     sys.exit(1 if findings else 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import MISSING
 from typing import Any
 
 import polars as pl
@@ -60,6 +61,13 @@ GROUP_INDEX = "group_index"
 
 REPLACED_BY = ("phase", "step", "attempt")
 """Columns that decide whether a later attempt replaced a row."""
+
+_ASSUMED = {
+    column.name: column.default
+    for column in layout_of(RolloutFacts).columns.values()
+    if column.default is not MISSING and column.default is not None
+}
+"""Defaults that nobody measured where a line lacks the key, as Atropos' lines do: null in a frame."""
 
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
@@ -155,8 +163,14 @@ def trained_frame(records: Iterable[TrainedRecord]) -> pl.DataFrame:
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
         return _ours(part.data, part.file.kind, columns)
-    groups, kind = _by_codec(part, {"base_score", *columns}, line_by_line)
-    return _explode(groups, kind)
+    groups, kind = _by_codec(part, {"base_score", "schema_version", *columns}, line_by_line)
+    rollouts = _explode(groups, kind)
+    atropos = pl.col("schema_version") == 0
+    return rollouts.with_columns(
+        pl.when(~atropos | (pl.col(name) != pl.lit(default))).then(name).alias(name)
+        for name, default in _ASSUMED.items()
+        if name in rollouts.columns
+    )
 
 
 def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
@@ -165,8 +179,16 @@ def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
     groups, _ = _by_codec(part, SCHEMA, line_by_line)
     return groups.select(
         *(_none_for_empty(name, pl.col(name)) for name in GROUP_SCHEMA),
-        *(pl.col(name).list.eval(_none_for_empty(name, pl.element())) for name in ROLLOUT_SCHEMA),
+        *(_known(name, pl.col(name).list.eval(_none_for_empty(name, pl.element()))) for name in ROLLOUT_SCHEMA),
     )
+
+
+def _known(name: str, values: pl.Expr) -> pl.Expr:
+    """The lists of a column, with null for what nobody measured."""
+    if name not in _ASSUMED:
+        return values
+    measured = values.list.eval(pl.when(pl.element() != pl.lit(_ASSUMED[name])).then(pl.element()))
+    return pl.when(pl.col("schema_version") == 0).then(measured).otherwise(values)
 
 
 def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> tuple[pl.DataFrame, FileKind]:

@@ -203,7 +203,9 @@ def _expected_rows(dump, texts):
         for g, r in dump.rollouts(all_attempts=True):
             of_group = {name: getattr(g, name, None) for name in (*GROUP_SCHEMA, *GROUP_TEXT_SCHEMA)}
             of_group["text"] = next(f.kind for f in dump.runs[0].files)
-            yield of_group | {name: getattr(r, name) for name in (*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA)}
+            of_rollout = {name: getattr(r, name) for name in (*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA)}
+            unknown = ["status", "truncated", "penalty_factor", "normalized"] if g.schema_version == 0 else []
+            yield of_group | of_rollout | dict.fromkeys(unknown)
         return
     for record in dump.ledger(all_attempts=True):
         for r in record.rollouts:

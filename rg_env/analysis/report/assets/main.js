@@ -8,7 +8,7 @@ const CARDS = [
   ["solve_rate", "solved", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`],
   ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`],
   ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
-  ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : "no penalty applied")],
+  ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied")],
   ["mean_reward", "mean reward", number, () => "as returned to the trainer"],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
   ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
