@@ -19,9 +19,10 @@ _SHORT_SHARE = 0.1
 _REMEMBERED = 4096
 
 _HONEST_SECONDS = 0.5
-_HONEST_SECONDS_OF = {"intermediate_integration": 2.0, "simple_integration": 2.0}
-"""CPU seconds that suffice for correct answers: at least twice the slowest one measured, on a machine with three busy
-processes per core. FILLED IN."""
+_HONEST_SECONDS_OF = {"intermediate_integration": 2.0, "simple_integration": 1.0}
+"""CPU seconds that suffice for correct answers: more than twice the slowest one measured (0.78 and 0.22 s among 200
+equivalent forms of the answers to 20 items each, 0.01 s on any other task; on a machine with five busy processes per
+core)."""
 
 
 def honest_seconds(task: str) -> float:
