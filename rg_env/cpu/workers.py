@@ -7,7 +7,8 @@ layout of the model's input batch, and how weights reach the sampler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -53,6 +54,17 @@ class CPUFSDPStrategy(FSDPStrategy):
         return module
 
 
+def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method with the CPU as the current device. Picklable by Ray, unlike `cuda_means_cpu()` as a decorator."""
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with cuda_means_cpu():
+            return method(*args, **kwargs)
+
+    return wrapped
+
+
 class _CPUWorker:
     """Mixin for SkyRL's FSDP workers. Their methods run with the CPU as the current device."""
 
@@ -60,7 +72,7 @@ class _CPUWorker:
         super().__init_subclass__(**kwargs)
         for name in ("forward", "forward_backward", "optim_step", "save_checkpoint", "load_checkpoint"):
             if hasattr(cls, name):
-                setattr(cls, name, cuda_means_cpu()(getattr(cls, name)))
+                setattr(cls, name, _on_cpu(getattr(cls, name)))
 
     def init_worker_process_group(self: Any) -> None:
         torch.set_num_threads(cpu_threads(self._world_size))
