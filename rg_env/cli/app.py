@@ -35,7 +35,7 @@ def main() -> None:
         sys.exit(app(standalone_mode=False))
     except typer.TyperException as error:  # wrong usage; the help has been printed if there is no message
         if message := error.format_message():
-            print_error(f"{message} Use --help for help.")
+            print_error(f"{message.rstrip('.')}; use --help for help")
         sys.exit(error.exit_code)
     except RGEnvError as error:
         print_error(error)
