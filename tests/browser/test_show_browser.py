@@ -219,7 +219,7 @@ async def test_the_filter_line_completes_names(app, pilot):
     for typed, completed in [
         ("vio", "violation="),
         ("task=gcd be", "task=gcd best="),
-        ("base", "base_score="),
+        ("base_", "base_score="),
         ("outcome!=mixed,all_f", "outcome!=mixed,all_failed"),
         ("violation=", "violation=no_think"),
         ("truncated=t", "truncated=true"),
