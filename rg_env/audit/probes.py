@@ -26,6 +26,7 @@ from typing import Any
 
 from rg_env.audit.payloads import Kind, Payload, Subject
 from rg_env.audit.sides import Ending, Outcome, Side, is_touched
+from rg_env.scoring.same_answer import is_same_answer
 
 FREE_REWARD = 0.5
 """Mean score from which a fixed text is a hole."""
@@ -172,7 +173,7 @@ def _unearned_mean(side: Side, subjects: Sequence[Subject], payload: Payload, fi
         if total + len(subjects) - asked < enough * len(subjects):
             return 0.0
         text = payload.answer(subject)
-        if text is None or _normal(text) == _normal(subject.oracle):
+        if text is None or is_same_answer(text, subject.oracle):
             continue
         outcome = first if asked == 0 else side.ask(subject.entry, text)
         if outcome.ending in (Ending.HUNG, Ending.DIED):
@@ -187,7 +188,3 @@ def _oracle(entry: Mapping[str, Any], side: Side) -> str:
     shown = [value for value in entry["metadata"].values() if isinstance(value, (str, dict, list))]
     texts = [value if isinstance(value, str) else json.dumps(value, default=str) for value in shown]
     return max(["None", *texts], key=lambda text: side.ask(entry, text).score)
-
-
-def _normal(text: str) -> str:
-    return "".join(text.split()).casefold()

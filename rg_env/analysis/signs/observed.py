@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rg_env.dump import GroupRecord, RolloutRecord
 from rg_env.scoring import parse_response
+from rg_env.scoring.same_answer import is_same_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Observed:
         """Whether the answer is the reference answer: the same number, or the same text but for case and spaces."""
         if self.oracle is None or self.answer is None:
             return False
-        return _plain(self.answer) == _plain(self.oracle) or _equal_numbers(self.answer, self.oracle)
+        return is_same_answer(self.answer, self.oracle)
 
 
 @dataclass(slots=True)
@@ -72,14 +72,3 @@ def observe(group: GroupRecord, prefilled_think: bool) -> Iterator[Observed]:
         parsed = parse_response(rollout.response, prefilled_think)
         answer = rollout.answer if rollout.answer is not None else parsed.answer
         yield Observed(group, rollout, answer, parsed.think, oracle, prompt[-1]["content"] if prompt else "")
-
-
-def _equal_numbers(one: str, other: str) -> bool:
-    try:
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
-    except ValueError:
-        return False
-
-
-def _plain(text: str) -> str:
-    return "".join(text.split()).casefold()

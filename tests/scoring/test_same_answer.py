@@ -1,0 +1,15 @@
+import pytest
+
+from rg_env.scoring.same_answer import is_same_answer
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1, 2", "1,2"), ("0", "0.0"), ("-0", "0.0000"), ("0" * 400, "0.0"), ("TRUE", "true")]
+)
+def test_the_same_answer_in_another_form(one, other):
+    assert is_same_answer(one, other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("one", "1"), ("0.1", "0.0"), ("12", "1 2 3"), ("", "0"), ("nan", "0")])
+def test_another_answer(one, other):
+    assert not is_same_answer(one, other)
