@@ -21,8 +21,8 @@ ANSWERS = (
     "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
     "9**9**9**9",
     "1e999999999",
-    "(x+1)**100/(x-1)**100",
-    "(X+1)**100/(X-1)**100",
+    "((x+1)/(x-1)+(x+2)/(x-2))**60",
+    "((X+1)/(X-1)+(X+2)/(X-2))**60",
     "A+99999999",
     "nan",
     "factorial(10**9)",
@@ -30,7 +30,7 @@ ANSWERS = (
     "",
 )
 TEXTS = (*(f"<think></think><answer>{answer}</answer>" for answer in ANSWERS), "<answer>" * 20, "<think>" + "(" * 60)
-HANGS = [text for text in TEXTS if "**100/" in text]
+HANGS = [text for text in TEXTS if "**60" in text]
 """No code, no great number, the form of an antiderivative: these pass the guard and hang the scorer of integrals."""
 
 

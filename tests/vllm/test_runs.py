@@ -71,7 +71,8 @@ def test_training_raises_the_reward_and_the_server_follows_the_trainer(run, tmp_
     assert [step["version"] for step in steps] == list(range(1, count + 1)), "weights were sent before each step"
     assert all(step["grad_norm"] > 0 for step in steps)
     assert all(step["tokens"] > 128 for step in steps)
-    assert max(step["largest_difference"] for step in steps) < 1e-4
+    # float32 noise on unlikely tokens reaches 3e-4; the weights of one step before differ by about 0.1
+    assert max(step["largest_difference"] for step in steps) < 1e-3
 
     rows = json.loads(rg_env("dumps", "stats", tmp_path / "dumps", "--by", "step", "--json").stdout)
     before, after = (row for row in rows if row["phase"] == "eval")
