@@ -173,7 +173,7 @@ def readable_paths() -> list[str]:
     paths |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
     for module in list(sys.modules.values()):
         with suppress(Exception):
-            paths |= {str(path) for path in getattr(module, "__path__", ())}
+            paths |= {str(path) for path in vars(module).get("__path__", ())}  # a lazy module may log on getattr
     paths -= {"", "/", str(Path.home())}
     return [*sorted(path for path in paths if path.startswith("/")), *_SYSTEM_FILES]
 

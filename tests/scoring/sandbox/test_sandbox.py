@@ -14,12 +14,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from rg_env.scoring import AnswerScore, Status, sandbox_report
-from rg_env.scoring.sandbox.sandbox import Measure, MeasureName, Sandbox, landlock, seccomp
+from rg_env.scoring.sandbox.sandbox import Measure, MeasureName, Sandbox, landlock, readable_paths, seccomp
 from rg_env.scoring.workers import checkout
 from rg_env.scoring.workers import pool as pool_module
 from rg_env.scoring.workers.checkout import WorkerPool
@@ -493,6 +494,22 @@ def test_missing_measures_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(said) == 1
     assert "two (no such thing)" in said[0]
     assert "one" not in said[0].split("without")[1].split(";")[0]
+
+
+def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[str] = []
+
+    class Lazy(ModuleType):  # transformers has 60 such modules, and logs a warning for each lookup
+        def __getattr__(self, name: str) -> list[str]:
+            looked_up.append(name)
+            return []
+
+    package = ModuleType("package")
+    package.__path__ = ["/somewhere"]
+    monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
+    monkeypatch.setitem(sys.modules, "package", package)
+    assert "/somewhere" in readable_paths()
+    assert looked_up == []
 
 
 @pytest.mark.parametrize("kills", [1, 100])
