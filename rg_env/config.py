@@ -69,9 +69,22 @@ class RGDumpConfig:
     seed: int = _setting(42, at_least=0)
     eval_seed: int = _setting(123, at_least=0)
     num_eval_samples_per_task: int = _setting(5, at_least=1)
-    complexity_mode: str | None = None
-    """None. (`random` and `curriculum` are refused until they are built.)"""
-    curriculum_target_accuracy: float = _setting(0.7, at_least=0, at_most=1)
+    items: int | None = _setting(None, at_least=1)
+    """Train on the first N rows in every epoch. None: every row is new, up to `size`."""
+
+    # -- difficulty and sampling
+    complexity_mode: str | None = _setting(None, choices=("random", "curriculum"))
+    """How the complexity c in [0, 1] of an item is chosen. None: the task's default options. `random`: uniformly.
+    `curriculum`: by a controller for each task, from the task's solve rate."""
+    complexity_rule: str = _setting("interval", choices=("interval", "atropos"))
+    """curriculum: the rule that moves c."""
+    curriculum_target_accuracy: float = _setting(0.7, above=0, below=1)
+    """curriculum: the solve rate toward which c is moved."""
+    sampling: str = _setting("weighted", choices=("weighted", "stratified", "adaptive"))
+    """How the task of a row is chosen. `weighted`: at random, by weight. `stratified`: each batch has the mix's shares,
+    rounded up or down. `adaptive`: more of the tasks whose solve rate is near one half."""
+    sampling_floor: float = _setting(0.25, at_least=0, at_most=1)
+    """adaptive: the part of its weight that every task keeps."""
 
     # -- prompt
     system_prompt: str | None = "think_answer"

@@ -6,6 +6,8 @@ the same rows. Rows are made on demand, and only one item per task is made up fr
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ from rg_env.atomic import replacing
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
-from rg_env.tasks import Item, ItemStream, Split, TaskMix, hash64
+from rg_env.tasks import Item, ItemStream, Split, TaskMix, encode_entry
+from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
+from rg_env.tasks.levels import scale_of
 
 ENV_CLASS = "rg_dump"
 ROW_GROUP = 1000
@@ -58,6 +62,10 @@ class ReasoningGymDataset:
         tokenizer: counts prompt tokens; needed only with `max_prompt_length`.
         max_prompt_length: in tokens. Longer prompts are redrawn; a task without shorter ones is dropped from the mix.
         chat_template_kwargs: arguments of the tokenizer's chat template.
+        complexity_mode: None: the tasks' default options. `random`: every row has a random complexity in [0, 1], which
+            determines its level of difficulty. `curriculum`: the draws are made elsewhere and passed to `row_of`. A
+            task without levels always has its default options. In a fixed set, with either mode, the items of a task
+            have the `FIXED_COMPLEXITIES` in turn.
         samples_per_task: makes a fixed set instead: this many items per task in turn, ignoring weights and `size`;
             questions are distinct until a task runs out of them.
 
@@ -77,6 +85,7 @@ class ReasoningGymDataset:
         tokenizer: Any = None,
         max_prompt_length: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        complexity_mode: str | None = None,
         samples_per_task: int | None = None,
     ) -> None:
         need_number("size", size, whole=True, at_least=1)
@@ -88,6 +97,8 @@ class ReasoningGymDataset:
         if samples_per_task is not None:
             need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
         need(split in list(Split), "split", split, "must be train or eval")
+        modes = (None, "random", "curriculum")
+        need(complexity_mode in modes, "complexity_mode", complexity_mode, "must be null, random or curriculum")
         worked_examples = list(worked_examples)
         check_worked_examples(worked_examples)
         self.seed = seed
@@ -95,20 +106,15 @@ class ReasoningGymDataset:
         self._prompts = PromptBuilder(
             resolve_system_prompt(system_prompt), worked_examples, tokenizer, dict(chat_template_kwargs or {})
         )
-        mix = TaskMix.parse(tasks)
-        self._streams = {
-            task.name: ItemStream(
-                task.name,
-                task.options,
-                seed,
-                self.split,
-                self._prompts.length if max_prompt_length is not None else None,
-                max_prompt_length,
-            )
-            for task in mix.tasks
-        }
-        self.mix = mix.keep(lambda task: self._streams[task.name].check())
+        self._max_prompt_length = max_prompt_length
+        self._streams: dict[tuple[str, str], ItemStream] = {}
+        self.mix = TaskMix.parse(tasks).keep(lambda task: self._stream(task.name, task.options).check())
         """The requested task mix without the tasks that cannot be used."""
+        self._options = {task.name: task.options for task in self.mix.tasks}
+        scales = {task.name: scale_of(task.name, task.options) for task in self.mix.tasks if complexity_mode}
+        self.scales = {name: scale for name, scale in scales.items() if scale is not None}
+        """The scales of difficulty of the tasks that have one; empty without a complexity mode."""
+        self._complexity_mode = complexity_mode
         self._samples_per_task = samples_per_task
         self._size = size if samples_per_task is None else samples_per_task * len(self.mix.tasks)
 
@@ -138,27 +144,73 @@ class ReasoningGymDataset:
         messages, env_class = row.pop("prompt"), row.pop("env_class")
         return messages, env_class, row, row["extra_info"]["item"]
 
-    def item(self, index: int) -> Item:
-        """The item of a row.
+    def draw(self, index: int) -> Draw:
+        """What is decided about a row before its item is made: a pure function of the arguments and the index.
 
         Raises:
             IndexError: unless 0 <= index < len(self).
+            ConfigError: `complexity_mode` is `curriculum`, where draws depend on the policy.
         """
         index = operator.index(index)
         if not 0 <= index < self._size:
             raise IndexError(f"row {index} of a dataset of {self._size} rows")
         if self._samples_per_task is not None:
             number, place = divmod(index, len(self.mix.tasks))
-            return self._streams[self.mix.tasks[place].name].fixed_item(number)
-        return self._streams[self.mix.pick(hash64("task", self.seed, self.split, index)).name].item(index)
+            name = self.mix.tasks[place].name
+            complexity = FIXED_COMPLEXITIES[number % len(FIXED_COMPLEXITIES)] if name in self.scales else None
+            return Draw(name, number, complexity, 1 / len(self.mix.tasks))
+        if self._complexity_mode == "curriculum":
+            raise ConfigError("complexity_mode='curriculum': the rows depend on the policy and are known in a run only")
+        return weighted_draw(self.mix, self.scales, self.seed, self.split, index)
+
+    def item_of(self, draw: Draw) -> Item:
+        """The item of a draw: a pure function of the arguments and the draw."""
+        if draw.complexity is None:
+            stream, level, suffix = self._stream(draw.task, self._options[draw.task]), "", ""
+        else:
+            scale = self.scales[draw.task]
+            stream = self._stream(draw.task, scale.options(draw.complexity))
+            level, suffix = json.dumps(scale.level(draw.complexity)), f"@{draw.complexity:g}"
+        item = stream.item(draw.index) if self._samples_per_task is None else stream.fixed_item(self._rank(draw))
+        return dataclasses.replace(
+            item,
+            id=f"{draw.task}-{self.split}-{self.seed}-{draw.index}{suffix}",
+            index=draw.index,
+            level=level,
+            complexity=draw.complexity,
+            draw_probability=draw.probability,
+            controller_version=draw.controller_version,
+        )
+
+    def _rank(self, draw: Draw) -> int:
+        """How many items of the fixed set come before this one and are from the same stream."""
+        if draw.complexity is None:
+            return draw.index
+        level = self.scales[draw.task].level
+        here = level(draw.complexity)
+        same = [level(complexity) == here for complexity in FIXED_COMPLEXITIES]
+        rounds, place = divmod(draw.index, len(same))
+        return rounds * sum(same) + sum(same[:place])
+
+    def _stream(self, task: str, options: Mapping[str, Any]) -> ItemStream:
+        key = (task, encode_entry(dict(options)))
+        if key not in self._streams:
+            counted = self._prompts.length if self._max_prompt_length is not None else None
+            stream = ItemStream(task, options, self.seed, self.split, counted, self._max_prompt_length)
+            self._streams.setdefault(key, stream)
+        return self._streams[key]
+
+    def item(self, index: int) -> Item:
+        """The item of a row. Raises as `draw`."""
+        return self.item_of(self.draw(index))
 
     def row(self, index: int) -> dict[str, Any]:
-        """A row in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info.
+        """A row in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info. Raises as `draw`."""
+        return self.row_of(self.draw(index))
 
-        Raises:
-            IndexError: unless 0 <= index < len(self).
-        """
-        item = self.item(index)
+    def row_of(self, draw: Draw) -> dict[str, Any]:
+        """The row of a draw, in SkyRL's form."""
+        item = self.item_of(draw)
         answer = item.entry["answer"]
         return {
             "data_source": item.task,
@@ -206,13 +258,15 @@ class ReasoningGymDataset:
 
         text = pa.string()
         info = dict.fromkeys(("item", "task", "split", "entry", "task_config", "level"), text)
+        info |= dict.fromkeys(("index", "seed", "controller_version"), pa.int64())
+        info |= dict.fromkeys(("complexity", "draw_probability"), pa.float64())
         schema = pa.schema(
             {
                 "data_source": text,
                 "prompt": pa.list_(pa.struct({"role": text, "content": text})),
                 "env_class": text,
                 "reward_spec": pa.struct({"method": text, "ground_truth": text}),
-                "extra_info": pa.struct(info | {"index": pa.int64(), "seed": pa.int64()}),
+                "extra_info": pa.struct(info),
             }
         )
         terminal = console(stderr=True)

@@ -34,6 +34,12 @@ def test_the_defaults_are_valid():
         ("dump_compression", "gzip"),
         ("device", "tpu"),
         ("complexity_mode", "random"),
+        ("complexity_rule", "parity"),
+        ("curriculum_target_accuracy", 0),
+        ("curriculum_target_accuracy", 1.0),
+        ("sampling", "uniform"),
+        ("sampling_floor", 1.5),
+        ("items", 0),
         ("dump_rollouts", "yes"),
     ],
 )

@@ -50,9 +50,10 @@ def test_a_row_is_skyrls_row() -> None:
     assert row["env_class"] == "rg_dump"
     assert row["reward_spec"]["method"] == "rule"
     assert set(row["extra_info"]) == {
-        "item", "task", "split", "index", "seed", "entry", "task_config", "level",
+        "item", "task", "split", "index", "seed", "entry", "task_config", "level", "complexity", "draw_probability",
+        "controller_version",
     }  # fmt: skip
-    assert (item.split, item.index, item.seed, item.level) == ("train", 17, 7, "null")
+    assert (item.split, item.index, item.seed, item.level) == ("train", 17, 7, "")
 
 
 def test_indexing_gives_what_skyrls_loader_takes() -> None:

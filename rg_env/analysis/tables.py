@@ -144,7 +144,7 @@ def _section_keys(keys: list[str]) -> list[str]:
 
 def _name(row: Row, names: list[str]) -> str:
     absent = {"violation": "none", "level": _UNKNOWN}
-    words = [str(row[name]) if row[name] not in (None, "null") else absent.get(name, _UNKNOWN) for name in names]
+    words = [str(row[name]) if row[name] is not None else absent.get(name, _UNKNOWN) for name in names]
     return " ".join(words)
 
 

@@ -176,8 +176,10 @@ def _check_facts(group: GroupRecord | LedgerRecord) -> None:
         raise FaultyRecordError(f"`phase` is {group.phase!r}")
     if group.group_id != group_id(group.run_id, group.attempt, group.phase, group.call, group.uid):
         raise FaultyRecordError(f"`group_id` is {group.group_id!r}, which does not fit its parts")
-    if not 0 <= group.baseline <= 1:
-        raise FaultyRecordError(f"`baseline` is {group.baseline}, outside [0, 1]")
+    for name in ("baseline", "complexity", "draw_probability"):
+        value = getattr(group, name)
+        if value is not None and not 0 <= value <= 1:
+            raise FaultyRecordError(f"`{name}` is {value}, outside [0, 1]")
     for number, rollout in enumerate(group.rollouts):
         if problem := _wrong_number(group, rollout):
             raise FaultyRecordError(f"rollout {number}: {problem}")

@@ -156,7 +156,11 @@ class GroupFacts:
         call: number of the `generate()` call within the attempt.
         uid: SkyRL's uid of the prompt; repeats over epochs and resumptions.
         task: name of the Reasoning Gym task.
-        level: difficulty as a JSON string, or None.
+        level: the level of each attribute of the task's scale of difficulty, as a JSON object; None without a scale.
+        complexity: c in [0, 1], of which the level is a function; None without a scale.
+        draw_probability: with which the task was drawn for the prompt's row; None if unknown.
+        controller_version: number of training batches that had moved the state of the curriculum or of adaptive
+            sampling when the row was drawn; 0 without either.
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
@@ -175,6 +179,9 @@ class GroupFacts:
     uid: str = ""
     task: str
     level: Json | None = None
+    complexity: float | None = None
+    draw_probability: float | None = None
+    controller_version: int = 0
     baseline: float = 0.0
     outcome: Outcome
     no_signal: bool

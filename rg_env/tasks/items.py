@@ -8,6 +8,7 @@ wrong split is redrawn. Every index has an item.
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,9 +29,6 @@ MAX_TOO_LONG = 32
 MAX_FAILURES = 8
 """After this many errors of the generator and no item, the task cannot be used."""
 
-NO_LEVEL = "null"
-"""JSON of the difficulty level of an item without one."""
-
 
 def hash64(*parts: object) -> int:
     """A 64-bit hash of the texts of the parts, equal in every process."""
@@ -48,13 +46,16 @@ class Item:
     """An item, as a dataset row carries it in `extra_info`.
 
     Attributes:
-        id: unique within (mix, prompts): `task-split-seed-index`.
+        id: unique within (mix, prompts): `task-split-seed-index`, with a complexity `task-split-seed-index@c`.
         index: the row that it was drawn for; in a fixed evaluation set, its number among the items of its task.
         seed: the dataset's seed.
         entry: Reasoning Gym's entry (question, answer, metadata), exactly as generated.
         config: the task's options, None if all are defaults.
         entry_json, config_json: the same as one JSON string each (`rg_env.tasks.entry_json`).
-        level: JSON of the difficulty level; `null` if none was set.
+        level: JSON object of the level of each attribute of the task's scale (`rg_env.tasks.levels`); "" without.
+        complexity: c in [0, 1], of which the level is a function; None without a level.
+        draw_probability: with which the task was drawn for the row.
+        controller_version: see `rg_env.tasks.draw.Draw`.
     """
 
     id: str
@@ -66,7 +67,10 @@ class Item:
     entry_json: str
     config: dict[str, Any] | None
     config_json: str
-    level: str = NO_LEVEL
+    level: str = ""
+    complexity: float | None = None
+    draw_probability: float = 1.0
+    controller_version: int = 0
 
     @classmethod
     def from_extra_info(cls, info: object) -> Item:
@@ -88,7 +92,10 @@ class Item:
                 entry_json=info["entry"],
                 config=config or None,
                 config_json=info["task_config"],
-                level=info.get("level") or NO_LEVEL,
+                level=info["level"],
+                complexity=_complexity(info["complexity"]),
+                draw_probability=float(info["draw_probability"]),
+                controller_version=int(info["controller_version"]),
             )
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -97,7 +104,7 @@ class Item:
             ) from error
 
     def extra_info(self) -> dict[str, Any]:
-        """The item as columns: only integers and strings, so that no file format changes it."""
+        """The item as columns: only numbers and strings, so that no file format changes it."""
         return {
             "item": self.id,
             "task": self.task,
@@ -107,7 +114,15 @@ class Item:
             "entry": self.entry_json,
             "task_config": self.config_json,
             "level": self.level,
+            "complexity": self.complexity,
+            "draw_probability": self.draw_probability,
+            "controller_version": self.controller_version,
         }
+
+
+def _complexity(value: Any) -> float | None:
+    """A complexity from a file; some readers turn a missing number into NaN."""
+    return None if value is None or math.isnan(value) else float(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,10 @@ class TaskMix:
         place = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
         return self.tasks[min(place, len(self.tasks) - 1)]
 
+    def share(self, spec: TaskSpec) -> float:
+        """The probability with which `pick` selects a task of this mix."""
+        return spec.weight / self._bounds[-1]
+
     def keep(self, try_task: Callable[[TaskSpec], object]) -> TaskMix:
         """The tasks for which `try_task` does not raise; the others are dropped with one warning.
 

@@ -301,7 +301,7 @@ def test_an_item_comes_back_from_its_row() -> None:
     assert isinstance(back.entry["metadata"]["output"], tuple)
     assert back.id == "rearc-train-42-5"
     assert decode_entry(back.entry_json) == item.entry
-    assert all(isinstance(value, (str, int)) for value in item.extra_info().values())
+    assert all(isinstance(value, (str, int, float, type(None))) for value in item.extra_info().values())
 
 
 @pytest.mark.parametrize("info", [None, {}, {"index": 3}, "text", {"entry": "{", "task_config": "{}"}])

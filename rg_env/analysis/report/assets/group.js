@@ -36,7 +36,7 @@ function whyNoText(group) {
 function facts(group) {
   const rows = [
     ["item", group.item], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
-    ["phase", group.phase], ["step", group.step ?? "–"], ["level", group.level === "null" ? null : group.level], ["settings", group.task_config && carried(group.task_config)],
+    ["phase", group.phase], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && carried(group.task_config)],
     ["outcome", words(group.outcome)], ["signal", group.no_signal ? "none: all rewards are equal" : "yes"],
   ];
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value != null && value !== "").map(([name, value]) =>
