@@ -15,6 +15,15 @@ class Split(StrEnum):
     EVAL = "eval"
 
 
+class ResponseFormat(StrEnum):
+    """What a response must look like for its answer to count (`rg_env.scoring.parse`)."""
+
+    STRICT = "strict"
+    """One think block, then one answer block."""
+    LENIENT = "lenient"
+    """An answer block, as in the Atropos environment."""
+
+
 class By(StrEnum):
     """How statistics are grouped, in addition to run and phase."""
 

@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any
 
+from rg_env.choices import ResponseFormat
 from rg_env.errors import need, need_number, refuse
 
 PREFIX = "environment.skyrl_gym.rg_dump"
@@ -91,6 +92,8 @@ class RGDumpConfig:
     """`think_answer` (ours), a name in reasoning_gym's SYSTEM_PROMPTS, any other text verbatim, or None."""
     worked_examples: list[dict[str, Any]] = field(default_factory=list)
     """`{question, response}` pairs placed before the question; with `task`, before that task's questions only."""
+    format: str = _setting("strict", choices=tuple(ResponseFormat))
+    """`strict`: one think block, then one answer block. `lenient`: an answer block is enough, as in Atropos."""
     prefilled_think: bool = False
     """True for chat templates that open `<think>` in the prompt."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.atomic import replacing
+from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
@@ -68,6 +69,7 @@ class ReasoningGymDataset:
             have the `FIXED_COMPLEXITIES` in turn.
         samples_per_task: makes a fixed set instead: this many items per task in turn, ignoring weights and `size`;
             questions are distinct until a task runs out of them.
+        format: `strict` or `lenient`, the format that the worked examples must have.
 
     Raises:
         ConfigError: an argument is impossible, or no task can be used.
@@ -87,6 +89,7 @@ class ReasoningGymDataset:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         complexity_mode: str | None = None,
         samples_per_task: int | None = None,
+        format: str = ResponseFormat.STRICT,
     ) -> None:
         need_number("size", size, whole=True, at_least=1)
         need_number("seed", seed, whole=True, at_least=0, below=2**63)
@@ -100,7 +103,7 @@ class ReasoningGymDataset:
         modes = (None, "random", "curriculum")
         need(complexity_mode in modes, "complexity_mode", complexity_mode, "must be null, random or curriculum")
         worked_examples = list(worked_examples)
-        check_worked_examples(worked_examples)
+        check_worked_examples(worked_examples, format)
         self.seed = seed
         self.split = Split(split)
         self._prompts = PromptBuilder(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, refuse
 
 THINK_ANSWER = (
@@ -14,6 +15,7 @@ THINK_ANSWER = (
 
 Message = dict[str, str]
 
+_STRICT_FORM = "<think>…</think> and then <answer>…</answer>"
 _REQUIRED = {"question", "response"}
 
 
@@ -59,8 +61,11 @@ def build_messages(
     return messages
 
 
-def check_worked_examples(examples: object) -> None:
+def check_worked_examples(examples: object, format: str = ResponseFormat.STRICT) -> None:
     """Refuse examples that would teach the wrong format.
+
+    Args:
+        format: `strict` or `lenient`.
 
     Raises:
         ConfigError: naming the example by its number and what is wrong with it.
@@ -74,9 +79,33 @@ def check_worked_examples(examples: object) -> None:
             raise ConfigError(f"worked_examples[{number}]: needs `question` and `response` (and may name a `task`)")
         if not all(isinstance(example[key], str) for key in _REQUIRED):
             raise ConfigError(f"worked_examples[{number}]: question and response must be texts")
-        violation = parse_response(example["response"]).violation
+        violation = parse_response(example["response"], format=format).violation
         if violation is not None:
-            raise ConfigError(
-                f"worked_examples[{number}]: its response breaks the format ({violation}); "
-                "write <think>…</think> and then <answer>…</answer>"
-            )
+            right = "<answer>…</answer>" if format == ResponseFormat.LENIENT else _STRICT_FORM
+            raise ConfigError(f"worked_examples[{number}]: its response breaks the format ({violation}); write {right}")
+
+
+def format_warning(
+    system_prompt: str | None,
+    examples: Iterable[Mapping[str, Any]],
+    *,
+    format: str,
+    prefilled_think: bool,
+    setting: str = "format",
+) -> str | None:
+    """A warning if the format requires a think block that no message asks for or shows.
+
+    Args:
+        system_prompt: already resolved text, or None.
+        examples: worked examples. One without a `task`, thus before every question, shows the format.
+        setting: name of the setting to change.
+    """
+    asked = "<think>" in (system_prompt or "") or any("task" not in example for example in examples)
+    if asked or prefilled_think or format == ResponseFormat.LENIENT:
+        return None
+    what = "the system prompt never asks for <think>" if system_prompt else "there is no system prompt"
+    return (
+        f"{what}, but {setting}=strict scores every response without {_STRICT_FORM} as 0; "
+        f"set {setting}=lenient or system_prompt=think_answer, "
+        "or prefilled_think=true if the chat template opens <think>"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.prompts import THINK_ANSWER, build_messages, check_worked_examples, resolve_system_prompt
+from rg_env.prompts import THINK_ANSWER, build_messages, check_worked_examples, format_warning, resolve_system_prompt
 
 GOOD = {"question": "1 + 1?", "response": "<think>two</think><answer>2</answer>"}
 
@@ -61,3 +61,33 @@ def test_good_examples_pass() -> None:
 def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_worked_examples(examples)
+
+
+def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:
+    from reasoning_gym.utils import SYSTEM_PROMPTS
+
+    def warning(
+        prompt: str | None, format: str = "strict", prefilled: bool = False, examples: object = ()
+    ) -> str | None:
+        return format_warning(prompt, examples, format=format, prefilled_think=prefilled)
+
+    assert {name for name, text in SYSTEM_PROMPTS.items() if warning(text)} == set(SYSTEM_PROMPTS) - {"DeepSeekZero"}
+    found = warning(SYSTEM_PROMPTS["default"])
+    assert found
+    assert "never asks for <think>" in found
+    assert "set format=lenient or system_prompt=think_answer" in found
+    assert "there is no system prompt" in (warning(None) or "")
+    assert warning(THINK_ANSWER) is None
+    assert warning("Be brief, please.", "lenient") is None
+    assert warning("Be brief, please.", prefilled=True) is None
+    assert warning("Be brief, please.", examples=[GOOD]) is None
+    assert warning("Be brief, please.", examples=[GOOD | {"task": "gcd"}]) is not None
+
+
+def test_worked_examples_need_the_format_of_the_run() -> None:
+    bare = {"question": "1 + 1?", "response": "<answer>2</answer>"}
+    check_worked_examples([bare], "lenient")
+    with pytest.raises(ConfigError, match=r"breaks the format \(no_think\); write <think>"):
+        check_worked_examples([bare])
+    with pytest.raises(ConfigError, match=r"breaks the format \(no_answer\); write <answer>…</answer>$"):
+        check_worked_examples([{"question": "1 + 1?", "response": "2"}], "lenient")

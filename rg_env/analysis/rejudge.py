@@ -99,4 +99,4 @@ class Judge:
         config = self.settings(group).config
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
         scorer = shared_scorer(replace(config.scorer, workers=self._workers, timeout=timeout))
-        return scorer.judge(question.entry, rollout.response, question.config, config.prefilled_think)
+        return scorer.judge(question.entry, rollout.response, question.config, config.prefilled_think, config.format)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from rg_env.scoring.parse import parse_response, violation_spans
+from rg_env.choices import ResponseFormat
+from rg_env.scoring.parse import parse_response, tag_spans, violation_spans
 from rg_env.scoring.types import ParsedResponse, Span, Violation
 
 FAULTS = {
@@ -21,24 +22,28 @@ FAULTS = {
     Violation.EMPTY_ANSWER: "nothing between the answer tags",
     Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
 }
-"""What each violation means, as a remark on a response."""
+"""What each violation of the strict format means, as a remark on a response."""
+_LENIENT_FAULTS = {
+    Violation.NO_ANSWER: "there is no <answer>",
+    Violation.MULTIPLE_ANSWERS: "more than one answer block outside the think block",
+}
 
 
 def reparse(text: str, violation: Violation | None) -> ParsedResponse:
     """Parse a response as it was parsed when it was scored.
 
-    A record does not contain whether the prompt had opened the think block, or the longest answer allowed. The parse
-    that leads to the recorded violation is taken; if neither does, the one for an ordinary prompt.
+    A record does not contain the format, whether the prompt had opened the think block, or the longest answer allowed.
+    The first parse that leads to the recorded violation is taken; if none does, the strict one for an ordinary prompt.
 
     Args:
         violation: from the record; None: none or unknown.
     """
     longest = 1 if violation is Violation.ANSWER_TOO_LONG else sys.maxsize
-    parsed = parse_response(text, False, longest)
-    if parsed.violation is not violation:
-        prefilled = parse_response(text, True, longest)
-        return prefilled if prefilled.violation is violation else parsed
-    return parsed
+    parses = (
+        parse_response(text, prefilled, longest, format) for format in ResponseFormat for prefilled in (False, True)
+    )
+    first = next(parses)
+    return next((parsed for parsed in (first, *parses) if parsed.violation is violation), first)
 
 
 def faults(text: str, violation: Violation | None) -> tuple[list[Span], str]:
@@ -49,18 +54,26 @@ def faults(text: str, violation: Violation | None) -> tuple[list[Span], str]:
     """
     if violation is None:
         return [], ""
-    return violation_spans(text, reparse(text, violation)) or [Span(len(text), len(text))], FAULTS[violation]
+    parsed = reparse(text, violation)
+    meanings = FAULTS | (_LENIENT_FAULTS if parsed.format is ResponseFormat.LENIENT else {})
+    return violation_spans(text, parsed) or [Span(len(text), len(text))], meanings[violation]
 
 
 def without_think(text: str, violation: Violation | None) -> str | None:
-    """The response without its think block; None if the block is not closed, or there is a second one.
+    """The response without its think block; the response itself if it has none, as the lenient format allows.
+
+    None if the block is not closed, if there is a second one, or if the answer is inside.
 
     Args:
         violation: from the record; None: none or unknown.
     """
     parsed = reparse(text, violation)
     block = parsed.think_span
+    if block is None and parsed.answer is not None:
+        return text.strip()
     if parsed.think is None or block is None or violation is Violation.MULTIPLE_THINK:
         return None
-    before = text[: block.start].removesuffix("<think>")
-    return (before + text[block.end :].removeprefix("</think>").lstrip()).strip()
+    tags = [tag for tag in tag_spans(text, parsed.format) if tag.end == block.start or tag.start == block.end]
+    start = min([block.start, *(tag.start for tag in tags)])
+    end = max([block.end, *(tag.end for tag in tags)])
+    return (text[:start] + text[end:].lstrip()).strip()

@@ -138,7 +138,7 @@ def _lay_out(
 
 
 _DECIDE = ("generator.", "rg_dump.scorer", "rg_dump.length_penalty")
-_DECIDE_TOO = ("prefilled_think", "on_scorer_failure", "solved_at", "format_bonus", "binarize_at")
+_DECIDE_TOO = ("format", "prefilled_think", "on_scorer_failure", "solved_at", "format_bonus", "binarize_at")
 """The settings that values depend on."""
 
 

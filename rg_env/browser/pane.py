@@ -79,7 +79,7 @@ def _paint(text: str, violation: Violation | None, broken: list[Span], length: i
 
     over(parsed.think_span, _THINK)
     over(parsed.answer_span, _ANSWER)
-    for tag in tag_spans(text):
+    for tag in tag_spans(text, parsed.format):
         over(tag, _TAG)
     for span in broken:
         over(span, _FAULT)

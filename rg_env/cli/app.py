@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from rg_env.choices import Split
+from rg_env.choices import ResponseFormat, Split
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.options import JsonFlag
 from rg_env.errors import RGEnvError
@@ -142,6 +142,10 @@ def score(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data set.")] = 42,
     split: Annotated[Split, typer.Option(help="Split of the item.")] = Split.TRAIN,
     prefilled_think: Annotated[bool, typer.Option(help="The prompt already opened <think>.")] = False,
+    response_format: Annotated[
+        ResponseFormat,
+        typer.Option("--format", help="strict: think block, then answer block. lenient: an answer block."),
+    ] = ResponseFormat.STRICT,
     as_json: JsonFlag = False,
 ) -> None:
     """Score a response to one item and show every score; without --response, show the item.
@@ -162,7 +166,7 @@ def score(
     if response is not None:
         text = sys.stdin.read() if response == "-" else response
         with Scorer(workers=1) as scorer:
-            verdict = scorer.judge(item.entry, text, config=item.config, prefilled_think=prefilled_think)
+            verdict = scorer.judge(item.entry, text, item.config, prefilled_think, response_format)
         shown |= {
             "parsed_answer": verdict.parsed.answer,
             "violation": verdict.parsed.violation,

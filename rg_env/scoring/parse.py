@@ -1,4 +1,4 @@
-"""The format of a response: one think block, then one answer block.
+"""The format of a response: one think block and then one answer block, or in the lenient format an answer block.
 
 Invariant: every text has exactly one result, found in one pass over its tags: an answer that is not empty, or one
 violation. Time and memory are linear in the length of the text, whatever it contains. Everything that shows or edits
@@ -8,19 +8,27 @@ parts of a response uses the spans of this parser; nothing else interprets the t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
+from rg_env.choices import ResponseFormat
 from rg_env.scoring.types import ParsedResponse, Span, Violation
 
 _TAG = re.compile(r"</?(?:think|answer)>")
+_TAG_IN_ANY_CASE = re.compile(_TAG.pattern, re.IGNORECASE | re.ASCII)
 _REPEATED_OPENING = re.compile(r"\s*<think>")
 
 
-def parse_response(text: str, prefilled_think: bool = False, max_answer_chars: int = 8192) -> ParsedResponse:
+def parse_response(
+    text: str,
+    prefilled_think: bool = False,
+    max_answer_chars: int = 8192,
+    format: ResponseFormat | str = ResponseFormat.STRICT,
+) -> ParsedResponse:
     """Find the think block and the answer of a response, or how it violates the format.
 
-    A well-formed response is `<think>…</think>` and then `<answer>…</answer>`, once each, with any text before, between
-    and after. Tags are exactly these four strings: lower case, without attributes or spaces. If several rules are
-    broken, the first row of this table that applies is the violation:
+    In the strict format, a well-formed response is `<think>…</think>` and then `<answer>…</answer>`, once each, with
+    any text before, between and after. Tags are exactly these four strings: lower case, without attributes or spaces.
+    If several rules are broken, the first row of this table that applies is the violation:
 
     | violation             | applies when                                                                            |
     |-----------------------|-----------------------------------------------------------------------------------------|
@@ -34,11 +42,18 @@ def parse_response(text: str, prefilled_think: bool = False, max_answer_chars: i
     | `empty_answer`        | nothing but whitespace between the answer tags                                          |
     | `answer_too_long`     | the answer, without whitespace around it, has more than `max_answer_chars` characters   |
 
+    The lenient format is the rule of the Atropos environment: an answer block is enough, with or without a think block,
+    also inside it, with tags in any case. The last answer block counts; two outside of closed think blocks are
+    `multiple_answers`. `no_answer`, `unclosed_answer`, `empty_answer` and `answer_too_long` are the other violations.
+    Unlike Atropos, an empty answer is a violation, and a response that is well-formed in the strict format has the same
+    answer in both, even if it also contains tags in upper case.
+
     Args:
         text: the response, as decoded.
         prefilled_think: the chat template opened `<think>` in the prompt, so the text begins inside the think block.
             One more `<think>` at the very beginning is allowed. `no_think` cannot occur.
         max_answer_chars: the longest answer allowed, in characters, at least 1.
+        format: `strict` or `lenient`.
 
     Returns:
         `think` if the think block is closed and `answer` if there is no violation, both without surrounding
@@ -48,12 +63,25 @@ def parse_response(text: str, prefilled_think: bool = False, max_answer_chars: i
     ParsedResponse(think='2 + 2', answer='4', violation=None)
     >>> parse_response("The answer is 4.").violation
     <Violation.NO_THINK: 'no_think'>
+    >>> parse_response("It is <ANSWER>4</ANSWER>.", format="lenient").answer
+    '4'
     """
-    start = 0
-    think_from = 0 if prefilled_think else None
-    if prefilled_think and (repeated := _REPEATED_OPENING.match(text)):
-        start = think_from = repeated.end()
+    parsed = _parse_strict(text, prefilled_think, max_answer_chars)
+    if parsed.violation is None or format == ResponseFormat.STRICT:
+        return parsed
+    return _parse_lenient(text, prefilled_think, max_answer_chars)
 
+
+def _inside_from(text: str, prefilled_think: bool) -> int | None:
+    """Where the think block that the prompt opened begins, after one repeated tag; None if the prompt opened none."""
+    if not prefilled_think:
+        return None
+    repeated = _REPEATED_OPENING.match(text)
+    return repeated.end() if repeated else 0
+
+
+def _parse_strict(text: str, prefilled_think: bool, max_answer_chars: int) -> ParsedResponse:
+    think_from = _inside_from(text, prefilled_think)
     think_to: int | None = None
     answer_from: int | None = None
     answer_to: int | None = None
@@ -61,7 +89,7 @@ def parse_response(text: str, prefilled_think: bool = False, max_answer_chars: i
     second_think = False
     second_answer = False
 
-    for match in _TAG.finditer(text, start):
+    for match in _TAG.finditer(text, think_from or 0):
         tag = match.group()
         if think_from is None:
             if tag != "<think>":
@@ -117,9 +145,74 @@ def parse_response(text: str, prefilled_think: bool = False, max_answer_chars: i
     )
 
 
-def tag_spans(text: str) -> list[Span]:
-    """All think and answer tags of a text, in order."""
-    return [Span(*match.span()) for match in _TAG.finditer(text)]
+def _parse_lenient(text: str, prefilled_think: bool, max_answer_chars: int) -> ParsedResponse:
+    tags = [(match.group().lower(), Span(*match.span())) for match in _TAG_IN_ANY_CASE.finditer(text)]
+    thinks, open_think = _blocks(tags, "think", _inside_from(text, prefilled_think))
+    answers, open_answer = _blocks(tags, "answer")
+    outside, _ = _blocks(_tags_outside(tags, thinks), "answer")
+
+    answer_span = answers[-1] if answers else None
+    answer = text[slice(*answer_span)].strip() if answer_span else None
+    violation = None
+    if len(outside) > 1:
+        violation = Violation.MULTIPLE_ANSWERS
+    elif answer is None:
+        violation = Violation.NO_ANSWER if open_answer is None else Violation.UNCLOSED_ANSWER
+    elif not answer:
+        violation = Violation.EMPTY_ANSWER
+    elif len(answer) > max_answer_chars:
+        violation = Violation.ANSWER_TOO_LONG
+
+    think_span = thinks[0] if thinks else None if open_think is None else Span(open_think, len(text))
+    separate = len(thinks) == 1 and not (answer_span and _overlap(thinks[0], answer_span))
+    return ParsedResponse(
+        text[slice(*thinks[0])].strip() if separate else None,
+        None if violation else answer,
+        violation,
+        think_span,
+        Span(open_answer, len(text)) if answer_span is None and open_answer is not None else answer_span,
+        ResponseFormat.LENIENT,
+    )
+
+
+def _blocks(tags: Iterable[tuple[str, Span]], name: str, start: int | None = None) -> tuple[list[Span], int | None]:
+    """The insides of closed blocks, each from an opening tag to the next closing one.
+
+    Args:
+        start: where a block begins that was opened before the first tag.
+
+    Returns:
+        the blocks, and where the block begins that is not closed, or None.
+    """
+    blocks = []
+    for tag, span in tags:
+        if tag == f"<{name}>" and start is None:
+            start = span.end
+        elif tag == f"</{name}>" and start is not None:
+            blocks.append(Span(start, span.start))
+            start = None
+    return blocks, start
+
+
+def _tags_outside(tags: Iterable[tuple[str, Span]], blocks: Iterable[Span]) -> Iterator[tuple[str, Span]]:
+    """The tags that are in none of the blocks. Both are in order."""
+    remaining = iter(blocks)
+    block = next(remaining, None)
+    for tag, span in tags:
+        while block and span.start > block.end:
+            block = next(remaining, None)
+        if not (block and block.start <= span.start < block.end):
+            yield tag, span
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def tag_spans(text: str, format: ResponseFormat = ResponseFormat.STRICT) -> list[Span]:
+    """All think and answer tags of a text in a format, in order."""
+    tag = _TAG_IN_ANY_CASE if format is ResponseFormat.LENIENT else _TAG
+    return [Span(*match.span()) for match in tag.finditer(text)]
 
 
 def violation_spans(text: str, parsed: ParsedResponse) -> list[Span]:
@@ -136,7 +229,7 @@ def violation_spans(text: str, parsed: ParsedResponse) -> list[Span]:
     >>> [text[start:end] for start, end in violation_spans(text, parse_response(text))]
     ['<answer>']
     """
-    tags = tag_spans(text)
+    tags = tag_spans(text, parsed.format)
     end = Span(len(text), len(text))
     think, answer = parsed.think_span or end, parsed.answer_span or end
     after_think = [tag for tag in tags if tag.start > think.end]
@@ -156,13 +249,15 @@ def violation_spans(text: str, parsed: ParsedResponse) -> list[Span]:
         case Violation.UNCLOSED_ANSWER:
             return [*(tag for tag in tags if tag.end == answer.start), end]
         case Violation.MULTIPLE_ANSWERS:
+            if parsed.format is ResponseFormat.LENIENT:
+                return [tag for tag in tags if not _is_think(text, tag) and not _delimits(tag, answer)]
             return [tag for tag in after_think if not _delimits(tag, answer)]
         case Violation.EMPTY_ANSWER | Violation.ANSWER_TOO_LONG:
             return [answer]
 
 
 def _is_think(text: str, tag: Span) -> bool:
-    return text.startswith(("<think>", "</think>"), tag.start)
+    return text[slice(*tag)].lower() in ("<think>", "</think>")
 
 
 def _delimits(tag: Span, block: Span) -> bool:

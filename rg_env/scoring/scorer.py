@@ -14,6 +14,7 @@ from dataclasses import asdict, astuple, replace
 from types import TracebackType
 from typing import Any
 
+from rg_env.choices import ResponseFormat
 from rg_env.config import ScorerConfig, check_fields
 from rg_env.errors import ConfigError
 from rg_env.scoring import guard
@@ -124,12 +125,13 @@ class Scorer:
         text: str,
         config: Mapping[str, Any] | None = None,
         prefilled_think: bool = False,
+        format: ResponseFormat | str = ResponseFormat.STRICT,
     ) -> Verdict:
         """Parse a response and score its answer. A violation scores 0 with status OK, because nothing was scored.
 
         Raises: as `score`.
         """
-        parsed = parse_response(text, prefilled_think, guard.longest(entry, self._max_answer_chars))
+        parsed = parse_response(text, prefilled_think, guard.longest(entry, self._max_answer_chars), format)
         if parsed.answer is None:
             return Verdict(parsed, AnswerScore.unscored(Status.OK))
         return Verdict(parsed, self.score(entry, parsed.answer, config))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from rg_env.choices import ResponseFormat
+
 
 class Violation(StrEnum):
     """Why a response is not one think block followed by one answer block. A violation scores 0."""
@@ -48,11 +50,14 @@ class ParsedResponse:
     """The parts of a response, from `parse_response`.
 
     Attributes:
-        think: the text of the think block; None if it is not closed.
+        think: the text of the think block; None if it is not closed. In the lenient format also None if there are
+            several, or if the answer is inside.
         answer: the answer; None exactly when `violation` is set.
         think_span: the inside of the think block, whitespace included, up to the end of the text if it is not closed;
             None if it is not opened.
-        answer_span: the same for the first answer block after the think block.
+        answer_span: the same for the answer block: in the strict format the first after the think block, in the
+            lenient format the last of the response.
+        format: the format whose rules led to this result; strict if the response is well-formed in that.
     """
 
     think: str | None
@@ -60,6 +65,7 @@ class ParsedResponse:
     violation: Violation | None
     think_span: Span | None = field(default=None, compare=False, repr=False)
     answer_span: Span | None = field(default=None, compare=False, repr=False)
+    format: ResponseFormat = field(default=ResponseFormat.STRICT, compare=False, repr=False)
 
 
 Form = float | str

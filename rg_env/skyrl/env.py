@@ -70,7 +70,7 @@ class RGDumpEnv(BaseTextEnv):
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
         verdict = shared_scorer(self.config.scorer).judge(
-            self.item.entry, action, config=self.item.config, prefilled_think=self.config.prefilled_think
+            self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
         )
         self.verdict = verdict
         if self.slot is not None:

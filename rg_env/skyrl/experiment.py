@@ -78,6 +78,7 @@ class RGHooks:
         return {
             "system_prompt": rg.system_prompt,
             "worked_examples": rg.worked_examples,
+            "format": rg.format,
             "tokenizer": self.tokenizer,
             "max_prompt_length": self.cfg.trainer.max_prompt_length,
             "chat_template_kwargs": dict(self.cfg.generator.chat_template_kwargs),

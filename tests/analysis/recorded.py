@@ -33,7 +33,7 @@ def recorded(
 ) -> GroupRecord:
     """The group of these responses; their lengths in tokens are 16, 32, 48 and so on."""
     one = item(task)
-    verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think) for text in responses]
+    verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think, config.format) for text in responses]
     settled = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
     penalize = changes.get("phase") != "eval"
     earned = settle_group(settled, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)

@@ -75,6 +75,17 @@ def test_a_prompt_that_opened_the_think_block_is_known_from_the_manifest(scorer,
     assert (unknown.changed, unknown.without_settings) == (1, 1)
 
 
+def test_the_lenient_format_is_known_from_the_manifest(scorer, tmp_path):
+    lenient = RGDumpConfig(format="lenient")
+    lenient.scorer.timeout = 30.0
+    text = f"<ANSWER>{item('chain_sum').entry['answer']}</ANSWER>"
+    group = recorded(scorer, "chain_sum", [text], lenient)
+    assert (group.rollouts[0].base_score, group.rollouts[0].violation) == (1.0, None)
+    assert rescore(dump_of(tmp_path / "a", [group], lenient), workers=1).changed == 0
+    strict = rescore(dump_of(tmp_path / "b", [group], None), workers=1, timeout=30.0)
+    assert (strict.changed, strict.tasks["chain_sum"].violation) == (1, 1)
+
+
 def test_the_sample_in_the_repository_is_scored_as_it_was():
     result = rescore(open_run("dumps/sample"), workers=1, timeout=30.0)
     assert (result.changed, set(result.tasks)) == (0, {"leg_counting", "spell_backward"})

@@ -95,3 +95,9 @@ def test_the_light_parts_import_nothing_heavy(module):
     probe = f"import sys, {module}; print([m for m in ('torch', 'ray', 'skyrl', 'skyrl_gym') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_score_in_the_lenient_format():
+    arguments = ("score", *SUM, "--json", "--format", "lenient", "--response", f"<Answer>{answer()}</Answer>")
+    shown = json.loads(invoke(*arguments).stdout)
+    assert (shown["violation"], shown["base_score"]) == (None, 1.0)

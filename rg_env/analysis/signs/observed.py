@@ -58,17 +58,18 @@ class Coverage:
         )
 
 
-def observe(group: GroupRecord, prefilled_think: bool) -> Iterator[Observed]:
+def observe(group: GroupRecord, prefilled_think: bool, format: str) -> Iterator[Observed]:
     """The rollouts of a group.
 
     Args:
         prefilled_think: whether the prompt ends with `<think>`.
+        format: `strict` or `lenient`.
     """
     oracle = group.expected_answer
     for rollout in group.rollouts:
         if not rollout.conversation:
             continue
         *prompt, _ = rollout.conversation
-        parsed = parse_response(rollout.response, prefilled_think)
+        parsed = parse_response(rollout.response, prefilled_think, format=format)
         answer = rollout.answer if rollout.answer is not None else parsed.answer
         yield Observed(group, rollout, answer, parsed.think, oracle, prompt[-1]["content"] if prompt else "")

@@ -34,7 +34,7 @@ def find_signs(dump: Dump, coverage: Coverage | None = None) -> list[Finding]:
     }
     for group in dump.groups(phase=Phase.TRAIN):
         config = attempts.get((group.run_id, group.attempt), RGDumpConfig())
-        observed = list(observe(group, config.prefilled_think))
+        observed = list(observe(group, config.prefilled_think, config.format))
         if coverage is not None:
             for one in observed:
                 coverage.add(one)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from loguru import logger
+
 from rg_env.config import PREFIX
 from rg_env.dump import check_folder
 from rg_env.errors import ConfigError
-from rg_env.prompts import check_worked_examples, resolve_system_prompt
+from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
 from rg_env.skyrl.checks.settings import require
 from rg_env.tasks import TaskMix
 
@@ -19,8 +21,17 @@ _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 def check_run(cfg: Any) -> None:
     """Checks for training and evaluation. Raises ConfigError, or DumpError for an unusable dump folder."""
     rg = cfg.rg_dump
-    resolve_system_prompt(rg.system_prompt)
-    check_worked_examples(rg.worked_examples)
+    system_prompt = resolve_system_prompt(rg.system_prompt)
+    check_worked_examples(rg.worked_examples, rg.format)
+    warning = format_warning(
+        system_prompt,
+        rg.worked_examples,
+        format=rg.format,
+        prefilled_think=rg.prefilled_think,
+        setting=f"{PREFIX}.format",
+    )
+    if warning and not cfg.data.train_data:
+        logger.warning(warning)
     TaskMix.parse(rg.tasks)
     check_folder(Path(rg.dump_dir))
     complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length

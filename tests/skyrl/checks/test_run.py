@@ -1,0 +1,32 @@
+"""A prompt and a format that do not fit are a warning before the run."""
+
+import pytest
+from loguru import logger
+
+from rg_env.skyrl.config import load_config
+from tests.skyrl.checks.conftest import RG
+
+
+@pytest.mark.parametrize(
+    ("settings", "warnings"),
+    [
+        ([], 0),
+        ([f"{RG}.system_prompt=simple"], 1),
+        ([f"{RG}.system_prompt=simple", f"{RG}.format=lenient"], 0),
+        ([f"{RG}.system_prompt=simple", f"{RG}.prefilled_think=true"], 0),
+    ],
+)
+def test_a_system_prompt_without_think_is_one_warning(args, settings, warnings):
+    lines = []
+    sink = logger.add(lines.append, level="WARNING", format="{message}")
+    try:
+        load_config([*args, *settings])
+    finally:
+        logger.remove(sink)
+    found = [line for line in lines if "never asks for <think>" in line]
+    assert len(found) == warnings
+    assert all(f"set {RG}.format=lenient" in line for line in found)
+
+
+def test_an_unknown_format_is_refused(refusal):
+    assert "must be one of strict, lenient" in refusal(f"{RG}.format=loose")
