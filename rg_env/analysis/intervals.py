@@ -21,6 +21,8 @@ from statistics import NormalDist
 
 import polars as pl
 
+from rg_env.wilson import wilson
+
 CONFIDENCE = 0.95
 _ROUNDING = 1e-20
 """Variances below this are rounding errors."""
@@ -112,6 +114,5 @@ def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) ->
         return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
     spread = (mean * (1 - mean)).clip(0, 1)
     effective = pl.when((variance > _ROUNDING) & (spread > _ROUNDING)).then(spread / variance).otherwise(groups)
-    center = (mean + t**2 / (2 * effective)) / (1 + t**2 / effective)
-    half = t / (1 + t**2 / effective) * (spread / effective + t**2 / (4 * effective**2)).sqrt()
-    return [(center - half).clip(0, 1).alias(f"{name}_low"), (center + half).clip(0, 1).alias(f"{name}_high")]
+    low, high = wilson(mean, effective, t)
+    return [low.clip(0, 1).alias(f"{name}_low"), high.clip(0, 1).alias(f"{name}_high")]

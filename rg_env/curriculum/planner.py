@@ -1,0 +1,209 @@
+"""The planner: draws the rows of batches from what the policy has solved so far.
+
+Invariant: a plan is a pure function of (mix, scales, settings, seed, position, state), and the state is a pure function
+of the observations. Before the first observation, with `sampling=weighted` and without a curriculum also after it, row i
+is the pure draw of row i of the dataset. A group moves a level only if it was drawn after the level's last move
+(`interval`), so groups that arrive late from an older policy have no effect.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from rg_env.choices import Split
+from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.curriculum.rules import RECENT, RULES, START, Move, moved, next_level
+from rg_env.curriculum.sampling import adaptive_shares, systematic, usefulness
+from rg_env.curriculum.solve_rate import GroupFacts, Tally, tally, total
+from rg_env.errors import ConfigError, need
+from rg_env.tasks.draw import Draw, random_complexity, weighted_draw
+from rg_env.tasks.items import hash64
+from rg_env.tasks.mix import TaskMix
+
+
+class HasLevels(Protocol):
+    """A task's scale of difficulty: `rg_env.tasks.levels.Scale`."""
+
+    def level(self, complexity: float) -> Mapping[str, int]: ...
+
+
+@dataclass(slots=True)
+class TaskState:
+    """What is remembered about a task.
+
+    Attributes:
+        complexity: at which its next items are drawn; used by the curriculum only.
+        since: version of the controller at the last move, if the rule restarts at a move.
+        groups: the last `RECENT` groups, oldest first.
+    """
+
+    complexity: float = START
+    since: int = 0
+    groups: list[Tally] = field(default_factory=list)
+
+
+class Planner:
+    """Draws rows and observes their groups.
+
+    Args:
+        mix: the tasks and their weights.
+        scales: for each task with levels, its scale.
+        settings: of difficulty and sampling.
+        seed: the dataset's.
+
+    Raises:
+        ConfigError: settings that exclude each other, or a curriculum without a task that has levels.
+    """
+
+    def __init__(self, mix: TaskMix, scales: Mapping[str, HasLevels], settings: RGDumpConfig, seed: int) -> None:
+        mode, sampling = settings.complexity_mode, settings.sampling
+        if mode is not None and not scales:
+            raise ConfigError(
+                f"{PREFIX}.complexity_mode={mode}: no task of the mix has levels; leave it out, or add tasks with "
+                "levels (`rg-env tasks --levels`)"
+            )
+        if settings.items is not None:
+            fixed = "must be {}: with `items`, the same rows are repeated in every pass"
+            need(mode != "curriculum", f"{PREFIX}.complexity_mode", mode, fixed.format("random or null"))
+            need(sampling == "weighted", f"{PREFIX}.sampling", sampling, fixed.format("weighted"))
+        self._mix, self._scales, self._settings, self._seed = mix, scales, settings, seed
+        self._weights = {task.name: task.weight for task in mix.tasks}
+        self._states = {task: TaskState() for task in self._weights}
+        self._rule = RULES[settings.complexity_rule] if mode == "curriculum" else None
+        self.version = 0
+        """Number of observed batches; 0 if neither a curriculum nor adaptive sampling needs them."""
+
+    # -- drawing
+
+    def plan(self, position: int, count: int) -> list[Draw]:
+        """The draws of a batch.
+
+        Args:
+            position: number of rows of the run that were planned before.
+            count: rows of the batch.
+        """
+        rows = range(position, position + count)
+        if self._settings.sampling == "weighted":
+            return [self._at_level(self._weighted(row)) for row in rows]
+        shares = self.shares()
+        tasks = systematic(shares, count, self._seed, position)
+        return [
+            self._at_level(Draw(task, row, self._random_complexity(task, row), shares[task]))
+            for row, task in zip(rows, tasks, strict=True)
+        ]
+
+    def shares(self) -> dict[str, float]:
+        """The probability with which each task is drawn now; they sum to 1."""
+        adaptive = self._settings.sampling == "adaptive"
+        useful = {task: usefulness(state.groups) for task, state in self._states.items()}
+        return adaptive_shares(self._weights, useful, self._settings.sampling_floor if adaptive else 1.0)
+
+    def complexities(self) -> dict[str, float]:
+        """The complexity of each task that a curriculum moves."""
+        return {task: self._states[task].complexity for task in self._scales} if self._rule else {}
+
+    def why(self, task: str) -> str:
+        """Why a task is drawn as often as it is, in one line."""
+        solved, counted, rollouts = total(self._states[task].groups)
+        share = f"share {self.shares()[task]:.1%}"
+        if self._settings.sampling != "adaptive":
+            return f"{share}, by weight"
+        recent = f"{solved} of {counted} rollouts that count solved, of {rollouts} recent ones"
+        return f"{share}: {recent}, usefulness {usefulness(self._states[task].groups):.2f}"
+
+    def _weighted(self, row: int) -> Draw:
+        if self._settings.items is not None:
+            row = _reshuffled(row, self._settings.items, self._seed)
+        scaled = self._scales if self._settings.complexity_mode == "random" else ()
+        return weighted_draw(self._mix, scaled, self._seed, Split.TRAIN, row)
+
+    def _random_complexity(self, task: str, row: int) -> float | None:
+        random = self._settings.complexity_mode == "random" and task in self._scales
+        return random_complexity(self._seed, Split.TRAIN, row) if random else None
+
+    def _at_level(self, draw: Draw) -> Draw:
+        complexity = self._states[draw.task].complexity if self._rule and draw.task in self._scales else draw.complexity
+        return replace(draw, complexity=complexity, controller_version=self.version)
+
+    # -- observing
+
+    def observe(self, groups: Iterable[GroupFacts]) -> list[Move]:
+        """Take note of the groups of a training batch, in the order in which they are given.
+
+        Returns:
+            the moves of levels, in the order of the tasks.
+        """
+        if self._rule is None and self._settings.sampling != "adaptive":
+            return []
+        known = [group for group in groups if group.task in self._states]
+        if not known:
+            return []
+        self.version += 1
+        for group in known:
+            state = self._states[group.task]
+            if group.controller_version >= state.since:
+                state.groups = [*state.groups, tally(group, self._settings.solved_at)][-RECENT:]
+        observed = {group.task for group in known}
+        moves = (self._move(task, scale) for task, scale in self._scales.items() if task in observed)
+        return [move for move in moves if move is not None]
+
+    def _move(self, task: str, scale: HasLevels) -> Move | None:
+        state, rule = self._states[task], self._rule
+        if rule is None:
+            return None
+        before = state.complexity
+        decision = rule.decide(before, state.groups, self._settings.curriculum_target_accuracy)
+        if decision is None:
+            return None
+        after = next_level(before, decision.change, scale.level) if rule.whole_levels else moved(before, decision.change)
+        if after == before:
+            return None
+        state.complexity = after
+        if rule.restarts:
+            state.groups, state.since = [], self.version
+        return Move(
+            task=task,
+            before=before,
+            after=after,
+            solve_rate=decision.solve_rate,
+            low=decision.low,
+            high=decision.high,
+            groups=decision.groups,
+            counted=decision.counted,
+            controller_version=self.version,
+            reason=decision.reason,
+        )
+
+    # -- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain data that JSON can hold."""
+        tasks = {
+            task: {"complexity": state.complexity, "since": state.since, "groups": [list(one) for one in state.groups]}
+            for task, state in self._states.items()
+        }
+        return {"version": self.version, "tasks": tasks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`. Tasks that are new in the mix start anew; those no longer in it are ignored."""
+        self.version = state["version"]
+        for task in self._states.keys() & state["tasks"].keys():
+            saved = state["tasks"][task]
+            groups = [Tally(*group) for group in saved["groups"]]
+            self._states[task] = TaskState(saved["complexity"], saved["since"], groups)
+
+
+def _reshuffled(row: int, items: int, seed: int) -> int:
+    """The row of the first pass over a finite set that is repeated at `row`. The first pass is in order."""
+    number, place = divmod(row, items)
+    if number == 0:
+        return place
+    return _order(seed, number, items)[place]
+
+
+@functools.lru_cache(maxsize=2)  # a batch may hold the end of a pass and the beginning of the next
+def _order(seed: int, number: int, items: int) -> list[int]:
+    return sorted(range(items), key=lambda row: hash64("pass", seed, number, row))
