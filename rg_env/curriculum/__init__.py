@@ -1,6 +1,6 @@
 """Which tasks are drawn, and at which difficulty: decided from what the policy has solved so far.
 
-Invariant: pure. No files, no processes, no SkyRL. Equal seeds and equal observations give equal draws, in every process.
+Invariant: pure. No files, no processes, no SkyRL. Equal seeds and observations give equal draws, in every process.
 """
 
 from rg_env.curriculum.planner import Planner

@@ -1,9 +1,9 @@
 """The planner: draws the rows of batches from what the policy has solved so far.
 
 Invariant: a plan is a pure function of (mix, scales, settings, seed, position, state), and the state is a pure function
-of the observations. Before the first observation, with `sampling=weighted` and without a curriculum also after it, row i
-is the pure draw of row i of the dataset. A group moves a level only if it was drawn after the level's last move
-(`interval`), so groups that arrive late from an older policy have no effect.
+of the observations. Without a curriculum and with `sampling=weighted`, row i is the pure draw of row i of the dataset;
+with a curriculum, only its complexity differs. With the rule `interval`, a group moves a level only if it was drawn
+after the level's last move, so groups that arrive late from an older policy have no effect.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ class Planner:
         decision = rule.decide(before, state.groups, self._settings.curriculum_target_accuracy)
         if decision is None:
             return None
-        after = next_level(before, decision.change, scale.level) if rule.whole_levels else moved(before, decision.change)
+        after = (
+            next_level(before, decision.change, scale.level) if rule.whole_levels else moved(before, decision.change)
+        )
         if after == before:
             return None
         state.complexity = after

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from rg_env import ReasoningGymDataset
+from rg_env.config import RGDumpConfig
+from rg_env.curriculum import Planner
+from rg_env.errors import ConfigError
+from rg_env.tasks import TaskMix
+from tests.curriculum.policies import Policy, group, planner, train
+
+TASKS = {"spell_backward": 1, "gcd": 2, "chain_sum": 1}
+FLAWS = {
+    "badly formatted": {"well_formed": False},
+    "scorer times out": {"scorer_ok": False},
+    "truncated": {"truncated": True},
+}
+
+
+@pytest.mark.parametrize("mode", [None, "random"])
+def test_without_a_controller_the_rows_are_the_pure_draws_of_the_dataset(mode):
+    dataset = ReasoningGymDataset(TASKS, seed=5, complexity_mode=mode)
+    settings = RGDumpConfig(complexity_mode=mode)
+    drawn = Planner(dataset.mix, dataset.scales, settings, 5)
+    train(drawn, Policy(0.5), steps=3)
+    assert drawn.plan(32, 16) == [dataset.draw(row) for row in range(32, 48)]
+    assert drawn.version == 0
+
+
+def test_a_curriculum_draws_the_same_tasks_from_easy_questions_on():
+    pure, curriculum = planner(TASKS), planner(TASKS, complexity_mode="curriculum")
+    for plain, draw in zip(pure.plan(0, 64), curriculum.plan(0, 64), strict=True):
+        assert (draw.task, draw.index, draw.probability) == (plain.task, plain.index, plain.probability)
+        assert draw.complexity == 0.3
+
+
+def test_tasks_without_levels_keep_their_default_options():
+    mixed = planner(["acre", "gcd"], complexity_mode="curriculum")
+    assert {(draw.task, draw.complexity) for draw in mixed.plan(0, 50)} == {("acre", None), ("gcd", 0.3)}
+    assert set(mixed.complexities()) == {"gcd"}
+    assert mixed.observe([group("acre", 8)] * 40) == []
+
+
+@pytest.mark.parametrize("sampling", ["weighted", "stratified", "adaptive"])
+@pytest.mark.parametrize("mode", [None, "random", "curriculum"])
+def test_a_plan_is_a_function_of_seed_position_and_state(sampling, mode):
+    one, other = (planner(TASKS, seed=3, sampling=sampling, complexity_mode=mode) for _ in range(2))
+    one.plan(100, 16)  # planning changes nothing
+    assert one.plan(0, 16) == other.plan(0, 16)
+    assert [draw.index for draw in one.plan(7, 5)] == [7, 8, 9, 10, 11]
+    assert one.plan(0, 16) != planner(TASKS, seed=4, sampling=sampling, complexity_mode=mode).plan(0, 16)
+    train(one, Policy(0.5), 4)
+    train(other, Policy(0.5), 4)
+    assert one.plan(80, 16) == other.plan(80, 16)
+
+
+def test_stratified_batches_hold_the_mix():
+    for batch in range(10):
+        drawn = Counter(draw.task for draw in planner(TASKS, sampling="stratified").plan(batch * 16, 16))
+        assert drawn == {"spell_backward": 4, "gcd": 8, "chain_sum": 4}
+
+
+PROGRAM = """
+import json
+from tests.curriculum.policies import Policy, planner, train
+from tests.curriculum.test_planner import TASKS
+one = planner(TASKS, sampling="adaptive", complexity_mode="curriculum")
+position = train(one, Policy(0.6), steps=12)
+print(json.dumps([one.state_dict(), [str(draw) for draw in one.plan(position, 16)]]))
+"""
+
+
+def test_draws_and_levels_do_not_depend_on_the_hash_seed():
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert json.loads(outputs[0])[0]["version"] == 12
+
+
+@pytest.mark.parametrize("rule", ["interval", "atropos"])
+@pytest.mark.parametrize("sampling", ["weighted", "adaptive"])
+def test_a_resumed_run_continues_as_if_uninterrupted(rule, sampling):
+    settings = {"sampling": sampling, "complexity_mode": "curriculum", "complexity_rule": rule}
+    whole, first = planner(TASKS, **settings), planner(TASKS, **settings)
+    seen: list[object] = []
+    train(whole, Policy(0.6), 20, each=lambda draws, moves: seen.append((draws, moves)))
+    again: list[object] = []
+    # The loop plans one batch ahead; this plan is part of a checkpoint, so the resumed half starts with it.
+    pending = first.plan(0, 16)
+    resumed = first
+    for step in range(20):
+        if step == 9:
+            resumed = planner(TASKS, **settings)
+            resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        draws, pending = pending, resumed.plan((step + 1) * 16, 16)
+        again.append((draws, resumed.observe([Policy(0.6).answer(draw) for draw in draws])))
+    assert again == seen
+    assert resumed.state_dict() == whole.state_dict()
+    assert any(moves for _, moves in again), "some level moved"
+
+
+def test_a_state_of_another_mix_is_used_as_far_as_it_fits():
+    one = planner(TASKS, complexity_mode="curriculum")
+    train(one, Policy(0.9), 20)
+    other = planner(["gcd", "lcm"], complexity_mode="curriculum")
+    other.load_state_dict(one.state_dict())
+    assert other.complexities() == {"gcd": one.complexities()["gcd"], "lcm": 0.3}
+
+
+@pytest.mark.parametrize("rule", ["interval", "atropos"])
+def test_the_level_follows_a_policy_that_is_reset(rule):
+    """The target .7 is met at c = skill − .2."""
+    one = planner(["gcd"], complexity_mode="curriculum", complexity_rule=rule)
+    moves: list[object] = []
+    position = train(one, Policy(0.9), 60, each=lambda _, made: moves.extend(made))
+    top = one.complexities()["gcd"]
+    assert 0.5 <= top <= 0.9
+    assert moves and all(str(move).startswith("gcd: complexity ") for move in moves)
+    train(one, Policy(0.2), 60, start=position)
+    assert one.complexities()["gcd"] <= 0.2
+
+
+def test_a_move_says_why():
+    one = planner(["gcd"], complexity_mode="curriculum")
+    (move,) = one.observe([group("gcd", 8)] * 4)
+    assert (move.task, move.before, move.groups, move.counted) == ("gcd", 0.3, 4, 32)
+    assert move.after > 0.3 and move.solve_rate == 1.0 and move.low > 0.7 and move.controller_version == 1
+    assert "32 of 32 rollouts in 4 groups solved" in move.reason and "above the target 0.7" in move.reason
+
+
+def test_after_a_move_groups_from_before_it_do_not_count():
+    one = planner(["gcd"], complexity_mode="curriculum")
+    assert one.observe([group("gcd", 8, version=0)] * 4)
+    level = one.complexities()["gcd"]
+    for _ in range(30):
+        assert one.observe([group("gcd", 0, version=0)] * 4) == [], "late groups of an older version"
+    assert one.complexities()["gcd"] == level
+    assert one.observe([group("gcd", 0, version=1)] * 4)
+    assert one.complexities()["gcd"] < level
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+@pytest.mark.parametrize("rule", ["interval", "atropos"])
+def test_what_is_not_difficulty_neither_starves_a_task_nor_lowers_its_level(flaw, rule):
+    """Every rollout of one task is right but flawed, until the flaw is gone."""
+    tasks = ["gcd", "spell_backward", "chain_sum"]
+    one = planner(tasks, sampling="adaptive", complexity_mode="curriculum", complexity_rule=rule)
+    levels, shares = [one.complexities()["gcd"]], []
+
+    def watch(*_: object) -> None:
+        levels.append(one.complexities()["gcd"])
+        shares.append(one.shares()["gcd"])
+
+    position = train(one, Policy(0.7, flaws={"gcd": FLAWS[flaw]}), 40, each=watch)
+    assert levels == [0.3] * 41
+    assert min(shares) >= 1 / 3 - 1e-9, "its full weight, since its usefulness is 1 and that of the others at most 1"
+    drawn_before = Counter(draw.task for draw in one.plan(position, 48))
+    assert drawn_before["gcd"] >= 16
+    train(one, Policy(0.7), 40, start=position, each=watch)
+    assert one.complexities()["gcd"] > 0.3, "it recovers"
+    assert min(shares) >= 0.25 / 3
+
+
+def test_adaptive_sampling_draws_more_of_what_is_half_solved():
+    one = planner(["gcd", "lcm", "chain_sum"], sampling="adaptive")
+    one.observe([group("gcd", 4)] * 16 + [group("lcm", 8)] * 16 + [group("chain_sum", 0)] * 16)
+    shares = one.shares()
+    assert shares["gcd"] > 0.6
+    assert shares["lcm"] == pytest.approx(shares["chain_sum"])
+    assert 0.25 / 3 <= shares["lcm"] < 0.15
+    drawn = Counter(draw.task for draw in one.plan(0, 20))
+    assert all(abs(drawn[task] - 20 * share) < 1 for task, share in shares.items())
+    assert {draw.probability for draw in one.plan(0, 20)} <= set(shares.values())
+    assert "64 of 128 rollouts" in one.why("gcd")
+
+
+def test_a_finite_set_is_reshuffled_in_every_pass():
+    one = planner(TASKS, items=20, complexity_mode="random")
+    rows = one.plan(0, 60)
+    first, second, third = rows[:20], rows[20:40], rows[40:]
+    assert [draw.index for draw in first] == list(range(20))
+    assert first != second != third != first
+    for other in (second, third):
+        assert sorted(other, key=lambda draw: draw.index) == first
+    assert one.plan(13, 10) == rows[13:23]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"items": 10, "complexity_mode": "curriculum"}, "complexity_mode='curriculum': must be random or null"),
+        ({"items": 10, "sampling": "adaptive"}, "sampling='adaptive': must be weighted"),
+        ({"items": 10, "sampling": "stratified"}, "sampling='stratified': must be weighted"),
+    ],
+)
+def test_settings_that_exclude_each_other(settings, message):
+    with pytest.raises(ConfigError) as error:
+        planner(TASKS, **settings)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("mode", ["random", "curriculum"])
+def test_a_mix_without_levels_has_no_difficulty_to_control(mode):
+    with pytest.raises(ConfigError, match="no task of the mix has levels"):
+        Planner(TaskMix.parse(["acre"]), {}, RGDumpConfig(complexity_mode=mode), 0)
