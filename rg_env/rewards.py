@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.scoring.length import group_penalty
-from rg_env.scoring.types import Verdict
+from rg_env.scoring.types import Status, Verdict
 
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
@@ -22,12 +22,12 @@ class Rollout:
 
     Attributes:
         verdict: what its text earned by itself.
-        response_tokens: length of the response, in tokens.
+        response_tokens: length of the response, in tokens; None if unknown, which earns no length penalty.
         stop_reason: as SkyRL gives it (`stop`, `length`, …); None if it gives none.
     """
 
     verdict: Verdict
-    response_tokens: int
+    response_tokens: int | None
     stop_reason: str | None
 
     @property
@@ -44,7 +44,8 @@ class Earned:
         score: base score × penalty_factor, in [0, 1].
         penalty_factor: in [0, 1].
         reward: what SkyRL trains on.
-        masked: True if the rollout is kept out of the loss, because its scorer failed or got no CPU time.
+        masked: True if the rollout is kept out of the loss, because there is no response, or its scorer
+            failed or got no CPU time.
     """
 
     score: float
@@ -77,21 +78,21 @@ def settle_group(
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
 
     Returns:
-        one `Earned` per rollout, in order. A rollout whose scorer got no CPU time is masked, and with
-        `on_scorer_failure=mask` every rollout whose scorer failed. It gets the mean reward of the others, so that it
+        one `Earned` per rollout, in order. A rollout is masked if it has no response, if its scorer got no CPU time,
+        and with `on_scorer_failure=mask` if its scorer failed. It gets the mean reward of the others, so that it
         changes neither the group's mean nor, being masked, any weight.
     """
     mask_failures = config.on_scorer_failure == "mask"
     failed = [
-        rollout.verdict.scored.starved or (mask_failures and rollout.verdict.scored.status.is_scorer_failure)
-        for rollout in group
+        scored.status is Status.NO_RESPONSE or scored.starved or (mask_failures and scored.status.is_scorer_failure)
+        for scored in (rollout.verdict.scored for rollout in group)
     ]
     sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]
     scores = [rollout.verdict.scored.score for rollout in sound]
     penalty = group_penalty(
         config.length_penalty if penalize else _NO_PENALTY,
         scores=scores,
-        lengths=[rollout.response_tokens for rollout in sound],
+        lengths=[rollout.response_tokens or 0 for rollout in sound],
         correct=[score >= config.solved_at for score in scores],
         max_length=max_length,
     )

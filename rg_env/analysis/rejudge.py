@@ -91,11 +91,13 @@ class Judge:
         return group.attempt in self._settings.get(group.run_id, {})
 
     def verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
-        """Judge one of the group's responses. Thread-safe.
+        """Judge one of the group's responses. Thread-safe. A rollout without a response keeps its verdict.
 
         Raises:
             ScorerPoolError: the scorer's processes cannot be started.
         """
+        if rollout.status is Status.NO_RESPONSE:
+            return Verdict.no_response(rollout.detail)
         config = self.settings(group).config
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
         scorer = shared_scorer(replace(config.scorer, workers=self._workers, timeout=timeout))

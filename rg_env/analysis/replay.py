@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import compress
 
 from rg_env.analysis.rejudge import Judge, Question, same
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
@@ -126,8 +127,9 @@ def _lay_out(
         )
         for recorded, rollout, one in zip(group.rollouts, settled, earned, strict=True)
     ]
-    outcome = outcome_of([verdict.scored.score for verdict in verdicts], config.solved_at)
-    silent = has_no_signal([one.reward for one in earned])
+    responded = [r.status is not Status.NO_RESPONSE for r in group.rollouts]
+    outcome = outcome_of([v.scored.score for v in compress(verdicts, responded)], config.solved_at)
+    silent = has_no_signal([one.reward for one in compress(earned, responded)])
     baseline = max((verdict.scored.baseline for verdict in verdicts), default=0.0)
     steps = [
         Step("baseline", "score of the best cheap policy on the item", group.baseline, baseline),
@@ -226,7 +228,7 @@ def _why_penalty(
             buffer = penalty.buffer or f"{max_length} // 4"
             return f"dapo, added to the reward: {weight}soft overlong punishment, M = {max_length}, B = {buffer}"
         case _:
-            lengths = [rollout.response_tokens for rollout in group]
+            lengths = [rollout.response_tokens or 0 for rollout in group]
             shortest, longest = min(lengths, default=0), max(lengths, default=0)
             return (
                 f"kimi, added to the reward: {weight}(0.5 − (L − {shortest}) / {longest - shortest}); wrong: at most 0"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from rg_env.analysis.rejudge import Judge, Question, Scores
 from rg_env.dump import Dump, GroupRecord, outcome_of
 from rg_env.errors import DumpError
-from rg_env.scoring import Verdict
+from rg_env.scoring import Status, Verdict
 
 _EXAMPLES = 3
 _AHEAD = 4
@@ -69,9 +69,13 @@ class TaskChanges:
         self.status += sum(one.new.status is not one.old.status for one in changed)
         self.violation += sum(one.new.violation is not one.old.violation for one in changed)
         self.changed += len(changed)
-        self.outcomes += outcome_of([one.new.base_score for one in compared], solved_at) is not group.outcome
+        self.outcomes += outcome_of(_base_scores(compared), solved_at) is not group.outcome
         if changed and len(self.examples) < _EXAMPLES:
             self.examples.append(group.group_id)
+
+
+def _base_scores(compared: list[Comparison]) -> list[float]:
+    return [one.new.base_score for one in compared if one.new.status is not Status.NO_RESPONSE]
 
 
 @dataclass

@@ -51,10 +51,12 @@ class Sample:
     Attributes:
         rollouts: `COLUMNS` and `GROUP_INDEX`, by which it is sorted; one row per rollout.
         whole: whether all groups are complete.
+        no_response: number of matching rollouts that were left out because their requests failed.
     """
 
     rollouts: pl.DataFrame
     whole: bool = True
+    no_response: int = 0
     _made: dict[Hashable, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: Hashable, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
@@ -69,7 +71,7 @@ Source: TypeAlias = "Dump | pl.DataFrame | ray.data.Dataset | Sample"
 
 
 def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
-    """Read the rollouts that match the conditions.
+    """Read the rollouts that match the conditions. Those without a response are left out and counted.
 
     Args:
         source: read once. Ray's workers select the columns of a Ray dataset.
@@ -87,10 +89,15 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
     tests = [condition.test for condition in conditions]
     wanted = list(dict.fromkeys([*COLUMNS, *(condition.column for condition in conditions)]))
     tasks: set[str] = set()
+    failed = 0
 
     def narrow(frame: pl.DataFrame, group: str) -> pl.DataFrame:
+        nonlocal failed
         tasks.update(frame["task"].unique())
-        return frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
+        matching = frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
+        found = matching.filter(pl.col("status").ne_missing(Status.NO_RESPONSE.value))
+        failed += matching.height - found.height
+        return found
 
     if isinstance(source, Dump):
         rollouts = _concat(narrow(frame, GROUP_INDEX) for frame in source.frames(wanted))
@@ -99,12 +106,15 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
     else:
         batches = source.select_columns(["group_id", *wanted]).iter_batches(batch_size=None, batch_format="pyarrow")
         rollouts = _numbered(_concat((narrow(_from_arrow(batch), "group_id") for batch in batches), "group_id"))
+    if rollouts.is_empty() and failed:
+        raise DumpError(f"there is no response to count: all {failed} matching requests failed (status no_response)")
     if rollouts.is_empty() and tasks:
         raise ConditionError(f"no rollout matches {' and '.join(where)}; the tasks are {', '.join(sorted(tasks))}")
     if rollouts.is_empty() and isinstance(source, Dump):
         raise DumpError(_nothing_read(source))
     rollouts = rollouts.set_sorted(GROUP_INDEX)
-    return Sample(rollouts, whole=not any(condition.splits_groups for condition in conditions))
+    whole = not any(condition.splits_groups for condition in conditions)
+    return Sample(rollouts, whole=whole, no_response=failed)
 
 
 def _concat(frames: Iterable[pl.DataFrame], group: str = GROUP_INDEX) -> pl.DataFrame:

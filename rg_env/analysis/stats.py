@@ -28,6 +28,7 @@ _NUMBERS = (*_SCORES, "response_tokens")
 _FLAGS = ("well_formed", "truncated")
 _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
+_STATUSES = [status for status in Status if status is not Status.NO_RESPONSE]
 _UNKNOWN = pl.lit("unknown")
 _UNBOUNDED = ("mean_reward", "mean_response_tokens")
 _OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal")
@@ -185,7 +186,7 @@ def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         (pl.col("tagged_score") > pl.col("raw_score")).filter(scored).mean().alias("tagged_wins"),
         pl.col("status").is_in(failures).mean().alias("scorer_failures"),
         (pl.col("status") == Status.REJECTED.value).mean().alias("rejected"),
-        *((pl.col("status") == s.value).mean().alias(f"status_{s.value}") for s in Status),
+        *((pl.col("status") == s.value).mean().alias(f"status_{s.value}") for s in _STATUSES),
         *(
             pl.when(_JUDGED)
             .then((pl.col("violation") == v.value).fill_null(False))
@@ -208,7 +209,7 @@ def _columns(tries: Sequence[str]) -> list[str]:
     for name in ("truncated", *_OF_GROUPS):
         names += _with_bounds(name)
     names += ["penalty_lost", "penalized", "tagged_wins", "scorer_failures", "rejected"]
-    names += [f"status_{status.value}" for status in Status] + [f"violation_{v.value}" for v in Violation]
+    names += [f"status_{status.value}" for status in _STATUSES] + [f"violation_{v.value}" for v in Violation]
     for name in ("solve_rate_first", "solve_rate_last", "solve_rate_change"):
         names += _with_bounds(name)
     return names

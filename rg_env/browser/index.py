@@ -23,7 +23,9 @@ from rg_env.dump.read.lines import lines_of, parse
 from rg_env.dump.schema import GroupRecord
 from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
+from rg_env.scoring.types import Status
 
+_NULL_IF_UNANSWERED = pl.when(pl.element() == Status.NO_RESPONSE.value).then(None).otherwise(0.0)
 _AT_ONCE = 1 << 23
 """Bytes that are indexed at a time: enough for a first screen, and about 30 ms of work."""
 
@@ -176,7 +178,7 @@ def _rows(placed: Sequence[tuple[Part, int, int]]) -> pl.DataFrame:
                 problems[part.file, line.number] = str(line.fault)
 
     groups = read_groups([part for part, *_ in placed], line_by_line)
-    scores = pl.col("base_score").list
+    scores = (pl.col("base_score") + pl.col("status").list.eval(_NULL_IF_UNANSWERED)).list
     groups = groups.with_columns(best=scores.max(), mean=scores.mean(), worst=scores.min())
     places: list[tuple[int, int, int, int, str | None]] = []
     for part, file, start in placed:

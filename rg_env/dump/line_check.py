@@ -23,6 +23,7 @@ from rg_env.dump.schema import (
     Phase,
     RolloutFacts,
     TrainedRecord,
+    answered,
     group_id,
     has_no_signal,
 )
@@ -135,7 +136,8 @@ def check_group(group: GroupRecord) -> None:
     for number, rollout in enumerate(group.rollouts):
         if not rollout.conversation or rollout.conversation[-1]["role"] != "assistant":
             raise FaultyRecordError(f"rollout {number} does not end with the assistant's response")
-        if (rollout.answer is None) != (rollout.violation is not None):
+        explained = rollout.violation is not None or rollout.status is Status.NO_RESPONSE
+        if (rollout.answer is None) != explained:
             raise FaultyRecordError(f"rollout {number} has both an answer and a violation, or neither")
     _check_facts(group)
 
@@ -183,7 +185,7 @@ def _check_facts(group: GroupRecord | LedgerRecord) -> None:
     for number, rollout in enumerate(group.rollouts):
         if problem := _wrong_number(group, rollout):
             raise FaultyRecordError(f"rollout {number}: {problem}")
-    rewards = [rollout.reward for rollout in group.rollouts]
+    rewards = [rollout.reward for rollout in answered(group.rollouts)]
     if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
         raise FaultyRecordError(f"`no_signal` is {group.no_signal}, which does not fit its rewards")
 
@@ -201,6 +203,8 @@ def _wrong_number(group: GroupFacts, rollout: RolloutFacts) -> str | None:
     for name, value in numbers.items():
         if value is not None and not 0 <= value <= 1:  # NaN too
             return f"`{name}` is {value}, outside [0, 1]"
+    if rollout.violation is not None and rollout.status is Status.NO_RESPONSE:
+        return "has a violation although there is no response"
     if rollout.violation is not None or rollout.status is not Status.OK:
         if base != 0 or raw is not None or tagged is not None:
             return "has scores although nothing was scored"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from rg_env.scoring.types import Status, Violation
 
@@ -78,6 +78,8 @@ class NotKept(StrEnum):
     """No base score is above the threshold, yet not all are 0: the group fits neither of Atropos' two files."""
     EVAL_OFF = "dump_eval_rollouts_off"
     NO_ROLLOUTS = "no_rollouts"
+    NO_RESPONSES = "no_responses"
+    """Every request of the group failed."""
     LOST = "lost"
     """The text was kept and is now damaged or gone: `rg-env dumps recover` found the group in the ledger only."""
 
@@ -126,8 +128,9 @@ class RolloutRecord(RolloutFacts):
 
     Attributes:
         detail: one line for people about a status other than ok; else empty.
-        answer: the answer taken from the response; None exactly when there is a violation (or the file is Atropos').
-        conversation: the prompt's messages, then the assistant's response as it was scored.
+        answer: the answer taken from the response; None exactly when there is a violation or no response, or the file
+            is Atropos'.
+        conversation: the prompt's messages, then the assistant's response as it was scored; empty if there is none.
     """
 
     detail: str = ""
@@ -164,7 +167,7 @@ class GroupFacts:
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
-        no_signal: True when all rewards are equal: such a group moves no weight in GRPO.
+        no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
     """
 
     item_id: str
@@ -255,6 +258,14 @@ class TrainedRecord:
     step: int
     group_id: str
     rollouts: int
+
+
+_R = TypeVar("_R", bound=RolloutFacts)
+
+
+def answered(rollouts: Sequence[_R]) -> list[_R]:
+    """The rollouts with a response, on which outcome, signal and all rates are based."""
+    return [rollout for rollout in rollouts if rollout.status is not Status.NO_RESPONSE]
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:

@@ -31,6 +31,8 @@ class Status(StrEnum):
     TIMEOUT = "timeout"
     CRASHED = "crashed"
     ERROR = "error"
+    NO_RESPONSE = "no_response"
+    """The request failed: there is no text. Such a rollout counts in no outcome and no rate."""
 
     @property
     def is_scorer_failure(self) -> bool:
@@ -52,7 +54,7 @@ class ParsedResponse:
     Attributes:
         think: the text of the think block; None if it is not closed. In the lenient format also None if there are
             several, or if the answer is inside.
-        answer: the answer; None exactly when `violation` is set.
+        answer: the answer; None exactly when `violation` is set or there is no response.
         think_span: the inside of the think block, whitespace included, up to the end of the text if it is not closed;
             None if it is not opened.
         answer_span: the same for the answer block: in the strict format the first after the think block, in the
@@ -125,3 +127,8 @@ class Verdict:
 
     parsed: ParsedResponse
     scored: AnswerScore
+
+    @classmethod
+    def no_response(cls, detail: str) -> Verdict:
+        """The verdict of a request that failed; `detail` says why."""
+        return cls(ParsedResponse(None, None, None), AnswerScore.unscored(Status.NO_RESPONSE, detail))

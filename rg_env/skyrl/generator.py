@@ -18,26 +18,25 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, Traject
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from rg_env.dump import DumpWriter, GroupRecord, Outcome, RolloutRecord, group_id, has_no_signal, outcome_of
-from rg_env.rewards import Earned, Rollout, settle_group
+from rg_env.dump import DumpWriter, GroupRecord, Outcome
+from rg_env.rewards import Earned, settle_group
+from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.tasks import Item
 
 
 @dataclass(frozen=True, slots=True)
-class _Rollout(Rollout):
+class _Rollout(JudgedRollout):
     """A rollout with its place in the batch.
 
     Attributes:
         row: its last output row, which has the reward.
-        conversation: the prompt and the response as it was scored.
     """
 
     item: Item
-    trajectory: TrajectoryID
+    uid: str
     row: int
-    conversation: list[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +124,11 @@ class RGDumpGenerator(SkyRLGymGenerator):
                 verdict=slot.verdict,
                 response_tokens=sum(len(batch.output["response_ids"][row]) for row in rows),
                 stop_reason=stop_reasons[rows[-1]] if stop_reasons else None,
-                item=slot.item,
-                trajectory=trajectory,
-                row=rows[-1],
                 conversation=[*prompt, {"role": "assistant", "content": self._without_end_token(slot.text)}],
+                repetition=trajectory.repetition_id,
+                item=slot.item,
+                uid=trajectory.instance_id,
+                row=rows[-1],
             )
             groups.setdefault(trajectory.instance_id, []).append(rollout)
         return list(groups.values())
@@ -179,31 +179,10 @@ class RGDumpGenerator(SkyRLGymGenerator):
         return metrics
 
     def _record(self, batch: _Batch, group: Sequence[_Rollout], earned: Sequence[Earned]) -> GroupRecord:
-        item, uid = group[0].item, group[0].trajectory.instance_id
         run_id, attempt = (self.writer.run_id, self.writer.attempt) if self.writer else ("unrecorded", 1)
+        origin = Origin(run_id, attempt, batch.phase, batch.step, batch.call)
         version = None if batch.weight_version is None else str(batch.weight_version)
-        return GroupRecord(
-            item_id=item.task,
-            item=item.id,
-            run_id=run_id,
-            attempt=attempt,
-            phase=batch.phase,
-            step=batch.step,
-            call=batch.call,
-            uid=uid,
-            group_id=group_id(run_id, attempt, batch.phase, batch.call, uid),
-            task=item.task,
-            task_config=item.config_json,
-            level=item.level or None,
-            complexity=item.complexity,
-            draw_probability=item.draw_probability,
-            controller_version=item.controller_version,
-            baseline=max(rollout.verdict.scored.baseline for rollout in group),
-            entry=item.entry_json,
-            outcome=outcome_of([rollout.verdict.scored.score for rollout in group], self.config.solved_at),
-            no_signal=has_no_signal([one.reward for one in earned]),
-            rollouts=[_rollout_record(*pair, version) for pair in zip(group, earned, strict=True)],
-        )
+        return group_record(origin, group[0].item, group[0].uid, group, earned, self.config.solved_at, version)
 
     def _log(self, records: Sequence[GroupRecord]) -> None:
         level = "INFO" if self.config.debug_logging else "DEBUG"
@@ -246,26 +225,3 @@ def _name_groups(batch: _Batch, records: Sequence[GroupRecord]) -> list[Trajecto
     groups = {record.uid: GroupUid(record.uid, record.group_id) for record in records}
     rows = [given[position] for position in batch.trajectory_of_each_row()]
     return [TrajectoryID(groups.get(row.instance_id, row.instance_id), row.repetition_id) for row in rows]
-
-
-def _rollout_record(rollout: _Rollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
-    parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
-    return RolloutRecord(
-        conversation=rollout.conversation,
-        score=earned.score,
-        reward=earned.reward,
-        base_score=scored.score,
-        raw_score=scored.raw,
-        tagged_score=scored.tagged,
-        violation=parsed.violation,
-        status=scored.status,
-        detail=scored.detail,
-        answer=parsed.answer,
-        response_tokens=rollout.response_tokens,
-        stop_reason=rollout.stop_reason,
-        truncated=rollout.stop_reason == "length",
-        penalty_factor=earned.penalty_factor,
-        repetition=rollout.trajectory.repetition_id,
-        policy_version=policy_version,
-        normalized=scored.normalized,
-    )

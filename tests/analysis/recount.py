@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from rg_env.analysis.intervals import t_quantile
 from rg_env.dump import GroupRecord, Outcome, RolloutRecord
+from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status, Violation
 
 Figures = dict[str, float | None]
@@ -27,6 +29,7 @@ KEYS = {
 
 
 def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:
+    groups = [replace(g, rollouts=counted) for g in groups if (counted := answered(g.rollouts))]
     rows: dict[tuple[Any, ...], list[tuple[GroupRecord, list[RolloutRecord]]]] = defaultdict(list)
     for g in groups:
         parts: dict[tuple[Any, ...], list[RolloutRecord]] = defaultdict(list)
@@ -76,7 +79,7 @@ def _figures(members: list[tuple[GroupRecord, list[RolloutRecord]]], largest: in
     found["tagged_wins"] = _mean(r.tagged_score > r.raw_score for r in scored)
     found["scorer_failures"] = _mean(r.status in ("timeout", "crashed", "error") for r in every)
     found["rejected"] = _mean(r.status == "rejected" for r in every)
-    found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status}
+    found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status if s is not Status.NO_RESPONSE}
     found |= {f"violation_{v.value}": _mean(r.violation is v for r in every) for v in Violation}
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rg_env.dump import FileKind, GroupRecord, RolloutRecord, group_id, has_no_signal, outcome_of
 from rg_env.dump.files import list_files
+from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status, Violation
 
 RUN_ID = "20261121-053012-ab12"
@@ -43,6 +44,14 @@ def violating(repetition: int = 0, violation: Violation = Violation.NO_ANSWER) -
     return rollout(0.0, repetition, raw_score=None, tagged_score=None, violation=violation, answer=None)
 
 
+def unanswered(repetition: int = 0) -> RolloutRecord:
+    """A rollout whose request failed."""
+    failed = {"status": Status.NO_RESPONSE, "detail": "500", "answer": None, "raw_score": None, "tagged_score": None}
+    conversation = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": ""}]
+    changes = {"conversation": conversation, "response_tokens": None, "stop_reason": None}
+    return rollout(0.0, repetition, **failed, **changes)
+
+
 def group(
     uid: object = 0, rollouts: Sequence[RolloutRecord] | Sequence[float] = (1.0, 0.0), **changes: Any
 ) -> GroupRecord:
@@ -61,8 +70,8 @@ def group(
         "task_config": '{"max_terms": 2}',
         "level": '{"terms": 2}',
         "entry": '{"question": "What?", "answer": "1"}',
-        "outcome": outcome_of([r.base_score for r in made]),
-        "no_signal": has_no_signal([r.reward for r in made]),
+        "outcome": outcome_of([r.base_score for r in answered(made)]),
+        "no_signal": has_no_signal([r.reward for r in answered(made)]),
         "rollouts": made,
     } | changes
     name = group_id(values["run_id"], values["attempt"], values["phase"], values["call"], values["uid"])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rg_env.dump import GroupRecord, RolloutRecord
+from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.same_answer import is_same_answer
 
@@ -66,7 +67,7 @@ def observe(group: GroupRecord, prefilled_think: bool, format: str) -> Iterator[
         format: `strict` or `lenient`.
     """
     oracle = group.expected_answer
-    for rollout in group.rollouts:
+    for rollout in answered(group.rollouts):
         if not rollout.conversation:
             continue
         *prompt, _ = rollout.conversation

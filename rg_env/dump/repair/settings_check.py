@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rg_env.dump.run_settings import RunSettings
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, outcome_of
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, answered, outcome_of
 from rg_env.dump.write.routing import DumpPolicy, route
 
 
 def wrong_numbers(record: GroupRecord | LedgerRecord, settings: RunSettings) -> Iterator[str]:
     """How a group's outcome and size contradict the settings."""
-    base_scores = [rollout.base_score for rollout in record.rollouts]
+    base_scores = [rollout.base_score for rollout in answered(record.rollouts)]
     outcome = outcome_of(base_scores, settings.config.solved_at)
     if record.outcome is not outcome:
         yield f"`outcome` is {record.outcome}; with solved_at={settings.config.solved_at:g} it would be {outcome}"
     expected = settings.samples.get(Phase(record.phase))
-    if expected is not None and len(base_scores) != expected:
-        yield f"has {len(base_scores)} rollouts; the manifest says {expected} for phase {record.phase}"
+    if expected is not None and len(record.rollouts) != expected:
+        yield f"has {len(record.rollouts)} rollouts; the manifest says {expected} for phase {record.phase}"
 
 
 def wrong_file(group: GroupRecord, kind: FileKind, settings: RunSettings | None) -> str | None:

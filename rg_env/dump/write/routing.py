@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump.schema import FileKind, GroupRecord, NotKept, Phase
+from rg_env.dump.schema import FileKind, GroupRecord, NotKept, Phase, answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,11 @@ def route(group: GroupRecord, policy: DumpPolicy) -> tuple[FileKind | None, NotK
     """The file for the group's text, or the reason why it is not kept."""
     if not group.rollouts:
         return None, NotKept.NO_ROLLOUTS
+    base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
+    if not base_scores:
+        return None, NotKept.NO_RESPONSES
     if group.phase == Phase.EVAL:
         return _if(policy.dump_eval_rollouts, FileKind.EVAL, NotKept.EVAL_OFF)
-    base_scores = [rollout.base_score for rollout in group.rollouts]
     if any(score > policy.threshold for score in base_scores):
         return _if(policy.dump_rollouts, FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF)
     if all(score == 0 for score in base_scores):

@@ -1,0 +1,104 @@
+"""Builds the record of a group from its verdicts and rewards; the same for every source of responses.
+
+Invariant: text, score and reward of a recorded rollout come from one `JudgedRollout` and its `Earned`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rg_env.dump.schema import GroupRecord, Message, RolloutRecord, answered, group_id, has_no_signal, outcome_of
+from rg_env.rewards import Earned, Rollout
+from rg_env.tasks import Item
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRollout(Rollout):
+    """A rollout with its text.
+
+    Attributes:
+        conversation: the prompt and the response as it was scored.
+        repetition: number of the sample within its group, from 0.
+    """
+
+    conversation: Sequence[Message]
+    repetition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a group comes from; see `GroupFacts`."""
+
+    run_id: str
+    attempt: int
+    phase: str
+    step: int | None
+    call: int
+
+
+def group_record(
+    origin: Origin,
+    item: Item,
+    uid: str,
+    group: Sequence[JudgedRollout],
+    earned: Sequence[Earned],
+    solved_at: float,
+    policy_version: str | None = None,
+) -> GroupRecord:
+    """The record of a group.
+
+    Args:
+        item: the question.
+        uid: the prompt's id; unique within a call.
+        group: the rollouts, and `earned` what each earned.
+        solved_at: a rollout with at least this base score is correct.
+        policy_version: of the weights that generated the responses, if known.
+    """
+    rollouts = [_rollout_record(*pair, policy_version) for pair in zip(group, earned, strict=True)]
+    counted = answered(rollouts)
+    return GroupRecord(
+        item_id=item.task,
+        item=item.id,
+        run_id=origin.run_id,
+        attempt=origin.attempt,
+        phase=origin.phase,
+        step=origin.step,
+        call=origin.call,
+        uid=uid,
+        group_id=group_id(origin.run_id, origin.attempt, origin.phase, origin.call, uid),
+        task=item.task,
+        task_config=item.config_json,
+        level=item.level or None,
+        complexity=item.complexity,
+        draw_probability=item.draw_probability,
+        controller_version=item.controller_version,
+        baseline=max(rollout.verdict.scored.baseline for rollout in group),
+        entry=item.entry_json,
+        outcome=outcome_of([rollout.base_score for rollout in counted], solved_at),
+        no_signal=has_no_signal([rollout.reward for rollout in counted]),
+        rollouts=rollouts,
+    )
+
+
+def _rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
+    parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
+    return RolloutRecord(
+        conversation=rollout.conversation,
+        score=earned.score,
+        reward=earned.reward,
+        base_score=scored.score,
+        raw_score=scored.raw,
+        tagged_score=scored.tagged,
+        violation=parsed.violation,
+        status=scored.status,
+        detail=scored.detail,
+        answer=parsed.answer,
+        response_tokens=rollout.response_tokens,
+        stop_reason=rollout.stop_reason,
+        truncated=rollout.stop_reason == "length",
+        penalty_factor=earned.penalty_factor,
+        repetition=rollout.repetition,
+        policy_version=policy_version,
+        normalized=scored.normalized,
+    )

@@ -1,0 +1,71 @@
+"""A request that failed is in the record, and in no outcome, no routing and no rate."""
+
+import asyncio
+
+import pytest
+
+from rg_env.analysis import headline, sample_of, statistics
+from rg_env.analysis.rescore import rescore
+from rg_env.browser.index import index_rows
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
+from rg_env.dump.repair.validate import validate
+from rg_env.errors import DumpError
+from rg_env.rewards import Rollout, settle_group
+from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
+from tests.dump.records import RUN_ID, group, rollout, unanswered
+
+ALL = DumpPolicy(dump_other_rollouts=True)
+
+
+def written(folder, groups):
+    with DumpWriter(folder, RUN_ID, 1, policy=ALL) as writer:
+        asyncio.run(writer.write(groups, 10))
+    return open_run(folder)
+
+
+def test_outcome_and_file_follow_from_the_responses_alone():
+    assert group(0, [rollout(1.0), unanswered(1)]).outcome is Outcome.ALL_CORRECT
+    failed = group(0, [rollout(0.0), unanswered(1)])
+    assert (failed.outcome, route(failed, ALL)) == (Outcome.ALL_FAILED, (FileKind.FAILED, None))
+    nothing = group(0, [unanswered(0), unanswered(1)])
+    assert (nothing.outcome, route(nothing, ALL)) == (Outcome.MIXED, (None, NotKept.NO_RESPONSES))
+
+
+def test_the_reward_is_neutral_and_masked():
+    right = Verdict(ParsedResponse("", "4", None), AnswerScore(1.0, 0.0, 1.0, Status.OK))
+    wrong = Verdict(ParsedResponse("", "5", None), AnswerScore(0.0, 0.0, 0.0, Status.OK))
+    verdicts = [right, wrong, Verdict.no_response("429")]
+    earned = settle_group(
+        [Rollout(verdict, 1, "stop") for verdict in verdicts], RGDumpConfig(), max_length=10, penalize=False
+    )
+    assert [(one.reward, one.masked) for one in earned] == [(1.0, False), (0.0, False), (0.5, True)]
+
+
+def test_every_tool_leaves_it_out(tmp_path):
+    groups = [group(0, [rollout(1.0), unanswered(1)]), group(1, [unanswered(0), unanswered(1)])]
+    dump = written(tmp_path, groups)
+    assert validate(tmp_path).good
+    assert list(dump.groups()) == groups[:1]
+    sample = sample_of(dump)
+    assert (sample.rollouts.height, sample.no_response) == (1, 3)
+    assert "3 requests without a response" in headline(sample, from_ledger=True)
+    (row,) = statistics(dump).iter_rows(named=True)
+    assert (row["groups"], row["rollouts"], row["solve_rate"], row["format_rate"]) == (1, 1, 1.0, 1.0)
+    assert (row["pass_at_1"], row["status_ok"]) == (1.0, 1.0)
+    (chunk,) = index_rows(dump)
+    assert chunk.rows.select("best", "mean", "worst").row(0) == (1.0, 1.0, 1.0)
+
+
+def test_scoring_again_keeps_it(tmp_path):
+    entry = '{"question": "1+1", "answer": "2", "metadata": {"source_dataset": "chain_sum"}}'
+    dump = written(tmp_path, [group(0, [unanswered(0), rollout(0.0, 1)], entry=entry, task_config="{}")])
+    seen = []
+    rescore(dump, workers=1, timeout=30.0, each=seen.append)
+    assert seen[0].new.status is Status.NO_RESPONSE
+    assert not seen[0].changed
+
+
+def test_nothing_but_failures_has_no_statistics(tmp_path):
+    with pytest.raises(DumpError, match="all 2 matching requests failed"):
+        statistics(written(tmp_path, [group(1, [unanswered(0), unanswered(1)])]))
