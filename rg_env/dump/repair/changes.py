@@ -16,7 +16,7 @@ class Change(Kind):
     SAVED = "saved"
     """Whole records were extracted from a damaged line."""
     DAMAGED = "damaged"
-    """A part of a line belongs to no whole record."""
+    """A part of a line belongs to no whole record, or a text contradicts its ledger line and the run's settings."""
     LINE_FEED = "line_feed_added"
     UNREADABLE = "unreadable"
     """The rest of a file could not be read."""

@@ -41,23 +41,22 @@ class GroupOrder:
 
 @dataclass(slots=True)
 class TrainedOrder:
-    """Checks the order of training records."""
+    """Checks the order of training records. Keeps a number per record."""
 
     last: tuple[int, int] = (0, 0)
-    groups: set[str] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
 
     def goes_back(self, record: TrainedRecord) -> str | None:
         """What is out of order, or None."""
         before, self.last = self.last, (record.attempt, record.step)
-        if self.last != before:
-            self.groups.clear()
         if self.last >= before:
             return None
         return f"attempt {record.attempt}, step {record.step} after attempt {before[0]}, step {before[1]}"
 
     def repeats(self, record: TrainedRecord) -> bool:
-        """Whether the group already occurred in this step. Call `goes_back` first."""
-        if record.group_id in self.groups:
+        """Whether the group already occurred in this step."""
+        key = hash((record.attempt, record.step, record.group_id))
+        if key in self.seen:
             return True
-        self.groups.add(record.group_id)
+        self.seen.add(key)
         return False

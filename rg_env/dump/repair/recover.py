@@ -2,10 +2,13 @@
 
 Invariant: the damaged dump is only read. The copy contains each of its whole records once, byte for byte if the line
 was intact, and `validate` finds no trace of the damage. If a text and its ledger line disagree, the text's numbers win,
-because they come from the same object as the text. If a text is gone, the ledger keeps its numbers, with the reason
-`lost`.
+because they come from the same object as the text, unless they contradict the run's settings: then the text is damaged.
+If a text is gone, the ledger keeps its numbers, with the reason `lost`.
 
-Kept in memory: id and two numbers of each group, and the ledger lines that have to be made.
+Not covered: damage that leaves a line a valid record with other, possible numbers.
+
+Kept in memory: id and two numbers of each group, a number of each training record, and the ledger lines that have to
+be made.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from rg_env.dump.read.lines import Line, UnreadableError, lines_in
 from rg_env.dump.repair.changes import Change, Recovery
 from rg_env.dump.repair.order import TrainedOrder
 from rg_env.dump.repair.salvage import salvage
+from rg_env.dump.repair.settings_check import wrong_file, wrong_numbers
 from rg_env.dump.run_settings import batch_limit, settings_of
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, NotKept, TrainedRecord
 from rg_env.dump.write.batch import Batch
@@ -96,6 +100,7 @@ class _RunCopy:
         self.out = out
         self.advance = advance
         self.report = Recovery(run.run_id)
+        self.settings = settings_of(run.manifest)
         self.known: dict[str, int] = {}
         """Digests of the groups in the damaged ledger."""
         self.texts: set[str] = set()
@@ -128,18 +133,29 @@ class _RunCopy:
                 if group.schema_version and group.group_id in self.texts:
                     self._add(Change.DUPLICATE, file, f"dropped a second text of group {group.group_id}")
                     continue
-                copy.write(raw)
-                self.report.texts += 1
                 if group.schema_version:
-                    self.texts.add(group.group_id)
                     line = to_line(LedgerRecord.of(group, kind, None))
                     if self.whole and self.known.get(group.group_id) != hash(line):
+                        if wrong := self._contradiction(group, kind):
+                            self._add(Change.DAMAGED, file, f"left out the text of group {group.group_id}: {wrong}")
+                            self.report.damaged_texts += 1
+                            continue
                         self.made[group.group_id] = _Made((group.attempt, group.call), line.rstrip(b"\n"), file)
+                    self.texts.add(group.group_id)
+                copy.write(raw)
+                self.report.texts += 1
             copy.end_file(file)
+
+    def _contradiction(self, group: GroupRecord, kind: FileKind) -> str | None:
+        """How a text contradicts the settings of its run, as one that lost bytes but is still JSON may."""
+        settings = self.settings.get(group.attempt)
+        if settings is None:
+            return None
+        return next(wrong_numbers(group, settings), None) or wrong_file(group, kind, settings)
 
     def _copy_ledger(self) -> None:
         """Copy the intact lines, with missing ones inserted after the lines of earlier calls."""
-        limit = batch_limit(settings_of(self.run.manifest), FileKind.LEDGER) or _NO_LIMIT
+        limit = batch_limit(self.settings, FileKind.LEDGER) or _NO_LIMIT
         copy = _Copy(self.out, FileKind.LEDGER, self.run.run_id, limit, self.report)
         missing = [(made.place, group_id) for group_id, made in self.made.items() if group_id not in self.known]
         in_order = deque(sorted(missing, key=lambda one: one[0]))  # within a call, in the order of the texts
@@ -187,7 +203,6 @@ class _RunCopy:
         for file in self.run.files_of(FileKind.TRAINED):
             for raw, record in self._records(file, TrainedRecord):
                 what = f"group {record.group_id} in step {record.step}"
-                order.goes_back(record)
                 if order.repeats(record):
                     self._add(Change.DUPLICATE, file, f"dropped a second line of {what}")
                 elif self.whole and record.group_id not in self.in_ledger:
