@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from loguru import logger
 
-settings.register_profile("rg_env", deadline=None)  # a busy machine must not fail a test
-settings.load_profile("rg_env")
+# A busy machine must not fail a test, and everybody runs the same examples. `explore` draws new ones.
+settings.register_profile("rg_env", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "rg_env"))
 
 
 @pytest.fixture
