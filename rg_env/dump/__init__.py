@@ -3,7 +3,15 @@
 Imports neither torch nor ray nor skyrl.
 """
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_from_line, to_line, trained_from_line
+from rg_env.dump.codec import (
+    BadLineError,
+    NewerSchemaError,
+    from_line,
+    ledger_from_line,
+    level_from_line,
+    to_line,
+    trained_from_line,
+)
 from rg_env.dump.files import check_folder
 from rg_env.dump.manifest import write_manifest
 from rg_env.dump.open_file import open_lines
@@ -15,6 +23,7 @@ from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
     LedgerRecord,
+    LevelRecord,
     NotKept,
     Outcome,
     Phase,
@@ -40,6 +49,7 @@ __all__ = [
     "Fsync",
     "GroupRecord",
     "LedgerRecord",
+    "LevelRecord",
     "NewerSchemaError",
     "NotKept",
     "Outcome",
@@ -55,6 +65,7 @@ __all__ = [
     "group_id",
     "has_no_signal",
     "ledger_from_line",
+    "level_from_line",
     "new_run_id",
     "open_lines",
     "open_run",

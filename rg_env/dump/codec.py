@@ -28,6 +28,7 @@ from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
     LedgerRecord,
+    LevelRecord,
     Phase,
     RolloutRecord,
     TrainedRecord,
@@ -39,7 +40,7 @@ from rg_env.dump.wire import BadLineError as BadLineError
 from rg_env.dump.wire import Wire, from_wire, to_wire
 from rg_env.errors import DumpError
 
-Record = GroupRecord | LedgerRecord | TrainedRecord
+Record = GroupRecord | LedgerRecord | TrainedRecord | LevelRecord
 _R = TypeVar("_R")
 
 
@@ -125,6 +126,15 @@ def trained_from_line(line: bytes) -> TrainedRecord:
         BadLineError, NewerSchemaError: as `from_line`.
     """
     return _own_line(line, TrainedRecord)
+
+
+def level_from_line(line: bytes) -> LevelRecord:
+    """The record in a line of a `levels` file.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `from_line`.
+    """
+    return _own_line(line, LevelRecord)
 
 
 def _own_line(line: bytes, kind: type[_R]) -> _R:

@@ -13,13 +13,14 @@ from typing import Any
 
 import orjson
 
-from rg_env.dump.codec import BadLineError
+from rg_env.dump.codec import BadLineError, Record
 from rg_env.dump.columns import Column, layout_of, per_class
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
     GroupFacts,
     GroupRecord,
     LedgerRecord,
+    LevelRecord,
     Phase,
     RolloutFacts,
     TrainedRecord,
@@ -37,7 +38,7 @@ class FaultyRecordError(BadLineError):
     """A line that is valid JSON, but not a record that a run can have written."""
 
 
-def check_shape(wire: Mapping[str, Any], kind: type[GroupRecord | LedgerRecord | TrainedRecord]) -> None:
+def check_shape(wire: Mapping[str, Any], kind: type[Record]) -> None:
     """Check that a decoded line has exactly the keys and types of a record of this kind, as files have them.
 
     Raises:
@@ -163,6 +164,20 @@ def check_trained(record: TrainedRecord) -> None:
         raise FaultyRecordError(f"`group_id` is {record.group_id!r}, a group of another run than {record.run_id!r}")
     if record.rollouts < 1:
         raise FaultyRecordError(f"`rollouts` is {record.rollouts}, less than 1")
+
+
+def check_level(record: LevelRecord) -> None:
+    """Check a move of a level.
+
+    Raises:
+        FaultyRecordError: a number is outside [0, 1], or the level did not move.
+    """
+    for name in ("before", "after", "solve_rate", "lower", "upper"):
+        value = getattr(record, name)
+        if value is not None and not 0 <= value <= 1:  # NaN too
+            raise FaultyRecordError(f"`{name}` is {value}, outside [0, 1]")
+    if record.before == record.after:
+        raise FaultyRecordError(f"`after` is {record.after}, the same as `before`")
 
 
 def _check_facts(group: GroupRecord | LedgerRecord) -> None:

@@ -1,4 +1,5 @@
-"""The records of a run as dataclasses: groups of rollouts, their short form in the ledger, and what was trained on.
+"""The records of a run as dataclasses: groups of rollouts, their short form in the ledger, what was trained on, and the
+moves of levels.
 
 Invariant: everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be
 misaligned; a group's outcome is decided on base scores, before any penalty.
@@ -61,12 +62,14 @@ class FileKind(StrEnum):
     EVAL = "eval_rollouts"
     TRAINED = "trained"
     """Which groups each step was trained on: `TrainedRecord`s."""
+    LEVELS = "levels"
+    """When the curriculum moved the level of a task, and why: `LevelRecord`s."""
     LEDGER = "groups"
 
     @property
     def holds_text(self) -> bool:
         """True for files of `GroupRecord`s."""
-        return self not in (FileKind.TRAINED, FileKind.LEDGER)
+        return self not in (FileKind.TRAINED, FileKind.LEVELS, FileKind.LEDGER)
 
 
 class NotKept(StrEnum):
@@ -266,6 +269,39 @@ _R = TypeVar("_R", bound=RolloutFacts)
 def answered(rollouts: Sequence[_R]) -> list[_R]:
     """The rollouts with a response, on which outcome, signal and all rates are based."""
     return [rollout for rollout in rollouts if rollout.status is not Status.NO_RESPONSE]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRecord:
+    """A move of a task's level by the curriculum.
+
+    Attributes:
+        run_id: the run.
+        attempt: the attempt that moved it; a step that is repeated after a crash may move it again.
+        step: SkyRL's global step of the groups after which it moved.
+        task: name of the task.
+        rule: the rule that moved it (`complexity_rule`).
+        before, after: the complexity c, in [0, 1], of items drawn before and after the move.
+        solve_rate: that the rule looked at, in [0, 1].
+        lower, upper: bounds of its confidence interval; None if the rule uses none.
+        rollouts, groups: number of those that it is taken from.
+        reason: one line for people.
+    """
+
+    schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
+    run_id: str
+    attempt: int
+    step: int
+    task: str
+    rule: str
+    before: float
+    after: float
+    solve_rate: float
+    lower: float | None
+    upper: float | None
+    rollouts: int
+    groups: int
+    reason: str
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:

@@ -72,7 +72,7 @@ class RecordsTrainedGroups:
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
-            writer.submit_trained(
+            writer.submit(
                 [
                     TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
                     for group, count in rows.items()

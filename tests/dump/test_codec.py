@@ -22,13 +22,14 @@ from rg_env.dump import (
     TrainedRecord,
     from_line,
     ledger_from_line,
+    level_from_line,
     open_run,
     to_line,
     trained_from_line,
 )
 from rg_env.dump.schema import SCHEMA_VERSION, GroupFacts, RolloutFacts, answered
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.records import RUN_ID, group, move, rollout
 
 any_text = st.text(st.characters())  # every code point, lone surrogates and noncharacters too
 text_or_none = st.none() | any_text.filter(bool)
@@ -123,6 +124,12 @@ def test_the_ledger_keeps_everything_but_the_texts(record):
 @given(st.builds(TrainedRecord, any_text, whole, whole, any_text, whole))
 def test_what_was_trained_on_comes_back(record):
     assert trained_from_line(to_line(record)) == record
+
+
+@pytest.mark.parametrize("changes", [{}, {"lower": None, "upper": None}, {"reason": "\ud800"}])
+def test_a_move_of_a_level_comes_back(changes):
+    record = move(**changes)
+    assert level_from_line(to_line(record)) == record
 
 
 @settings(max_examples=25)

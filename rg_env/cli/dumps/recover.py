@@ -54,6 +54,7 @@ def recover(
                     "texts": report.texts,
                     "ledger_lines": report.ledger_lines,
                     "trained": report.trained,
+                    "levels": report.levels,
                     "lost": report.lost,
                     "counts": report.changes.counts,
                     "changes": [asdict(change) for change in report.changes.kept],

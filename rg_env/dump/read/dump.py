@@ -18,7 +18,15 @@ from rg_env.dump.read.chunks import Watch, bundles, last_line
 from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, Phase, RolloutRecord, TrainedRecord
+from rg_env.dump.schema import (
+    FileKind,
+    GroupRecord,
+    LedgerRecord,
+    LevelRecord,
+    Phase,
+    RolloutRecord,
+    TrainedRecord,
+)
 from rg_env.errors import DumpError
 from rg_env.output import print_line
 
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
     import polars as pl
     import ray.data
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
 _Replaced = frozenset[tuple[str, int | None, int]]
 """Phase, step and attempt of what a later attempt has replaced."""
 
@@ -129,6 +137,14 @@ class Dump:
         """
         return self._records({FileKind.TRAINED}, TrainedRecord, all_attempts)
 
+    def levels(self, *, all_attempts: bool = False) -> Iterator[LevelRecord]:
+        """The moves of levels, in order; none without a curriculum.
+
+        Raises:
+            NewerSchemaError: as `groups`.
+        """
+        return self._records({FileKind.LEVELS}, LevelRecord, all_attempts)
+
     # -- as frames
 
     def frames(
@@ -189,6 +205,12 @@ class Dump:
 
         return frames.trained_frame(self.trained(all_attempts=all_attempts))
 
+    def levels_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
+        """`levels` with one row per record."""
+        from rg_env.dump.read import frames
+
+        return frames.levels_frame(self.levels(all_attempts=all_attempts))
+
     def to_pandas(self, *, texts: bool = False, all_attempts: bool = False) -> pd.DataFrame:
         """`scan` collected as a pandas frame; pandas has to be installed."""
         return self.scan(texts=texts, all_attempts=all_attempts).collect().to_pandas()
@@ -220,7 +242,7 @@ class Dump:
                 replaced = frozenset() if all_attempts else self.replaced(run)
                 for record in self._sound(lines_in(file, self.watch)):
                     assert isinstance(record, of)
-                    phase = Phase.TRAIN if isinstance(record, TrainedRecord) else record.phase
+                    phase = getattr(record, "phase", Phase.TRAIN)
                     if (phase, record.step, record.attempt) not in replaced:
                         yield record
 

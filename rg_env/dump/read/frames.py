@@ -25,6 +25,7 @@ from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
     LedgerRecord,
+    LevelRecord,
     RolloutFacts,
     RolloutRecord,
     TrainedRecord,
@@ -53,6 +54,7 @@ ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(RolloutRecord).items() i
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
 TRAINED_SCHEMA = _schema(TrainedRecord)
+LEVELS_SCHEMA = _schema(LevelRecord)
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 
@@ -158,6 +160,11 @@ def without(frame: pl.DataFrame, replaced: Collection[tuple[str, int | None, int
 def trained_frame(records: Iterable[TrainedRecord]) -> pl.DataFrame:
     """One row per record."""
     return pl.DataFrame(list(records), schema=TRAINED_SCHEMA)
+
+
+def levels_frame(records: Iterable[LevelRecord]) -> pl.DataFrame:
+    """One row per record."""
+    return pl.DataFrame(list(records), schema=LEVELS_SCHEMA)
 
 
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:

@@ -18,16 +18,17 @@ from rg_env.dump.codec import (
     Record,
     group_from,
     ledger_from_line,
+    level_from_line,
     trained_from_line,
     wire_of,
 )
 from rg_env.dump.files import DumpFile
-from rg_env.dump.line_check import check_group, check_ledger, check_shape, check_trained
+from rg_env.dump.line_check import check_group, check_ledger, check_level, check_shape, check_trained
 from rg_env.dump.read.chunks import Part, Watch, parts_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
 from rg_env.dump.wire import Wire
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
 
 _AT_ONCE = 1 << 18
 """Bytes read at a time: few, because lines are yielded one by one."""
@@ -112,6 +113,8 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
             return _checked(raw, wire, LedgerRecord, ledger_from_line, check_ledger)
         case FileKind.TRAINED:
             return _checked(raw, wire, TrainedRecord, trained_from_line, check_trained)
+        case FileKind.LEVELS:
+            return _checked(raw, wire, LevelRecord, level_from_line, check_level)
         case _:
             ours = wire if wire and wire.get("schema_version") else None
             return _checked(raw, ours, GroupRecord, partial(group_from, file, number), check_group)

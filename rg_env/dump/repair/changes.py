@@ -36,7 +36,7 @@ class Recovery:
     """The result for one run.
 
     Attributes:
-        texts, ledger_lines, trained: lines in the copy.
+        texts, ledger_lines, trained, levels: lines in the copy.
         damaged_texts, damaged_ledger: damaged parts of text and ledger files that contain no whole record.
     """
 
@@ -44,6 +44,7 @@ class Recovery:
     texts: int = 0
     ledger_lines: int = 0
     trained: int = 0
+    levels: int = 0
     changes: Findings[Change] = field(default_factory=Findings)
     damaged_texts: int = 0
     damaged_ledger: int = 0

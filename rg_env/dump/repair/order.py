@@ -1,14 +1,14 @@
 """Checks that lines are in the order in which a run writes them.
 
 Invariant of that order: attempts ascend; within an attempt and phase, calls of `generate()` and steps ascend unless
-calls overlap; the lines of a step's training batch are consecutive.
+calls overlap; the lines of a step's training batch are consecutive; a task never makes the same move twice in a row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rg_env.dump.schema import GroupRecord, LedgerRecord, TrainedRecord
+from rg_env.dump.schema import GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
 
 
 @dataclass(slots=True)
@@ -60,3 +60,23 @@ class TrainedOrder:
             return True
         self.seen.add(key)
         return False
+
+
+@dataclass(slots=True)
+class LevelOrder:
+    """Checks the order of moves of levels."""
+
+    place: tuple[int, int] = (0, 0)
+    last: dict[str, LevelRecord] = field(default_factory=dict)
+
+    def goes_back(self, record: LevelRecord, in_order: bool) -> str | None:
+        """What is out of order, or None. `in_order` as in `GroupOrder.goes_back`."""
+        before, self.place = self.place, (record.attempt, record.step if in_order else 0)
+        if self.place >= before:
+            return None
+        return f"attempt {record.attempt}, step {record.step} after attempt {before[0]}, step {before[1]}"
+
+    def repeats(self, record: LevelRecord) -> bool:
+        """Whether this is the task's last move once more; a level always moves away from where it is."""
+        before, self.last[record.task] = self.last.get(record.task), record
+        return before == record

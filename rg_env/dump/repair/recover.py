@@ -28,16 +28,16 @@ from rg_env.dump.read.chunks import Watch
 from rg_env.dump.read.dump import Run, open_run
 from rg_env.dump.read.lines import Line, UnreadableError, lines_in
 from rg_env.dump.repair.changes import Change, Recovery
-from rg_env.dump.repair.order import TrainedOrder
+from rg_env.dump.repair.order import LevelOrder, TrainedOrder
 from rg_env.dump.repair.salvage import salvage
 from rg_env.dump.repair.settings_check import wrong_file, wrong_numbers
 from rg_env.dump.run_settings import batch_limit, settings_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, NotKept, TrainedRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, NotKept, TrainedRecord
 from rg_env.dump.write.batch import Batch
 from rg_env.dump.write.compress import compress
 from rg_env.errors import DumpError
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
 _NO_LIMIT = 1 << 62
 
 
@@ -119,6 +119,7 @@ class _RunCopy:
                 self._copy_texts(kind)
         self._copy_ledger()
         self._copy_trained()
+        self._copy_levels()
         manifest = self.run.files[0].path.with_name(manifest_name(self.run.run_id))
         if self.run.manifest is not None:
             shutil.copyfile(manifest, self.out / manifest.name)
@@ -210,6 +211,18 @@ class _RunCopy:
                 else:
                     copy.write(raw)
                     self.report.trained += 1
+            copy.end_file(file)
+
+    def _copy_levels(self) -> None:
+        copy = _Copy(self.out, FileKind.LEVELS, self.run.run_id, _NO_LIMIT, self.report)
+        order = LevelOrder()
+        for file in self.run.files_of(FileKind.LEVELS):
+            for raw, record in self._records(file, LevelRecord):
+                if order.repeats(record):
+                    self._add(Change.DUPLICATE, file, f"dropped a second line of a move of {record.task}")
+                else:
+                    copy.write(raw)
+                    self.report.levels += 1
             copy.end_file(file)
 
     def _records(self, file: DumpFile, of: type[_R], first_pass: bool = False) -> Iterator[tuple[bytes, _R]]:

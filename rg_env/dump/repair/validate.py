@@ -24,13 +24,13 @@ from rg_env.dump.read.chunks import Watch, size_of
 from rg_env.dump.read.dump import Run, open_run
 from rg_env.dump.read.lines import Line, UnreadableError, lines_in
 from rg_env.dump.repair.findings import Findings
-from rg_env.dump.repair.order import GroupOrder, TrainedOrder
+from rg_env.dump.repair.order import GroupOrder, LevelOrder, TrainedOrder
 from rg_env.dump.repair.settings_check import wrong_file, wrong_numbers, wrong_reason
 from rg_env.dump.repair.trouble import Trouble
 from rg_env.dump.run_settings import batch_limit, settings_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, TrainedRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Validation:
         texts: groups with their text, including `atropos`, the groups in Atropos' format.
         ledger_lines: groups in ledgers.
         trained: groups in the training batches of steps.
+        levels: moves of levels.
     """
 
     findings: Findings[Trouble] = field(default_factory=Findings)
@@ -50,6 +51,7 @@ class Validation:
     texts: int = 0
     ledger_lines: int = 0
     trained: int = 0
+    levels: int = 0
     atropos: int = 0
 
     @property
@@ -127,6 +129,7 @@ class _RunCheck:
             if kind.holds_text:
                 self._check_texts(kind)
         self._check_trained(self._check_ledger())
+        self._check_levels()
 
     # -- names
 
@@ -206,6 +209,17 @@ class _RunCheck:
                 self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again in step {record.step}")
             if self.whole and record.group_id not in groups:
                 self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
+
+    def _check_levels(self) -> None:
+        order = LevelOrder()
+        for line, record in self._records(FileKind.LEVELS, LevelRecord):
+            self.result.levels += 1
+            self._check_run(line, record)
+            settings = self.settings.get(record.attempt)
+            if (back := order.goes_back(record, in_order=settings is None or not settings.fully_async)) is not None:
+                self._add(Trouble.ORDER, line, back)
+            if order.repeats(record):
+                self._add(Trouble.DUPLICATE, line, f"the same move of {record.task} again")
 
     def _check_group(self, line: Line, record: GroupRecord | LedgerRecord, order: GroupOrder) -> None:
         """Checks of both a group's text and its ledger line."""

@@ -16,7 +16,7 @@ from loguru import logger
 
 from rg_env.dump.codec import to_line
 from rg_env.dump.lock import RunLock
-from rg_env.dump.schema import FileKind, LedgerRecord, TrainedRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord
 from rg_env.dump.write.batch import Batch, Fsync
 from rg_env.dump.write.compress import Compressor, plain_batches
 from rg_env.dump.write.queue import Job, Record
@@ -46,8 +46,8 @@ class _Slice:
         Raises:
             Exception: it cannot be written as JSON; the slice is unchanged.
         """
-        if isinstance(record, TrainedRecord):
-            self.lines[FileKind.TRAINED].append(to_line(record))
+        if not isinstance(record, GroupRecord):
+            self.lines[FileKind.LEVELS if isinstance(record, LevelRecord) else FileKind.TRAINED].append(to_line(record))
         else:
             kind, reason = route(record, policy)
             text = to_line(record) if kind is not None else b""

@@ -20,9 +20,9 @@ from typing import Self
 
 from loguru import logger
 
-from rg_env.dump.schema import GroupRecord, TrainedRecord
+from rg_env.dump.schema import GroupRecord, LevelRecord, TrainedRecord
 
-Record = GroupRecord | TrainedRecord
+Record = GroupRecord | TrainedRecord | LevelRecord
 
 RETRY_SECONDS = 5.0
 """Interval between retries after a disk error, while nothing new is submitted."""
@@ -181,7 +181,7 @@ class WriteQueue:
 
 
 def _size(record: Record) -> int:
-    if isinstance(record, TrainedRecord):
+    if not isinstance(record, GroupRecord):
         return 500
     texts = sum(sys.getsizeof(message["content"]) for rollout in record.rollouts for message in rollout.conversation)
     return 1000 + sys.getsizeof(record.entry) + 500 * len(record.rollouts) + texts

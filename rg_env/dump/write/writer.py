@@ -23,11 +23,11 @@ from typing import Self
 from loguru import logger
 
 from rg_env.dump.files import check_folder
-from rg_env.dump.schema import FileKind, GroupRecord, TrainedRecord
+from rg_env.dump.schema import FileKind, GroupRecord
 from rg_env.dump.write.batch import Fsync
 from rg_env.dump.write.commit import Committer
 from rg_env.dump.write.compress import Compression
-from rg_env.dump.write.queue import Job, WriteQueue
+from rg_env.dump.write.queue import Job, Record, WriteQueue
 from rg_env.dump.write.routing import DumpPolicy
 
 _OPEN: set[DumpWriter] = set()
@@ -94,7 +94,7 @@ class DumpWriter:
 
     @property
     def missing(self) -> int:
-        """Number of submitted groups and training records that are not on disk: waiting or dropped."""
+        """Number of submitted records that are not on disk: waiting or dropped."""
         return self._queue.missing
 
     async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
@@ -125,20 +125,12 @@ class DumpWriter:
             self._late = 0
         return on_disk
 
-    def submit(self, groups: Sequence[GroupRecord]) -> Future[bool]:
-        """Hand over `groups` without waiting.
+    def submit(self, records: Sequence[Record]) -> Future[bool]:
+        """Hand over records of any kind without waiting. They are written after earlier submissions.
 
         Returns:
-            a future: True once the operating system has the text and ledger lines of all groups, False after a failure
-            (they are kept and retried, unless `max_pending_bytes` is exceeded).
-        """
-        return self._queue.submit(Job.of(groups))
-
-    def submit_trained(self, records: Sequence[TrainedRecord]) -> Future[bool]:
-        """Hand over the records of a training step without waiting. They are written after earlier submissions.
-
-        Returns:
-            a future, as `submit`.
+            a future: True once the operating system has all their lines (of a group: text and ledger line), False after
+            a failure (they are kept and retried, unless `max_pending_bytes` is exceeded).
         """
         return self._queue.submit(Job.of(records))
 

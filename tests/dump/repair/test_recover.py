@@ -30,7 +30,7 @@ from rg_env.dump.repair.validate import validate
 from rg_env.dump.schema import NotKept
 from rg_env.dump.write.compress import compress
 from rg_env.errors import DumpError
-from tests.dump.records import RUN_ID, group, lines_of, rollout
+from tests.dump.records import RUN_ID, group, lines_of, move, rollout
 from tests.dump.repair.damage import write_record
 
 
@@ -89,7 +89,7 @@ def _check(sound, damaged, copy):
             assert ledger_from_line(ledger[entry.group_id]).rollouts == entry.rollouts
 
 
-@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED, FileKind.LEVELS])
 def test_truncated_at_every_byte_of_the_last_two_lines(tmp_path, kind):
     """Losing the end of a file costs the groups that were in it, to the byte. Short lines: there are many bytes."""
     damaged, copy = tmp_path / "damaged", tmp_path / "copy"
@@ -97,7 +97,8 @@ def test_truncated_at_every_byte_of_the_last_two_lines(tmp_path, kind):
     groups = [group(k, [short], entry="{}", task_config="{}", task="t", item_id="t", item="i") for k in range(3)]
     with DumpWriter(damaged, RUN_ID, 1) as writer:
         assert writer.submit(groups).result(10)
-        assert writer.submit_trained([TrainedRecord(RUN_ID, 1, 1, g.group_id, 1) for g in groups]).result(10)
+        assert writer.submit([TrainedRecord(RUN_ID, 1, 1, g.group_id, 1) for g in groups]).result(10)
+        assert writer.submit([move(1), move(2, 0.35, 0.3, lower=None)]).result(10)
     sound = _contents(damaged)
     names = {parse_name(Path(name)).kind: name for name in sound}
     lines = {each: sound[name].splitlines() for each, name in names.items()}

@@ -18,7 +18,7 @@ from rg_env.dump.repair.trouble import Trouble
 from rg_env.dump.repair.validate import bytes_in, validate
 from rg_env.dump.write.compress import compress
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.records import RUN_ID, group, move, rollout
 from tests.dump.repair.damage import manifest, write_record
 
 
@@ -55,7 +55,7 @@ def test_what_runs_leave_passes(record):
     result = validate(record)
     assert result.good, result.findings.kept
     assert not result.remarks
-    assert (result.runs, result.ledger_lines, result.texts, result.trained) == (1, 14, 12, 8)
+    assert (result.runs, result.ledger_lines, result.texts, result.trained, result.levels) == (1, 14, 12, 8, 4)
 
 
 def test_compressed_batches_pass_too(record):
@@ -176,7 +176,7 @@ def test_a_text_that_the_ledger_says_is_not_kept(record):
     assert _found(record) == [(Trouble.DISAGREEMENT, ledger.name, 1)]
 
 
-@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED, FileKind.LEVELS])
 def test_a_line_that_is_there_twice_is_found(record, kind):
     path = _file(record, kind)
     first, *others = path.read_bytes().splitlines(keepends=True)
@@ -184,7 +184,7 @@ def test_a_line_that_is_there_twice_is_found(record, kind):
     assert (Trouble.DUPLICATE, path.name, 2) in _found(record)
 
 
-@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED, FileKind.LEVELS])
 def test_lines_out_of_order_are_found(record, kind):
     path = _file(record, kind)
     path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
@@ -288,9 +288,17 @@ def test_findings_are_bounded():
 def test_a_step_trained_on_nothing_is_found(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.submit([group(0, [rollout()])])
-        writer.submit_trained([TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 0)])
+        writer.submit([TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 0)])
     path = _file(tmp_path, FileKind.TRAINED)
     assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 1)]
+
+
+@pytest.mark.parametrize("changes", [{"after": 0.3}, {"after": 1.5}, {"solve_rate": float("nan")}, {"lower": -0.1}])
+def test_an_impossible_move_of_a_level_is_found(tmp_path, changes):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([move(), move(**changes)])
+    path = _file(tmp_path, FileKind.LEVELS)
+    assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 2)]
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):

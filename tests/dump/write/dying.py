@@ -59,7 +59,7 @@ class Life:
 
     Attributes:
         acknowledged: uids of the groups of which `write()` had said True, in order.
-        trained: group ids of the same for `submit_trained`.
+        trained: group ids of the same for training records.
         operations: the file operations of each thread; only of a child that was not to die.
         unseen: files that were opened for writing by other means than the counted ones.
         killed: whether it was killed.
@@ -221,7 +221,7 @@ def _write_record(folder: Path, start: int, calls: int, report: Callable[[Any], 
                 if await writer.write(groups, 30):
                     report({"acknowledged": [group.uid for group in groups]})
                 trained = [TrainedRecord(run_id, attempt, call, groups[0].group_id, 2)]
-                if await asyncio.wrap_future(writer.submit_trained(trained)):
+                if await asyncio.wrap_future(writer.submit(trained)):
                     report({"trained": [record.group_id for record in trained]})
 
         asyncio.run(train())

@@ -125,7 +125,7 @@ def test_what_was_trained_on_waits_behind_its_groups(tmp_path, full_after, log):
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         full_after(10, FileKind.LEDGER)
         assert not writer.submit([group(0)]).result(5)
-        assert not writer.submit_trained(trained).result(5)
+        assert not writer.submit(trained).result(5)
         assert writer.missing == 2
         assert not list(tmp_path.glob("*_trained_*"))
         full_after(0)

@@ -270,9 +270,9 @@ def _trained(step: int, *rollouts: int) -> list[TrainedRecord]:
 def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2) as writer:
         writer.submit([group(0), group(1)])
-        assert writer.submit_trained(_trained(1, 2, 4)).result(5)
+        assert writer.submit(_trained(1, 2, 4)).result(5)
         writer.submit([group(2)])
-        assert writer.submit_trained(_trained(2, 2)).result(5)
+        assert writer.submit(_trained(2, 2)).result(5)
         assert writer.missing == 0
     lines = [line for file in list_files(tmp_path) if file.kind is FileKind.TRAINED for line in file.path.open("rb")]
     assert [trained_from_line(line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
@@ -285,7 +285,7 @@ def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
 def test_what_was_trained_on_is_not_taken_for_groups_where_the_ledger_is_lost(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.submit([group(0)])
-        writer.submit_trained(_trained(1, 2))
+        writer.submit(_trained(1, 2))
     for path in tmp_path.glob("*_groups_*"):
         path.unlink()
     assert set(open_run(tmp_path).ledger_frame()["uid"]) == {"0"}
