@@ -7,17 +7,18 @@ Importable without SkyRL; `rg_env.skyrl.config` adds them to SkyRL's own config.
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rg_env.choices import ResponseFormat
-from rg_env.errors import need, need_number, refuse
+from rg_env.errors import did_you_mean, need, need_number, refuse
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 
 
 def _setting(default: Any, **limits: Any) -> Any:
-    """A field and its limits: `choices`, or the bounds that `rg_env.errors.need_number` takes."""
+    """A field and its limits, as `check_value` takes them."""
     return field(default=default, metadata=limits)
 
 
@@ -112,7 +113,7 @@ class RGDumpConfig:
     """Sets SkyRL's `generator.apply_overlong_filtering`: truncated responses are kept out of the loss."""
 
     # -- the dump
-    dump_dir: str = "dumps"
+    dump_dir: str = _setting("dumps", filled=True)
     dump_rollouts: bool = True
     dump_failed_rollouts: bool = True
     dump_other_rollouts: bool = False
@@ -157,17 +158,49 @@ def check_fields(config: Any, prefix: str) -> None:
     """
     for declared in dataclasses.fields(config):
         name, value = f"{prefix}.{declared.name}", getattr(config, declared.name)
-        limits = dict(declared.metadata)
-        kinds = typing.get_args(declared.type) if isinstance(declared.type, types.UnionType) else (declared.type,)
         if dataclasses.is_dataclass(value):
             check_fields(value, name)
-        elif value is None and type(None) in kinds:
-            continue
-        elif choices := limits.get("choices"):
-            need(value in choices, name, value, f"must be one of {', '.join(choices)}")
-        elif bool in kinds:
-            need(isinstance(value, bool), name, value, "must be true or false")
-        elif int in kinds or float in kinds:
-            need_number(name, value, whole=int in kinds, **limits)
-        elif str in kinds:
-            need(isinstance(value, str), name, value, "must be a text")
+        else:
+            check_value(name, value, declared.type, declared.metadata)
+
+
+def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> None:
+    """Check a value by its declared type and limits.
+
+    Args:
+        name: of the setting, for the message.
+        kind: the type of a dataclass field: bool, int, float, str, Any, lists and mappings of them, and unions.
+        limits: `choices`, `filled` (no empty text), or the bounds of `need_number`. They hold for the items of a list.
+
+    Raises:
+        ConfigError: one line that names the setting, its value and what would be right.
+    """
+    options = _members(kind)
+    choices = limits.get("choices", ())
+    if value is None:
+        need({Any, type(None)} & options, name, value, "must have a value")
+    elif choices and list not in options:
+        ok = isinstance(value, str) and value in choices
+        hint = did_you_mean(value, choices, "") if isinstance(value, str) and len(choices) > 3 else ""
+        need(ok, name, value, f"must be one of {', '.join(choices)}{hint}".removesuffix("; "))
+    elif Any in options or (isinstance(value, bool) and bool in options):
+        return
+    elif {int, float} & options:
+        need_number(name, value, whole=float not in options, **limits)
+    elif bool in options:
+        refuse(name, value, "must be true or false")
+    elif str in options:
+        need(isinstance(value, str), name, value, "must be a text; put it in quotes")
+        need(value.strip() or not limits.get("filled"), name, value, "must not be empty")
+    elif found := next((option for option in options if typing.get_origin(option) is list), None):
+        need(isinstance(value, (list, tuple)), name, value, f"must be a list; write [{value}]")
+        for index, item in enumerate(value):
+            check_value(f"{name}[{index}]", item, typing.get_args(found)[0], limits)
+    else:
+        need(isinstance(value, Mapping), name, value, "must be a mapping, such as {name: value}")
+
+
+def _members(kind: Any) -> set[Any]:
+    """The types of a union, or the one type."""
+    is_union = isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
+    return set(typing.get_args(kind)) if is_union else {kind}

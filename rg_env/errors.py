@@ -19,6 +19,13 @@ class ConfigError(RGEnvError):
     """A setting, a task name or an option that cannot work. Raised before Ray starts."""
 
 
+class UnavailableError(ConfigError):
+    """Something that a run needs is not on this machine or does not answer: GPUs, a server, a hub.
+
+    The settings may be right: `rg-env train --check` only warns.
+    """
+
+
 class ScorerPoolError(RGEnvError):
     """The scorer processes cannot be started; without them every score would be 0."""
 

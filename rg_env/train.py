@@ -1,36 +1,29 @@
-"""The entrypoint of training and evaluation: check everything, start Ray, run SkyRL, stop Ray.
+"""The entrypoint of training and evaluation: check everything, then run it.
 
 `rg-env train`, `python -m rg_env.train` and SkyRL's own `main_base` with `trainer.override_entrypoint=rg_env.train` all
-call it with the same arguments.
+call it with the same arguments. Ray, torch and SkyRL's trainer are imported after the settings have been checked, so
+that a mistake is reported at once.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import ray
-from loguru import logger
-from skyrl.train.utils import initialize_ray
-
 from rg_env.errors import RGEnvError
-from rg_env.output import print_error
-from rg_env.skyrl.config import RGTrainConfig, load_config
-from rg_env.skyrl.logs import set_up_driver_logging
-from rg_env.skyrl.progress import ProgressSink, show_progress
+from rg_env.output import print_error, print_text
 
-_STOP_SECONDS = 20.0
-"""How long a canceled run may take to close its dump before Ray is stopped."""
+CHECK = "--check"
+"""Argument: only check the settings."""
 
 
 def main(argv: Iterable[str] | None = None) -> None:
     """Train, from `argv` or the command line: YAML files and `key=value` overrides. Exits 2 on a wrong setting."""
-    sys.exit(run_command(train, sys.argv[1:] if argv is None else argv))
+    args = list(sys.argv[1:] if argv is None else argv)
+    rest = [arg for arg in args if arg != CHECK]
+    sys.exit(run_command(check if len(rest) < len(args) else train, rest))
 
 
 def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
@@ -58,13 +51,12 @@ def train(argv: Iterable[str]) -> Path:
     Raises:
         ConfigError: before anything is started.
     """
+    from rg_env.skyrl.config import load_config
+
     cfg = load_config(argv)
-    set_up_driver_logging(cfg.rg_dump)
-    logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
-    with running_ray(cfg):
-        sink = ProgressSink()
-        job = _training_task.remote(cfg, sink)
-        _wait(job, sink)
+    from rg_env.skyrl.launch import launch_training
+
+    launch_training(cfg)
     return Path(cfg.rg_dump.dump_dir)
 
 
@@ -77,74 +69,26 @@ def evaluate(argv: Iterable[str]) -> dict[str, float]:
     Raises:
         ConfigError: before anything is started.
     """
+    from rg_env.skyrl.config import load_config
+
     cfg = load_config(argv, training=False)
-    cfg.trainer.eval_interval = max(1, cfg.trainer.eval_interval)  # SkyRL's switch for having an evaluation set at all
-    set_up_driver_logging(cfg.rg_dump)
-    logger.info("evaluating {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
-    with running_ray(cfg):
-        metrics: dict[str, float] = _wait(_evaluation_task.remote(cfg), None)
-        return metrics
+    from rg_env.skyrl.launch import launch_evaluation
+
+    return launch_evaluation(cfg)
 
 
-@ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
-def _training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
-    from rg_env.skyrl.experiment import run_training
+def check(argv: Iterable[str], *, training: bool = True) -> None:
+    """Check the settings of a run and print all of them as YAML. Starts and writes nothing.
 
-    run_training(cfg, sink)
+    GPUs, servers and hubs that this machine lacks are warnings on standard error.
 
+    Raises:
+        ConfigError: the settings cannot work on any machine.
+    """
+    from rg_env.skyrl.config import as_yaml, load_config
 
-@ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
-def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
-    from rg_env.skyrl.experiment import run_evaluation
-
-    return run_evaluation(cfg)
-
-
-@contextmanager
-def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
-    """Ray for the duration of the run. On the CPU it is a private one that leaves no files behind."""
-    before = signal.getsignal(signal.SIGTERM)
-    with _started_ray(cfg):
-        signal.signal(signal.SIGTERM, _terminate)  # ray.init has installed its own handler, which aborts
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _started_ray(cfg: RGTrainConfig) -> Iterator[None]:
-    if cfg.rg_dump.device == "cpu":
-        from rg_env.cpu import cpu_ray
-
-        with cpu_ray(cfg):
-            yield
-        return
-    initialize_ray(cfg)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt  # same handling as Ctrl-C
-
-
-def _wait(job: Any, sink: ProgressSink | None) -> Any:
-    """Wait for the task and show its progress; on Ctrl-C or SIGTERM let it close its dump first."""
-    try:
-        show_progress(job, sink)
-        return ray.get(job)
-    except KeyboardInterrupt:
-        logger.warning("stopping: closing the dump")
-        ray.cancel(job, force=False)
-        ray.wait([job], timeout=_STOP_SECONDS)
-        raise
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, RGEnvError):
-            raise error.cause from None
-        raise
+    cfg = load_config(argv, training=training, tolerate=lambda missing: print_error(f"warning: {missing}"))
+    print_text(as_yaml(cfg).rstrip())
 
 
 if __name__ == "__main__":

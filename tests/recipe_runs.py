@@ -10,8 +10,8 @@ from pathlib import Path
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
-from rg_env import train
 from rg_env.skyrl.config import load_config
+from rg_env.skyrl.launch import running_ray, training_task
 from rg_env.skyrl.progress import ProgressSink
 
 RG = "environment.skyrl_gym.rg_dump"
@@ -39,10 +39,10 @@ def short(path, folder):
 def main():
     folder, *paths = map(Path, sys.argv[1:])
     configs = [short(path, folder / path.stem) for path in paths]
-    with train.running_ray(configs[0]):
+    with running_ray(configs[0]):
         for cfg in configs:
             sink = ProgressSink()
-            ray.get(train._training_task.remote(cfg, sink))
+            ray.get(training_task.remote(cfg, sink))
             (Path(cfg.rg_dump.dump_dir).parent / "metrics.json").write_text(json.dumps(sink.latest().metrics))
             for name in placement_group_table():  # Ray keeps them as long as this process
                 remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(name))))

@@ -18,7 +18,7 @@ from rg_env.dump import FileKind
 from rg_env.dump.repair.trouble import Trouble
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status, Violation
-from rg_env.skyrl.config import known_keys, load_config
+from rg_env.skyrl.config import known_settings, load_config
 from tests.documents import PAGES, ROOT, python_blocks, run_page
 
 PREFIX = "environment.skyrl_gym.rg_dump."
@@ -50,7 +50,7 @@ def default_of(name):
 
 
 def test_every_setting_is_documented_with_its_default():
-    ours = {key.removeprefix(PREFIX) for key in known_keys() if key.startswith(PREFIX)}
+    ours = {key.removeprefix(PREFIX) for key in known_settings() if key.startswith(PREFIX)}
     table = documented()
     assert set(table) == ours
     assert {name: default_of(name) for name in table} == table

@@ -10,7 +10,8 @@ import yaml
 
 from rg_env.cpu import named_model
 from rg_env.dump import open_run
-from rg_env.skyrl.config import NAMED_MODELS, load_config
+from rg_env.skyrl.checks.model import NAMED_MODELS
+from rg_env.skyrl.config import load_config
 from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"

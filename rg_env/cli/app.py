@@ -25,6 +25,9 @@ app = typer.Typer(
 )
 app.add_typer(dumps_app, name="dumps")
 
+_Check = Annotated[
+    bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
+]
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -49,31 +52,32 @@ def main() -> None:
 
 
 @app.command(context_settings=_PASS_ON)
-def train(ctx: typer.Context) -> None:
-    """Train with YAML files and key=value overrides, as on SkyRL's command line.
+def train(ctx: typer.Context, check: _Check = False) -> None:
+    """Train with YAML files and key=value overrides, as on SkyRL's command line; exit code 2 if a setting is wrong.
 
     Example: rg-env train configs/quickstart.yaml trainer.epochs=1
     """
-    from rg_env.train import run_command
-    from rg_env.train import train as run
+    from rg_env import train as command
 
-    sys.exit(run_command(run, ctx.args))
+    sys.exit(command.run_command(command.check if check else command.train, ctx.args))
 
 
 @app.command("eval", context_settings=_PASS_ON)
-def evaluate(ctx: typer.Context) -> None:
+def evaluate(ctx: typer.Context, check: _Check = False) -> None:
     """Evaluate on the fixed evaluation set, with the same arguments as `train`.
 
     Example: rg-env eval configs/quickstart.yaml
     """
-    from rg_env.train import evaluate as run
-    from rg_env.train import run_command
+    from rg_env import train as command
 
     def report(argv: Iterable[str]) -> None:
-        metrics = run(argv)
+        if check:
+            command.check(argv, training=False)
+            return
+        metrics = command.evaluate(argv)
         print_json({key: metrics[key] for key in sorted(metrics)}, default=float)
 
-    sys.exit(run_command(report, ctx.args))
+    sys.exit(command.run_command(report, ctx.args))
 
 
 @app.command()

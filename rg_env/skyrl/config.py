@@ -8,9 +8,10 @@ import dataclasses
 import functools
 import json
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -20,12 +21,12 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, one_line
-from rg_env.skyrl.checks import check_all
-from rg_env.skyrl.checks.settings import check_key
-
-NAMED_MODELS = ("nano", "smollm2")
-"""Accepted as a model path: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
+from rg_env.errors import ConfigError, UnavailableError, one_line
+from rg_env.skyrl.checks import check_all, check_quickly
+from rg_env.skyrl.checks.limits import limits_of
+from rg_env.skyrl.checks.model import NAMED_MODELS
+from rg_env.skyrl.checks.other_names import as_sentence, other_name
+from rg_env.skyrl.checks.settings import Setting, check_setting
 
 
 @dataclass
@@ -57,33 +58,52 @@ class RGTrainConfig(SkyRLTrainConfig):
         return self.environment.skyrl_gym.rg_dump
 
 
-def load_config(args: Iterable[str], *, training: bool = True) -> RGTrainConfig:
-    """Build the config of a run and check it.
+class _Draft(RGTrainConfig):
+    """A config that SkyRL has not completed, which would import torch and takes seconds."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def load_config(
+    args: Iterable[str], *, training: bool = True, tolerate: Callable[[UnavailableError], None] | None = None
+) -> RGTrainConfig:
+    """Build the config of a run and check it. Most mistakes are found before torch is imported.
 
     Args:
         args: YAML files (names ending in .yaml or .yml) and `key=value` overrides, in any order. Later files override
             earlier ones; overrides override files.
         training: False for an evaluation, which needs no groups and no training batch.
+        tolerate: called with what this machine lacks (GPUs, servers, a hub), which is otherwise raised.
 
     Raises:
         RGEnvError: one line naming the setting and what would be right.
     """
     settings = _read_settings(args)
-    for key in settings:
-        check_key(key, known_keys())
+    extended = bool(settings.get(f"{PREFIX}.imports"))
+    for key, value in settings.items():
+        check_setting(key, value, known_settings(), extended=extended)
     if settings.get(f"{PREFIX}.device") == "cpu":
         from rg_env.cpu import CPU_OVERRIDES
 
         settings = {**CPU_OVERRIDES, **settings}
-    try:
-        cfg: RGTrainConfig = RGTrainConfig.from_cli_overrides(
-            [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-        )
-    except (AssertionError, ValueError, TypeError, OmegaConfBaseException) as error:
-        raise ConfigError(one_line(error)) from error
-    cfg.rg_dump.validate()
+    check_quickly(_build(_Draft, settings), training=training)
+    cfg = _build(RGTrainConfig, settings)
     _resolve(cfg)
-    check_all(cfg, training=training)
+    check_all(cfg, training=training, tolerate=tolerate)
+    return cfg
+
+
+def as_yaml(cfg: RGTrainConfig) -> str:
+    """All settings as YAML, which `load_config` reads again."""
+    return OmegaConf.to_yaml(OmegaConf.create(json.loads(json.dumps(dataclasses.asdict(cfg), default=str))))
+
+
+def _build(kind: type[RGTrainConfig], settings: Mapping[str, Any]) -> RGTrainConfig:
+    try:
+        cfg: RGTrainConfig = kind.from_cli_overrides([f"{key}={json.dumps(value)}" for key, value in settings.items()])
+    except (AssertionError, AttributeError, ValueError, TypeError, OmegaConfBaseException) as error:
+        raise ConfigError(one_line(error)) from error
     return cfg
 
 
@@ -98,32 +118,38 @@ def _read_settings(args: Iterable[str]) -> dict[str, Any]:
         elif "=" in arg and not arg.startswith(("-", "+", "=")):
             overrides |= _read_override(arg)
         else:
-            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
+            other = other_name(arg)
+            hint = as_sentence(other) if other else "such as trainer.max_training_steps=10"
+            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value; {hint}")
     if not settings and not overrides:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     return settings | overrides
 
 
 @functools.cache
-def known_keys() -> tuple[str, ...]:
-    """Every dotted setting that a run can have, SkyRL's and ours."""
-    return tuple(_walk(RGTrainConfig, ""))
+def known_settings() -> Mapping[str, Setting]:
+    """Every setting that a run can have, SkyRL's and ours, by its dotted name."""
+    return MappingProxyType(dict(_walk(RGTrainConfig, "")))
 
 
-def _walk(datacls: type, prefix: str) -> Iterator[str]:
-    for name, kind in typing.get_type_hints(datacls).items():
-        if name not in {f.name for f in dataclasses.fields(datacls)}:
-            continue
-        nested = _dataclass_in(kind)
-        if nested:
-            yield from _walk(nested, f"{prefix}{name}.")
+def _walk(datacls: type, prefix: str) -> Iterator[tuple[str, Setting]]:
+    hints = typing.get_type_hints(datacls)
+    for declared in dataclasses.fields(datacls):
+        name, kind = f"{prefix}{declared.name}", hints[declared.name]
+        if nested := _dataclass_in(kind):
+            yield from _walk(nested, f"{name}.")
         else:
-            yield f"{prefix}{name}"
+            limits = declared.metadata if name.startswith(PREFIX) else limits_of(name)
+            free_form = any(part in (dict, Any) or typing.get_origin(part) is dict for part in _parts(kind))
+            yield name, Setting(kind, limits, free_form)
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    return (kind, *typing.get_args(kind))
 
 
 def _dataclass_in(kind: Any) -> type | None:
-    candidates = (kind, *typing.get_args(kind))
-    return next((c for c in candidates if isinstance(c, type) and dataclasses.is_dataclass(c)), None)
+    return next((c for c in _parts(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)), None)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -141,7 +167,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def _flatten(node: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     """Turn nested and dotted keys into dotted ones, down to the settings themselves."""
-    groups = {name.rsplit(".", depth)[0] for name in known_keys() for depth in range(1, name.count(".") + 1)}
+    groups = {name.rsplit(".", depth)[0] for name in known_settings() for depth in range(1, name.count(".") + 1)}
     for key, value in node.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping) and dotted in groups:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rg_env.errors import RGEnvError
-from rg_env.skyrl.config import known_keys, load_config
+from rg_env.skyrl.config import known_settings, load_config
 
 RG = "environment.skyrl_gym.rg_dump"
 
@@ -81,7 +81,7 @@ def test_skyrls_switch_to_us_is_no_setting(base):
     ],
 )
 def test_an_unknown_key_names_the_nearest_known_one(base, typed, meant):
-    assert repr(meant) in refusal(base, typed)
+    assert meant in refusal(base, typed).split("; ")[1]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,6 @@ def test_a_file_without_settings_is_refused(base, tmp_path):
 
 
 def test_every_known_key_is_dotted_and_ours_are_among_them():
-    keys = known_keys()
-    assert len(keys) == len(set(keys))
+    keys = known_settings()
     assert f"{RG}.length_penalty.kind" in keys
     assert "trainer.policy.optimizer_config.lr" in keys

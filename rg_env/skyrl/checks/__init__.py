@@ -1,49 +1,81 @@
 """All checks before a run starts.
 
-Invariant: each check passes or raises one `ConfigError`, or `DumpError` for the dump folder, that says in one line what
-is wrong and how to fix it. None starts or downloads anything, and none writes more than an empty dump folder.
+Invariant: each check passes or raises one `ConfigError` that says in one line what is wrong and how to fix it. None
+starts or downloads anything, and none leaves a file or folder behind. `check_quickly` imports neither torch nor Ray.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from skyrl.train.utils import validate_cfg
-
-from rg_env.errors import ConfigError, one_line
+from rg_env.errors import ConfigError, UnavailableError, one_line
 from rg_env.skyrl.checks.batches import check_batches
 from rg_env.skyrl.checks.cpu import check_cpu
+from rg_env.skyrl.checks.folders import check_folders
 from rg_env.skyrl.checks.gpus import check_gpus
 from rg_env.skyrl.checks.loops import check_loop
-from rg_env.skyrl.checks.model import check_models
+from rg_env.skyrl.checks.model import check_hub_models, check_model_paths, check_models
 from rg_env.skyrl.checks.run import check_run, check_training
 from rg_env.skyrl.checks.server import check_servers
 
-__all__ = ["check_all"]
+__all__ = ["check_all", "check_quickly"]
 
 
-def check_all(cfg: Any, *, training: bool = True) -> None:
-    """All checks of a run, cheap ones first, the vLLM servers last.
+def check_quickly(cfg: Any, *, training: bool = True) -> None:
+    """The checks that need no heavy import.
 
     Args:
-        cfg: an `RGTrainConfig`. SkyRL's own checks also complete it.
+        cfg: an `RGTrainConfig`, not yet completed by SkyRL.
         training: False for an evaluation, which needs no groups and no training batch.
 
     Raises:
         ConfigError: for the first problem found.
     """
+    cfg.rg_dump.validate()
+    check_folders(cfg)
+    check_model_paths(cfg)
     check_run(cfg)
     if training:
         check_training(cfg)
         check_loop(cfg)
     if cfg.rg_dump.device == "cpu":
         check_cpu(cfg)
-    else:
-        check_gpus(cfg)
     check_batches(cfg)
+
+
+def check_all(cfg: Any, *, training: bool = True, tolerate: Callable[[UnavailableError], None] | None = None) -> None:
+    """The remaining checks, what other machines are asked last.
+
+    Args:
+        cfg: an `RGTrainConfig`. SkyRL's own checks also complete it.
+        training: as for `check_quickly`.
+        tolerate: called with what is not available here, which is otherwise raised.
+
+    Raises:
+        ConfigError: for the first problem found.
+    """
+    if cfg.rg_dump.device != "cpu":
+        _available(tolerate, lambda: check_gpus(cfg))
     check_models(cfg)
+    _validate(cfg)
+    _available(tolerate, lambda: check_hub_models(cfg))
+    _available(tolerate, lambda: check_servers(cfg, training=training))
+
+
+def _available(tolerate: Callable[[UnavailableError], None] | None, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except UnavailableError as error:
+        if tolerate is None:
+            raise
+        tolerate(error)
+
+
+def _validate(cfg: Any) -> None:
+    from skyrl.train.utils import validate_cfg
+
     try:
         validate_cfg(cfg)
     except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
         raise ConfigError(one_line(error)) from error
-    check_servers(cfg, training=training)

@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import torch
-
 from rg_env.config import PREFIX
-from rg_env.errors import ConfigError
-from rg_env.skyrl.checks.settings import require
+from rg_env.errors import UnavailableError
 
 
 def check_gpus(cfg: Any) -> None:
-    """Raises ConfigError if this machine has too few GPUs. If RAY_ADDRESS names a cluster, Ray decides."""
+    """Raises UnavailableError if this machine has too few GPUs. If RAY_ADDRESS names a cluster, Ray decides."""
     if os.environ.get("RAY_ADDRESS"):
         return
+    import torch
+
     have = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    require(
-        cfg,
-        f"{PREFIX}.device",
-        have,
-        "this machine has no GPU and RAY_ADDRESS names no cluster; the same algorithm runs on the CPU from "
-        f"{cpu_recipe(cfg)} ({PREFIX}.device=cpu)",
-    )
+    if not have:
+        raise UnavailableError(
+            f"{PREFIX}.device={cfg.rg_dump.device!r}: this machine has no GPU and RAY_ADDRESS names no cluster; the "
+            f"same algorithm runs on the CPU from {cpu_recipe(cfg)} ({PREFIX}.device=cpu)"
+        )
     needed = gpus_needed(cfg)
     if needed > have:
-        raise ConfigError(
+        raise UnavailableError(
             f"this run needs {needed} GPUs and this machine has {have}: lower trainer.placement.*_num_gpus_per_node "
             "and generator.inference_engine.num_engines, or name a larger cluster in RAY_ADDRESS (docs/gpu.md)"
         )

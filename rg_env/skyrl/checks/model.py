@@ -1,34 +1,52 @@
 """Checks that model folders are complete, and that the tokenizer ends an answer as its chat template does.
 
-Not covered: hub models, because nothing is downloaded here.
+Not covered: what is inside hub models, because nothing is downloaded here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rg_env.errors import need, one_line, refuse
+from rg_env.errors import UnavailableError, need, one_line, refuse
 from rg_env.skyrl.checks.settings import value_of
 
+NAMED_MODELS = ("nano", "smollm2")
+"""Accepted as a model path: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
+
+_ROLES = ("policy", "ref", "critic")
+_HUB_SECONDS = 5.0
 _ANSWER = "An answer."
 _LONGEST_REASON = 200
 
 
-def check_models(cfg: Any) -> None:
-    """Check the models that a run names: those of policy, reference and critic.
+def check_model_paths(cfg: Any) -> None:
+    """Refuse a model path that is neither a folder, a hub model nor a named model.
 
     Args:
         cfg: a `SkyRLTrainConfig` or a subclass.
 
     Raises:
-        ConfigError: no policy is named, a folder does not exist or lacks a file, or the policy's tokenizer cannot write
-            a prompt or ends an answer differently from its template.
+        ConfigError: no policy is named, or a folder does not exist.
     """
-    _check_policy_path(cfg.trainer.policy.model.path)
-    for role in ("policy", "ref", "critic"):
+    for role in _ROLES:
+        setting = f"trainer.{role}.model.path"
+        path = value_of(cfg, setting)
+        if path or role == "policy":
+            _check_path(setting, path)
+
+
+def check_models(cfg: Any) -> None:
+    """Check the model folders of policy, reference and critic.
+
+    Raises:
+        ConfigError: a folder lacks a file, or the policy's tokenizer cannot write a prompt or ends an answer
+            differently from its template.
+    """
+    for role in _ROLES:
         setting = f"trainer.{role}.model.path"
         path = value_of(cfg, setting)
         if path and Path(path).expanduser().is_dir():
@@ -38,11 +56,48 @@ def check_models(cfg: Any) -> None:
                 folder.check_tokenizer(cfg.generator.chat_template.name_or_path)
 
 
-def _check_policy_path(path: str | None) -> None:
-    known = "a hub model such as Qwen/Qwen2.5-1.5B-Instruct, `nano` or `smollm2`"
-    setting = "trainer.policy.model.path"
+def check_hub_models(cfg: Any) -> None:
+    """Check that hub models can be loaded: they are in the cache, or the hub has them. A cluster finds out by itself.
+
+    Raises:
+        ConfigError: the hub has no such model. UnavailableError: it is not in the cache, and the hub does not answer.
+    """
+    if os.environ.get("RAY_ADDRESS"):
+        return
+    settings = [f"trainer.{role}.model.path" for role in reversed(_ROLES)]
+    for path, setting in {value_of(cfg, setting): setting for setting in settings}.items():
+        if path and not Path(path).expanduser().is_dir():
+            _check_hub_model(setting, path)
+
+
+def _check_hub_model(setting: str, path: str) -> None:
+    import huggingface_hub
+    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
+
+    if isinstance(huggingface_hub.try_to_load_from_cache(path, "config.json"), str):
+        return
+    try:
+        huggingface_hub.model_info(path, timeout=_HUB_SECONDS)
+    except RepositoryNotFoundError:
+        refuse(setting, path, "the hub has no such model, or it is private and you are not logged in")
+    except OfflineModeIsEnabled:
+        reason = "HF_HUB_OFFLINE is set"
+    except Exception as error:  # the errors of its HTTP client, which differs between versions
+        reason = f"the hub does not answer: {one_line(error, _LONGEST_REASON)}"
+    else:
+        return
+    raise UnavailableError(
+        f"{setting}={path!r}: the model is not in the cache, and {reason}; download it with `hf download {path}`, or "
+        "name a folder"
+    )
+
+
+def _check_path(setting: str, path: str | None) -> None:
+    known = f"a hub model such as Qwen/Qwen2.5-1.5B-Instruct, {' or '.join(f'`{name}`' for name in NAMED_MODELS)}"
     if not path:
         refuse(setting, path, f"it is not set; name a model folder, {known}")
+    if path in NAMED_MODELS:
+        return
     folder = Path(path).expanduser()
     ok = folder.is_dir() or (not folder.exists() and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path))
     need(ok, setting, path, f"there is no such folder; name an existing one, {known}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 from loguru import logger
 
 from rg_env.config import PREFIX
-from rg_env.dump import check_folder
-from rg_env.errors import ConfigError
+from rg_env.dataset import ENV_CLASS
+from rg_env.errors import ConfigError, did_you_mean
 from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
 from rg_env.skyrl.checks.settings import require
 from rg_env.tasks import TaskMix
@@ -19,8 +20,18 @@ _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 
 
 def check_run(cfg: Any) -> None:
-    """Checks for training and evaluation. Raises ConfigError, or DumpError for an unusable dump folder."""
+    """Checks for training and evaluation. Raises ConfigError."""
     rg = cfg.rg_dump
+    _check_env_class(cfg)
+    _check_logger(cfg)
+    _check_files(cfg)
+    complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length
+    require(
+        cfg,
+        f"{PREFIX}.length_penalty.buffer",
+        rg.length_penalty.buffer is None or rg.length_penalty.buffer <= complete_at,
+        f"must be at most the length at which the penalty is complete, {complete_at}",
+    )
     system_prompt = resolve_system_prompt(rg.system_prompt)
     check_worked_examples(rg.worked_examples, rg.format)
     warning = format_warning(
@@ -33,18 +44,30 @@ def check_run(cfg: Any) -> None:
     if warning and not cfg.data.train_data:
         logger.warning(warning)
     TaskMix.parse(rg.tasks)
-    check_folder(Path(rg.dump_dir))
-    complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length
-    require(
-        cfg,
-        f"{PREFIX}.length_penalty.buffer",
-        rg.length_penalty.buffer is None or rg.length_penalty.buffer <= complete_at,
-        f"must be at most the length at which the penalty is complete, {complete_at}",
-    )
+
+
+def _check_files(cfg: Any) -> None:
     for name in ("train_data", "val_data"):
         for source in getattr(cfg.data, name):
             if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
                 raise ConfigError(f"data.{name}: no file {source!r}; `rg-env dataset --out {source}` makes one")
+
+
+def _check_env_class(cfg: Any) -> None:
+    """Our own items always use `rg_dump`; rows of files without an `env_class` use the setting."""
+    import skyrl_gym
+
+    known = [ENV_CLASS, *skyrl_gym.registry] if cfg.data.train_data or cfg.data.val_data else [ENV_CLASS]
+    name = cfg.environment.env_class
+    more = "" if len(known) > 1 else "; others need rows of their own in data.train_data"
+    hint = did_you_mean(name, known, f"it must be one of {', '.join(known)}{more}")
+    require(cfg, "environment.env_class", name in known, hint.removeprefix("; "))
+
+
+def _check_logger(cfg: Any) -> None:
+    name = cfg.trainer.logger
+    installed = name == "console" or importlib.util.find_spec(name)
+    require(cfg, "trainer.logger", installed, f"the package {name} is not installed; install it or use console")
 
 
 def check_training(cfg: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from rg_env.errors import one_line, refuse
+from rg_env.errors import UnavailableError, one_line, refuse
 from rg_env.skyrl.checks.settings import require
 
 _SECONDS = 5.0
@@ -31,7 +31,7 @@ def check_servers(cfg: Any, *, training: bool = True) -> None:
         training: whether the servers must load new weights.
 
     Raises:
-        ConfigError: one line for the first server that cannot be used.
+        ConfigError: one line for the first server that cannot be used; UnavailableError if none answers.
     """
     engine = cfg.generator.inference_engine
     proxy = {engine.external_proxy_url: "external_proxy_url"} if engine.external_proxy_url else {}
@@ -94,7 +94,10 @@ class _Server:
                 self.refuse("must be an address such as http://127.0.0.1:8000")
             self.refuse(f"something answers there, but not a vLLM server ({_reason(error)})")
         except OSError as error:
-            self.refuse(f"no server answers ({_reason(error)}); start one, for example with scripts/serve_vllm.sh")
+            raise UnavailableError(
+                f"{self.setting}={self.url!r}: no server answers ({_reason(error)}); start one, for example with "
+                "scripts/serve_vllm.sh"
+            ) from error
 
     def _get(self, route: str) -> Any:
         with urllib.request.urlopen(f"{self.url.rstrip('/')}/{route}", timeout=_SECONDS) as answer:

@@ -22,6 +22,7 @@ def refused(recipe):
 def gpus(monkeypatch):
     """Fakes the number of GPUs."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("rg_env.skyrl.checks.check_hub_models", lambda cfg: None)
 
     def have(count):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)

@@ -1,0 +1,135 @@
+"""A hundred mistakes: each is one line with the right hint or none, and leaves nothing behind."""
+
+import subprocess
+import sys
+
+import huggingface_hub.constants
+import pytest
+from skyrl.backends.skyrl_train.utils.ppo_utils import AdvantageEstimator, PolicyLossType
+from skyrl.train.utils.tracking import Tracking
+from skyrl.train.utils.trainer_utils import ResumeMode
+from transformers.trainer_utils import SchedulerType
+
+from rg_env.skyrl.checks.limits import ADVANTAGE_ESTIMATORS, LIMITS, POLICY_LOSSES, limits_of
+from rg_env.skyrl.config import known_settings, load_config
+from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, RG, THROUGH_THE_COMMAND
+
+
+def files(folder):
+    return sorted(folder.rglob("*"))
+
+
+@pytest.fixture
+def run(args, tmp_path):
+    """A valid run that would write into folders that do not exist yet."""
+    return [*args, *(f"trainer.{name}_path={tmp_path}/new/{name}" for name in ("log", "export"))]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, refusal, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    before = files(tmp_path)
+    message = refusal(*run, mistake)
+    assert MISTAKES[mistake] in message
+    assert (NOTHING in message) == (MISTAKES[mistake] == NOTHING)
+    assert "Error" not in message
+    assert len(message) < 400
+    assert files(tmp_path) == before
+
+
+def test_the_table_has_a_hundred_mistakes():
+    assert len(MISTAKES) >= 100
+    assert len(THROUGH_THE_COMMAND) == 10 and set(THROUGH_THE_COMMAND) <= set(MISTAKES)
+
+
+def test_the_command_exits_2_with_one_line(run, tmp_path):
+    """Ten of them as a user types them; the table above covers the rest in one process."""
+    before = files(tmp_path)
+    command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *run]
+    started = {
+        mistake: subprocess.Popen([*command, mistake], stdout=-1, stderr=-1, text=True)
+        for mistake in THROUGH_THE_COMMAND
+    }
+    for mistake, process in started.items():
+        out, error = process.communicate(timeout=250)
+        assert (process.returncode, out, error.count("\n")) == (2, "", 1), error
+        assert error.startswith("rg-env: ") and MISTAKES[mistake] in error
+    assert files(tmp_path) == before
+
+
+def test_most_mistakes_are_found_before_torch_and_ray_are_imported(run):
+    probe = (
+        "import sys\n"
+        "from rg_env.train import run_command, train\n"
+        "for mistake in sys.argv[2:]:\n"
+        "    assert run_command(train, [*eval(sys.argv[1]), mistake]) == 2\n"
+        "print([name for name in ('torch', 'ray', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe, repr(run), *THROUGH_THE_COMMAND], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_pattern_of_limits_is_about_settings_that_exist():
+    used = {id(limits_of(name)) for name in known_settings()}
+    assert [pattern for pattern, limits in LIMITS.items() if id(limits) not in used] == []
+
+
+def test_the_enumerations_are_those_of_skyrl():
+    def choices(setting):
+        return set(limits_of(setting)["choices"])
+
+    assert set(ADVANTAGE_ESTIMATORS) == set(map(str, AdvantageEstimator))
+    assert set(POLICY_LOSSES) == set(map(str, PolicyLossType))
+    assert choices("trainer.logger") == set(Tracking.supported_backends)
+    assert choices("trainer.resume_mode") == {mode.value for mode in ResumeMode}
+    assert choices("trainer.policy.optimizer_config.scheduler") == {kind.value for kind in SchedulerType}
+
+
+def test_skyrls_own_defaults_are_accepted():
+    """Every default of SkyRL, given explicitly, passes the checks of types and limits."""
+    from rg_env.skyrl.checks.settings import check_setting, value_of
+    from rg_env.skyrl.config import RGTrainConfig
+
+    cfg = RGTrainConfig()
+    for name in known_settings():
+        try:
+            value = value_of(cfg, name)
+        except AttributeError:  # inside an optional group that is null
+            continue
+        check_setting(name, value, known_settings(), extended=False)
+
+
+@pytest.mark.parametrize("more", [[], ["trainer.policy.fsdp_config.mixed_precision=null"]])
+def test_check_prints_settings_that_can_be_read_again(run, more, tmp_path, capsys):
+    from rg_env.train import main
+
+    before = files(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main([*run, *more, "--check"])
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.err) == (0, "")
+    assert files(tmp_path) == before
+    printed = tmp_path / "printed.yaml"
+    printed.write_text(shown.out)
+    assert load_config([str(printed)]) == load_config([*run, *more])
+
+
+def test_check_only_warns_of_what_this_machine_lacks(capsys, monkeypatch):
+    from rg_env.train import main
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    for more, code in (([], 0), ([f"{RG}.size=0"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(["configs/grpo_4gpu.yaml", "--check", *more])
+        assert ended.value.code == code
+        shown = capsys.readouterr().err
+        assert shown.count("\n") == (2 if code == 0 else 1)
+        assert ("no GPU" in shown and "HF_HUB_OFFLINE" in shown) == (code == 0)
+
+
+def test_a_path_with_a_missing_file_in_it_is_refused_by_load_config_as_by_the_command(refusal):
+    assert "cannot be read" in refusal("configs/no.yaml")
