@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.scoring.length import group_penalty
-from rg_env.scoring.types import Status, Verdict
+from rg_env.scoring.types import Verdict
 
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
@@ -78,13 +78,13 @@ def settle_group(
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
 
     Returns:
-        one `Earned` per rollout, in order. A rollout is masked if it has no response, if its scorer got no CPU time,
-        and with `on_scorer_failure=mask` if its scorer failed. It gets the mean reward of the others, so that it
+        one `Earned` per rollout, in order. A rollout is masked if its status is not counted, if its scorer got no CPU
+        time, and with `on_scorer_failure=mask` if its scorer failed. It gets the mean reward of the others, so that it
         changes neither the group's mean nor, being masked, any weight.
     """
     mask_failures = config.on_scorer_failure == "mask"
     failed = [
-        scored.status is Status.NO_RESPONSE or scored.starved or (mask_failures and scored.status.is_scorer_failure)
+        not scored.status.is_counted or scored.starved or (mask_failures and scored.status.is_scorer_failure)
         for scored in (rollout.verdict.scored for rollout in group)
     ]
     sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]

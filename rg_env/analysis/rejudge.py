@@ -11,7 +11,7 @@ from typing import Any
 
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.run_settings import RunSettings, default_settings, settings_of
-from rg_env.scoring import Status, Verdict, Violation, shared_scorer
+from rg_env.scoring import Status, Verdict, Violation, parse_response, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
 
 
@@ -91,7 +91,7 @@ class Judge:
         return group.attempt in self._settings.get(group.run_id, {})
 
     def verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
-        """Judge one of the group's responses. Thread-safe. A rollout without a response keeps its verdict.
+        """Judge one of the group's responses. Thread-safe. No response and an unscorable one remain what they are.
 
         Raises:
             ScorerPoolError: the scorer's processes cannot be started.
@@ -99,6 +99,9 @@ class Judge:
         if rollout.status is Status.NO_RESPONSE:
             return Verdict.no_response(rollout.detail)
         config = self.settings(group).config
+        if rollout.status is Status.UNSCORABLE:
+            parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
+            return Verdict.unscorable(parsed, rollout.detail)
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
         scorer = shared_scorer(replace(config.scorer, workers=self._workers, timeout=timeout))
         return scorer.judge(question.entry, rollout.response, question.config, config.prefilled_think, config.format)

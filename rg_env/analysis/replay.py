@@ -127,7 +127,7 @@ def _lay_out(
         )
         for recorded, rollout, one in zip(group.rollouts, settled, earned, strict=True)
     ]
-    responded = [r.status is not Status.NO_RESPONSE for r in group.rollouts]
+    responded = [r.status.is_counted for r in group.rollouts]
     outcome = outcome_of([v.scored.score for v in compress(verdicts, responded)], config.solved_at)
     silent = has_no_signal([one.reward for one in compress(earned, responded)])
     baseline = max((verdict.scored.baseline for verdict in verdicts), default=0.0)

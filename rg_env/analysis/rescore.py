@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from rg_env.analysis.rejudge import Judge, Question, Scores
 from rg_env.dump import Dump, GroupRecord, outcome_of
 from rg_env.errors import DumpError
-from rg_env.scoring import Status, Verdict
+from rg_env.scoring import Verdict
 
 _EXAMPLES = 3
 _AHEAD = 4
@@ -75,7 +75,7 @@ class TaskChanges:
 
 
 def _base_scores(compared: list[Comparison]) -> list[float]:
-    return [one.new.base_score for one in compared if one.new.status is not Status.NO_RESPONSE]
+    return [one.new.base_score for one in compared if one.new.status.is_counted]
 
 
 @dataclass

@@ -17,7 +17,7 @@ from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import GROUP_INDEX
 from rg_env.dump.schema import Outcome
 from rg_env.errors import DumpError
-from rg_env.scoring.types import Status, Violation
+from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,8 @@ class Sample:
     Attributes:
         rollouts: `COLUMNS` and `GROUP_INDEX`, by which it is sorted; one row per rollout.
         whole: whether all groups are complete.
-        no_response: number of matching rollouts that were left out because their requests failed.
+        no_response: number of matching rollouts that were left out, because their requests failed or their questions
+            cannot be made again.
     """
 
     rollouts: pl.DataFrame
@@ -95,7 +96,7 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
         nonlocal failed
         tasks.update(frame["task"].unique())
         matching = frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
-        found = matching.filter(pl.col("status").ne_missing(Status.NO_RESPONSE.value))
+        found = matching.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_())
         failed += matching.height - found.height
         return found
 
@@ -107,7 +108,7 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
         batches = source.select_columns(["group_id", *wanted]).iter_batches(batch_size=None, batch_format="pyarrow")
         rollouts = _numbered(_concat((narrow(_from_arrow(batch), "group_id") for batch in batches), "group_id"))
     if rollouts.is_empty() and failed:
-        raise DumpError(f"there is no response to count: all {failed} matching requests failed (status no_response)")
+        raise DumpError(f"nothing can be counted: all {failed} matching rollouts are {' or '.join(UNCOUNTED)}")
     if rollouts.is_empty() and tasks:
         raise ConditionError(f"no rollout matches {' and '.join(where)}; the tasks are {', '.join(sorted(tasks))}")
     if rollouts.is_empty() and isinstance(source, Dump):

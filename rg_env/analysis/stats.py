@@ -28,7 +28,7 @@ _NUMBERS = (*_SCORES, "response_tokens")
 _FLAGS = ("well_formed", "truncated")
 _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
-_STATUSES = [status for status in Status if status is not Status.NO_RESPONSE]
+_STATUSES = [status for status in Status if status.is_counted]
 _UNKNOWN = pl.lit("unknown")
 _UNBOUNDED = ("mean_reward", "mean_response_tokens")
 _OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal")

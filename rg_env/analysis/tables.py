@@ -38,7 +38,7 @@ def headline(sample: Sample, *, from_ledger: bool) -> str:
         f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs",
         f"{rollouts[GROUP_INDEX].n_unique()} groups, {rollouts.height} rollouts",
         *([f"steps {first} to {last}"] if first is not None else []),
-        *([f"{sample.no_response} requests without a response left out"] if sample.no_response else []),
+        *([f"{sample.no_response} rollouts left out (no response, or unscorable)"] if sample.no_response else []),
         "every group, from the ledger" if from_ledger else "no ledger: groups whose text was not kept are missing",
     ]
     return " · ".join(parts)

@@ -23,9 +23,9 @@ from rg_env.dump.read.lines import lines_of, parse
 from rg_env.dump.schema import GroupRecord
 from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
-from rg_env.scoring.types import Status
+from rg_env.scoring.types import UNCOUNTED
 
-_NULL_IF_UNANSWERED = pl.when(pl.element() == Status.NO_RESPONSE.value).then(None).otherwise(0.0)
+_NULL_IF_UNANSWERED = pl.when(pl.element().is_in(UNCOUNTED)).then(None).otherwise(0.0)
 _AT_ONCE = 1 << 23
 """Bytes that are indexed at a time: enough for a first screen, and about 30 ms of work."""
 

@@ -107,6 +107,7 @@ class RolloutFacts:
         penalty_factor: in [0, 1]; 1 where no penalty applied.
         policy_version: the weights that generated it, where SkyRL knows.
         normalized: the score is that of another form of the answer, which `detail` shows (`scorer.normalize`).
+        published_score: the score that the publisher of an imported response gave it, usually in [0, 1]; else None.
     """
 
     repetition: int
@@ -123,6 +124,7 @@ class RolloutFacts:
     penalty_factor: float = 1.0
     policy_version: str | None = None
     normalized: bool = False
+    published_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,8 +269,8 @@ _R = TypeVar("_R", bound=RolloutFacts)
 
 
 def answered(rollouts: Sequence[_R]) -> list[_R]:
-    """The rollouts with a response, on which outcome, signal and all rates are based."""
-    return [rollout for rollout in rollouts if rollout.status is not Status.NO_RESPONSE]
+    """The rollouts with a scorable response, on which outcome, signal and all rates are based."""
+    return [rollout for rollout in rollouts if rollout.status.is_counted]
 
 
 @dataclass(frozen=True, slots=True)

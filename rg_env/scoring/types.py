@@ -33,11 +33,21 @@ class Status(StrEnum):
     ERROR = "error"
     NO_RESPONSE = "no_response"
     """The request failed: there is no text. Such a rollout counts in no outcome and no rate."""
+    UNSCORABLE = "unscorable"
+    """The question of an imported response cannot be made again. It counts in no outcome and no rate, either."""
 
     @property
     def is_scorer_failure(self) -> bool:
         """True if the scorer failed, so that the score of 0 says nothing about the answer."""
         return self in (Status.TIMEOUT, Status.CRASHED, Status.ERROR)
+
+    @property
+    def is_counted(self) -> bool:
+        """False if the rollout says nothing about the model: outcome, routing and rates ignore it."""
+        return self not in (Status.NO_RESPONSE, Status.UNSCORABLE)
+
+
+UNCOUNTED = [status.value for status in Status if not status.is_counted]
 
 
 class Span(NamedTuple):
@@ -132,3 +142,8 @@ class Verdict:
     def no_response(cls, detail: str) -> Verdict:
         """The verdict of a request that failed; `detail` says why."""
         return cls(ParsedResponse(None, None, None), AnswerScore.unscored(Status.NO_RESPONSE, detail))
+
+    @classmethod
+    def unscorable(cls, parsed: ParsedResponse, detail: str) -> Verdict:
+        """The verdict of a response whose question cannot be made again; `detail` says why."""
+        return cls(parsed, AnswerScore.unscored(Status.UNSCORABLE, detail))

@@ -49,7 +49,7 @@ def test_every_tool_leaves_it_out(tmp_path):
     assert list(dump.groups()) == groups[:1]
     sample = sample_of(dump)
     assert (sample.rollouts.height, sample.no_response) == (1, 3)
-    assert "3 requests without a response" in headline(sample, from_ledger=True)
+    assert "3 rollouts left out" in headline(sample, from_ledger=True)
     (row,) = statistics(dump).iter_rows(named=True)
     assert (row["groups"], row["rollouts"], row["solve_rate"], row["format_rate"]) == (1, 1, 1.0, 1.0)
     assert (row["pass_at_1"], row["status_ok"]) == (1.0, 1.0)
@@ -67,5 +67,5 @@ def test_scoring_again_keeps_it(tmp_path):
 
 
 def test_nothing_but_failures_has_no_statistics(tmp_path):
-    with pytest.raises(DumpError, match="all 2 matching requests failed"):
+    with pytest.raises(DumpError, match="all 2 matching rollouts are no_response or unscorable"):
         statistics(written(tmp_path, [group(1, [unanswered(0), unanswered(1)])]))

@@ -28,7 +28,7 @@ LENGTH_BARS = 40
 
 _CURVES = ("mean_reward", "solve_rate", "format_rate", "no_signal")
 _TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
-    f"status_{status.value}" for status in Status if status not in (Status.OK, Status.NO_RESPONSE)
+    f"status_{status.value}" for status in Status if status.is_counted and status is not Status.OK
 ]
 
 

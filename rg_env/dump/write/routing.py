@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import FileKind, GroupRecord, NotKept, Phase, answered
+from rg_env.scoring.types import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,14 @@ def route(group: GroupRecord, policy: DumpPolicy) -> tuple[FileKind | None, NotK
     """The file for the group's text, or the reason why it is not kept."""
     if not group.rollouts:
         return None, NotKept.NO_ROLLOUTS
-    base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
-    if not base_scores:
+    if all(rollout.status is Status.NO_RESPONSE for rollout in group.rollouts):
         return None, NotKept.NO_RESPONSES
+    base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
     if group.phase == Phase.EVAL:
         return _if(policy.dump_eval_rollouts, FileKind.EVAL, NotKept.EVAL_OFF)
     if any(score > policy.threshold for score in base_scores):
         return _if(policy.dump_rollouts, FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF)
-    if all(score == 0 for score in base_scores):
+    if base_scores and all(score == 0 for score in base_scores):
         return _if(policy.dump_failed_rollouts, FileKind.FAILED, NotKept.FAILED_OFF)
     return _if(policy.dump_other_rollouts, FileKind.OTHER, NotKept.OTHER_OFF)
 

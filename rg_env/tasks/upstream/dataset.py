@@ -23,7 +23,7 @@ from rg_env.tasks.upstream.oracles import correct
 MIXERS = frozenset({"composite"})
 """Datasets that only mix others, which the task mix does here."""
 
-_COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
+COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
 """Tasks whose `__init__` draws the items, so a warm instance cannot be re-seeded, and the size to create them with:
 acre draws one category of question at size 1, all three from size 5."""
 
@@ -75,7 +75,7 @@ class UpstreamDataset:
             warm = self._template()
             config = copy.copy(warm.config)
             config.seed = seed
-            if self.task in _COMPUTED_AT_CREATION:
+            if self.task in COMPUTED_AT_CREATION:
                 dataset = type(warm)(config)
                 if hasattr(warm, "_generators"):
                     dataset._generators = warm.generators
@@ -92,7 +92,7 @@ class UpstreamDataset:
     def _template(self) -> Any:
         with self._lock:
             if self._warm is None:
-                size = _COMPUTED_AT_CREATION.get(self.task, 1)
+                size = COMPUTED_AT_CREATION.get(self.task, 1)
                 warm = reasoning_gym().create_dataset(self.task, **self.options, seed=0, size=size)
                 FIXES.get(self.task, lambda _: None)(warm)
                 self._warm = warm

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rg_env.cli.options import JsonFlag
+from rg_env.cli.progress import late_bar
+from rg_env.output import cell, console, print_json, print_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rg_env.suites.importing import ImportedRun
+
+import_app = typer.Typer(
+    no_args_is_help=True,
+    help="Turn results that others published into a dump.\n\n"
+    "Example: rg-env dumps import reasoning-gym-eval results --out dumps/published",
+)
+
+
+@import_app.callback()
+def formats() -> None:
+    """Keep the name of the format a command of its own."""
+
+
+@import_app.command("reasoning-gym-eval")
+def reasoning_gym_eval(
+    path: Annotated[Path, typer.Argument(exists=True, help="A result file, a run's folder, or a folder of runs.")],
+    out: Annotated[Path, typer.Option(help="Empty folder for the dump; several runs get a subfolder each.")],
+    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = os.cpu_count() or 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Import results of Reasoning Gym's evaluations, scored by rg_env, with the published scores.
+
+    An item is generated again from its config. If its question differs from the published one, its responses are
+    imported with the status `unscorable`; the exit code is 1 if there are any.
+
+    Example: rg-env dumps import reasoning-gym-eval results/openai_o3-mini --out dumps/o3-mini
+    """
+    from loguru import logger
+
+    from rg_env.suites.importing import import_evaluations
+
+    logger.disable("rg_env.dump.write.commit")  # the progress of files, meant for training runs
+    files = [path] if path.is_file() else path.rglob("*.json")
+    with late_bar("importing", sum(file.stat().st_size for file in files)) as advance:
+        runs = import_evaluations(path, out, workers=workers, advance=advance)
+    unscorable = sum(task.unscorable for run in runs for task in run.tasks.values())
+    if as_json:
+        print_json([asdict(run) | {score: run.mean(score) for score in _SCORES} for run in runs], default=str)
+    else:
+        console().print(_table(runs))
+        print_line("published: as published; upstream: the installed reasoning-gym's score of the bare answer, 0 where")
+        print_line("format or guard refuse it; ours: base score. All are means over tasks of scorable responses.")
+        print_line(f"{unscorable} items are unscorable: their config makes another question today")
+    raise typer.Exit(int(bool(unscorable)))
+
+
+_SCORES = ("published", "upstream", "ours")
+
+
+def _table(runs: list[ImportedRun]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    table.add_column("run")
+    table.add_column("model")
+    for name in ("tasks", "items", "unscorable", "responses", *_SCORES):
+        table.add_column(name, justify="right")
+    for run in runs:
+        counts = (
+            sum(getattr(task, name) for task in run.tasks.values()) for name in ("items", "unscorable", "responses")
+        )
+        means = (f"{run.mean(score):.3f}" for score in _SCORES)
+        table.add_row(cell(run.name), cell(run.model), str(len(run.tasks)), *map(str, counts), *means)
+    return table

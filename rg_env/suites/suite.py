@@ -1,0 +1,192 @@
+"""Suites: fixed sets of questions with a prompt and a response format, so that results can be compared.
+
+Invariant: two suites have the same fingerprint exactly if they have the same questions, in any order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rg_env.choices import ResponseFormat
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.errors import ConfigError, did_you_mean, need, need_number, one_line
+from rg_env.prompts import resolve_system_prompt
+from rg_env.suites.items import SuiteTask
+from rg_env.tasks import Item, hash64
+
+FIXED = "fixed"
+BUILT_IN = (FIXED, "rg_easy", "rg_hard")
+_KEYS = {"tasks", "size", "seed", "system_prompt", "format"}
+
+
+class Fingerprint:
+    """A fingerprint of a set of questions, added one by one."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self.questions = 0
+
+    def add(self, task: str, question: str) -> None:
+        self._sum = (self._sum + hash64("suite", task, question)) % 2**64
+        self.questions += 1
+
+    def __str__(self) -> str:
+        return hashlib.blake2b(f"{self.questions} {self._sum}".encode(), digest_size=8).hexdigest()
+
+    def as_manifest(self, name: str) -> dict[str, Any]:
+        """The manifest's `suite`."""
+        return {"name": name, "fingerprint": str(self), "questions": self.questions}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A set of questions.
+
+    Attributes:
+        name: of the built-in suite, or of the file without its ending.
+        system_prompt: the text, or None.
+        format: what a response must look like.
+        make: makes the items, in order.
+        tasks: as given in the suite's file; empty for `fixed`.
+    """
+
+    name: str
+    system_prompt: str | None
+    format: ResponseFormat
+    make: Callable[[], Iterable[Item]]
+    tasks: tuple[SuiteTask, ...] = ()
+
+    def items(self) -> Iterator[Item]:
+        """The items, the same on every call.
+
+        Raises:
+            ConfigError: Reasoning Gym cannot make one of them.
+        """
+        return iter(self.make())
+
+    @cached_property
+    def _fingerprint(self) -> Fingerprint:
+        found = Fingerprint()
+        for item in self.items():
+            found.add(item.task, item.entry["question"])
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that are the same for the same questions. Makes all items on first use."""
+        return str(self._fingerprint)
+
+    def as_manifest(self) -> dict[str, Any]:
+        """What a run's manifest has as `suite`, for `same_suite`. Makes all items on first use."""
+        return self._fingerprint.as_manifest(self.name)
+
+
+def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None) -> Suite:
+    """Load a suite.
+
+    Args:
+        name_or_path: `fixed`, `rg_easy`, `rg_hard`, or the path of a YAML file (docs/suites.md).
+        config: tasks, seed, size, prompt and format of `fixed`; None: the default settings. Other suites ignore it.
+
+    Raises:
+        ConfigError: there is no such suite, or its file is wrong.
+    """
+    name = str(name_or_path)
+    if name == FIXED:
+        return _fixed(config or RGDumpConfig())
+    if name in BUILT_IN:
+        return _parse(name, resources.files("rg_env.suites").joinpath(f"{name}.yaml").read_text())
+    path = Path(name_or_path).expanduser()
+    if path.suffix not in (".yaml", ".yml"):
+        known = f"use {', '.join(BUILT_IN)} or the path of a YAML file"
+        raise ConfigError(f"unknown suite {name!r}{did_you_mean(name, BUILT_IN, known)}")
+    try:
+        return _parse(path.stem, path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"suite {name} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def same_suite(manifest_a: Mapping[str, Any] | None, manifest_b: Mapping[str, Any] | None) -> str | None:
+    """Whether two runs answered the same questions, by their manifests.
+
+    Returns:
+        one line on how they differ; None if they are the same or if a manifest names no suite.
+    """
+    one, other = (manifest.get("suite") if manifest else None for manifest in (manifest_a, manifest_b))
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return None
+    if one.get("fingerprint") == other.get("fingerprint"):
+        return None
+    names = " and ".join(f"{suite.get('name')} ({suite.get('fingerprint')})" for suite in (one, other))
+    return one_line(f"the runs answered different sets of questions: {names}")
+
+
+def _fixed(config: RGDumpConfig) -> Suite:
+    dataset = ReasoningGymDataset.fixed_eval(
+        config.tasks,
+        seed=config.eval_seed,
+        samples_per_task=config.num_eval_samples_per_task,
+        system_prompt=config.system_prompt,
+    )
+    return Suite(
+        FIXED,
+        resolve_system_prompt(config.system_prompt),
+        ResponseFormat(config.format),
+        lambda: (dataset.item(index) for index in range(len(dataset))),
+    )
+
+
+def _parse(name: str, text: str, source: str = "") -> Suite:
+    where = f"suite {source or name}"
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not YAML: {one_line(error, 200)}") from None
+    if not isinstance(content, dict) or not content.get("tasks"):
+        raise ConfigError(f"{where} has no `tasks`: list tasks, or map each to its options")
+    if unknown := next((key for key in content if key not in _KEYS), None):
+        hint = did_you_mean(str(unknown), _KEYS, f"it has {', '.join(sorted(_KEYS))}")
+        raise ConfigError(f"{where} has no setting {unknown!r}{hint}")
+    size, seed = content.get("size", 50), content.get("seed", 45)
+    need_number("size", size, whole=True, at_least=1)
+    need_number("seed", seed, whole=True, at_least=0)
+    format = content.get("format", ResponseFormat.STRICT)
+    need(format in list(ResponseFormat), "format", format, f"must be one of {', '.join(ResponseFormat)}")
+    prompt = content.get("system_prompt", "think_answer")
+    need(prompt is None or isinstance(prompt, str), "system_prompt", prompt, "must be a name, a text or null")
+    try:
+        tasks = tuple(_task(task, options, size, seed) for task, options in _entries(content["tasks"]))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return Suite(
+        name,
+        resolve_system_prompt(prompt),
+        ResponseFormat(format),
+        lambda: (item for task in tasks for item in task),
+        tasks,
+    )
+
+
+def _entries(tasks: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(tasks, Mapping):
+        yield from tasks.items()
+    elif isinstance(tasks, list):
+        yield from ((task, {}) for task in tasks)
+    else:
+        raise ConfigError("`tasks` must be a list of tasks, or map each to its options")
+
+
+def _task(name: Any, options: Any, size: int, seed: int) -> SuiteTask:
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"task {name!r} must have options as a mapping, such as {{size: 50, min_terms: 2}}")
+    options = dict(options or {})
+    return SuiteTask(str(name), options, size=options.pop("size", size), seed=options.pop("seed", seed))

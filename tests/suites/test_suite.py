@@ -1,0 +1,145 @@
+"""Suites: what is in them, their files and their fingerprints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import reasoning_gym
+from reasoning_gym.utils import SYSTEM_PROMPTS
+
+from rg_env.choices import ResponseFormat
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.errors import ConfigError
+from rg_env.scoring import Scorer
+from rg_env.suites import load_suite, same_suite
+from rg_env.suites.items import SuiteTask
+from rg_env.suites.suite import Fingerprint
+from tests.documents import ROOT
+
+
+@pytest.mark.parametrize("name", ["rg_easy", "rg_hard"])
+def test_the_published_suites(name: str) -> None:
+    suite = load_suite(name)
+    assert (suite.name, suite.format) == (name, ResponseFormat.LENIENT)
+    assert suite.system_prompt == SYSTEM_PROMPTS["default"]
+    tasks = suite.tasks
+    assert len({task.name for task in tasks}) == len(tasks) == 100
+    assert {(task.size, task.seed) for task in tasks} == {(50, 45)}
+    assert sum(bool(task.options) for task in tasks) == {"rg_easy": 0, "rg_hard": 97}[name]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "suites").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_recipes_load(path: Path) -> None:
+    suite = load_suite(path)
+    assert suite.name == path.stem
+    assert {(task.size, task.seed) for task in suite.tasks} == {(100, 42)}
+    assert suite.system_prompt == SYSTEM_PROMPTS["DeepSeekZero"]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"), [("chain_sum", {}), ("gcd", {"min_numbers": 3, "max_numbers": 4}), ("acre", {})]
+)
+def test_an_item_is_upstreams_own(task: str, options: dict[str, int]) -> None:
+    upstream = reasoning_gym.create_dataset(task, size=5, seed=45, **options)
+    items = list(SuiteTask(task, options, size=5, seed=45))
+    assert [item.entry["question"] for item in items] == [entry["question"] for entry in upstream]
+    assert [item.entry["answer"] for item in items] == [entry["answer"] for entry in upstream]
+    assert len({item.id for item in items}) == 5
+    assert items[3].config == (options or None)
+
+
+def test_the_id_of_an_item_tells_its_options_apart() -> None:
+    def first(**options: int) -> str:
+        return SuiteTask("gcd", options, size=5, seed=45).item(0).id
+
+    assert first() == SuiteTask("gcd", {}, size=9, seed=45).item(0).id
+    assert len({first(), first(max_numbers=3), first(max_numbers=4)}) == 3
+
+
+def test_the_fixed_suite_is_the_fixed_evaluation_set() -> None:
+    config = RGDumpConfig(tasks=["gcd", "chain_sum"], num_eval_samples_per_task=3, format="lenient")
+    suite = load_suite("fixed", config)
+    dataset = ReasoningGymDataset.fixed_eval(config.tasks, seed=config.eval_seed, samples_per_task=3)
+    assert [item.id for item in suite.items()] == [dataset.item(index).id for index in range(6)]
+    assert suite.format is ResponseFormat.LENIENT
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    suite = load_suite(write(tmp_path, "size: 3\ntasks:\n  gcd: {max_numbers: 3, seed: 7}\n  chain_sum: {size: 2}\n"))
+    items = list(suite.items())
+    assert [(item.task, item.seed, item.index) for item in items] == [
+        ("gcd", 7, 0), ("gcd", 7, 1), ("gcd", 7, 2), ("chain_sum", 45, 0), ("chain_sum", 45, 1),
+    ]  # fmt: skip
+    assert suite.format is ResponseFormat.STRICT
+    assert suite.as_manifest() == {"name": "mine", "fingerprint": suite.fingerprint, "questions": 5}
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        for item in items:
+            assert scorer.score(item.entry, item.entry["answer"], item.config).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tasks: [gdc]", "unknown task 'gdc'; did you mean gcd"),
+        ("tasks: {gcd: {max_number: 3}}", "no option 'max_number'; did you mean max_numbers"),
+        ("tasks: {gcd: 3}", "must have options as a mapping"),
+        ("tasks: gcd", "must be a list of tasks"),
+        ("tasks: []", "has no `tasks`"),
+        ("[gcd]", "has no `tasks`"),
+        ("tasks: [gcd]\nsizes: 3", "has no setting 'sizes'; did you mean size"),
+        ("tasks: [gcd]\nsize: 0", "size=0: must be a whole number of at least 1"),
+        ("tasks: [gcd]\nsize: true", "size=true: must be a whole number"),
+        ("tasks: {gcd: {size: 0}}", "gcd.size=0"),
+        ("tasks: [gcd]\nformat: loose", "must be one of strict, lenient"),
+        ("tasks: [gcd]\nsystem_prompt: simpel", "no such prompt"),
+        ("tasks: [gcd", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_suite(write(tmp_path, text))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_suite_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown suite 'rg_hrad'; did you mean rg_hard"):
+        load_suite("rg_hrad")
+    with pytest.raises(ConfigError, match=r"none\.yaml cannot be read \(No such file"):
+        load_suite(tmp_path / "none.yaml")
+
+
+def test_an_item_that_upstream_cannot_make_is_one_line() -> None:
+    task = SuiteTask("knight_swap", {"min_nodes": 6, "max_nodes": 6, "min_steps": 60, "max_steps": 60}, 1, 0)
+    with pytest.raises(ConfigError, match="task 'knight_swap' cannot make item 0: "):
+        task.item(0)
+
+
+def test_the_fingerprint_depends_on_the_questions_alone() -> None:
+    def of(*questions: tuple[str, str]) -> str:
+        fingerprint = Fingerprint()
+        for question in questions:
+            fingerprint.add(*question)
+        return str(fingerprint)
+
+    one, other, third = ("gcd", "1?"), ("gcd", "2?"), ("lcm", "1?")
+    assert of(one, other) == of(other, one)
+    assert len({of(one), of(other), of(third), of(one, one), of(one, other), of()}) == 6
+
+
+def test_runs_on_different_questions_are_told_apart() -> None:
+    easy, hard = ({"suite": {"name": f"rg_{name}", "fingerprint": name}} for name in ("easy", "hard"))
+    assert same_suite(easy, easy) is None
+    assert same_suite(easy, None) is None
+    assert same_suite({"suite": "rg_easy"}, easy) is None
+    assert same_suite(easy, hard) == (
+        "the runs answered different sets of questions: rg_easy (easy) and rg_hard (hard)"
+    )
