@@ -4,18 +4,22 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from skyrl.backends.skyrl_train.inference_servers.utils import _uses_lora_weight_sync, resolve_policy_model_name
 
 from rg_env.cpu import named_model
 from rg_env.dump import open_run
 from rg_env.skyrl.checks.model import NAMED_MODELS
 from rg_env.skyrl.config import load_config
+from rg_env.skyrl.experiment import RGEvalExperiment
 from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.yaml"))
+GPU_RECIPES = [path for path in RECIPES if path.stem.endswith("gpu")]
 TWINS = ["dapo", "grpo", "ppo", "reinforce_pp", "rloo"]
 
 
@@ -59,6 +63,32 @@ def test_skyrl_accepts_the_recipe_with_every_value(path, monkeypatch):
         elif name.endswith(("_path", "dump_dir")):
             value = str(Path(value).resolve())
         assert reached(cfg, name) == value, name
+
+
+@pytest.mark.parametrize("path", GPU_RECIPES, ids=name_of)
+def test_an_evaluation_gives_skyrl_engines_that_have_the_weights_of_the_model(path, monkeypatch):
+    """With `colocate_all`, SkyRL would put them to sleep without weights; with LoRA, ask them for an absent adapter."""
+    engines, slept = [], []
+
+    class Client:
+        async def sleep(self):
+            slept.append(self)
+
+    def build(cfg, tokenizer, placement_group):
+        engines.append((_uses_lora_weight_sync(cfg), placement_group))
+        return Client(), SimpleNamespace(
+            router=None, server_groups=[], prefill_server_groups=[], decode_server_groups=[]
+        )
+
+    setup = "skyrl.backends.skyrl_train.inference_servers.setup"  # imports vLLM's router
+    monkeypatch.setitem(sys.modules, setup, SimpleNamespace(build_new_inference_client=build))
+    experiment = object.__new__(RGEvalExperiment)
+    experiment.cfg, experiment.tokenizer = load_config([str(path)], training=False), None
+    experiment.colocate_pg = experiment.get_colocate_pg()
+    experiment.get_inference_client()
+    assert engines == [(False, None)]
+    assert not slept
+    assert resolve_policy_model_name(experiment.cfg) == experiment.cfg.trainer.policy.model.path
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)

@@ -90,6 +90,8 @@ def load_config(
     check_quickly(_build(_Draft, settings), training=training)
     cfg = _build(RGTrainConfig, settings)
     _resolve(cfg)
+    if not training:
+        _keep_only_engines(cfg)
     check_all(cfg, training=training, tolerate=tolerate)
     return cfg
 
@@ -192,6 +194,15 @@ def _resolve(cfg: RGTrainConfig) -> None:
             from rg_env.cpu import named_model
 
             role.model.path = str(named_model(role.model.path))
+        elif role.model.path:
+            role.model.path = _absolute_if_it_exists(role.model.path)
+    for name in ("train_data", "val_data"):
+        setattr(cfg.data, name, [_absolute_if_it_exists(source) for source in getattr(cfg.data, name)])
+    template = cfg.generator.chat_template
+    if template.source == "file" and template.name_or_path:
+        template.name_or_path = _absolute(template.name_or_path)
+    if cfg.trainer.resume_path:
+        cfg.trainer.resume_path = _absolute(cfg.trainer.resume_path)
     rg = cfg.rg_dump
     if rg.mask_too_long_completions:
         cfg.generator.apply_overlong_filtering = True
@@ -202,5 +213,20 @@ def _resolve(cfg: RGTrainConfig) -> None:
         cfg.trainer.print_example_interval = -1
 
 
+def _keep_only_engines(cfg: RGTrainConfig) -> None:
+    """Remove from an evaluation what only a trainer provides: an evaluation loads weights once, into the engines.
+
+    With `colocate_all`, SkyRL puts the engines to sleep when it starts them, which discards their weights until a
+    trainer sends new ones. With LoRA, requests name an adapter that only a trainer loads.
+    """
+    cfg.trainer.placement.colocate_all = False
+    cfg.trainer.policy.model.lora.rank = 0
+
+
 def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).expanduser().resolve())
+
+
+def _absolute_if_it_exists(path: str) -> str:
+    """The absolute path of a file or folder; the name of a model or data set on a hub stays as it is."""
+    return _absolute(path) if Path(path).expanduser().exists() else path

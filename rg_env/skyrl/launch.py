@@ -15,6 +15,7 @@ from skyrl.train.utils import initialize_ray
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import set_up_driver_logging
+from rg_env.skyrl.placement import on_this_node
 from rg_env.skyrl.progress import ProgressSink, show_progress
 
 _STOP_SECONDS = 20.0
@@ -31,7 +32,7 @@ def launch_training(cfg: RGTrainConfig) -> None:
     logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
     with running_ray(cfg):
         sink = ProgressSink()
-        job = training_task.remote(cfg, sink)
+        job = on_this_node(training_task).remote(cfg, sink)
         _wait(job, sink)
 
 
@@ -48,7 +49,7 @@ def launch_evaluation(cfg: RGTrainConfig) -> dict[str, float]:
     set_up_driver_logging(cfg.rg_dump)
     logger.info("evaluating {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
     with running_ray(cfg):
-        metrics: dict[str, float] = _wait(_evaluation_task.remote(cfg), None)
+        metrics: dict[str, float] = _wait(on_this_node(_evaluation_task).remote(cfg), None)
         return metrics
 
 

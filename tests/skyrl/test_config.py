@@ -1,8 +1,12 @@
 """Settings from files and the command line become SkyRL's config, or one line that says what would be right."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
+from rg_env.cpu import nano_path
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import known_settings, load_config
 
@@ -144,3 +148,23 @@ def test_every_known_key_is_dotted_and_ours_are_among_them():
     keys = known_settings()
     assert f"{RG}.length_penalty.kind" in keys
     assert "trainer.policy.optimizer_config.lr" in keys
+
+
+def test_relative_paths_mean_the_folder_in_which_the_command_runs(base, tmp_path, monkeypatch):
+    """Ray's workers run in another folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(nano_path(), "model")
+    Path("train.parquet").touch()
+    Path("chat.jinja").touch()
+    cfg = load_config(
+        [
+            base,
+            "trainer.policy.model.path=model",
+            "data.train_data=[train.parquet, some/hub-dataset]",
+            "generator.chat_template.source=file",
+            "generator.chat_template.name_or_path=chat.jinja",
+        ]
+    )
+    assert cfg.trainer.policy.model.path == str(tmp_path / "model")
+    assert cfg.data.train_data == [str(tmp_path / "train.parquet"), "some/hub-dataset"]
+    assert cfg.generator.chat_template.name_or_path == str(tmp_path / "chat.jinja")

@@ -56,7 +56,7 @@ def check_all(cfg: Any, *, training: bool = True, tolerate: Callable[[Unavailabl
         ConfigError: for the first problem found.
     """
     if cfg.rg_dump.device != "cpu":
-        _available(tolerate, lambda: check_gpus(cfg))
+        _available(tolerate, lambda: check_gpus(cfg, training=training))
     check_models(cfg)
     _validate(cfg)
     _available(tolerate, lambda: check_hub_models(cfg))
