@@ -28,6 +28,8 @@ class By(StrEnum):
     """How statistics are grouped, in addition to run and phase."""
 
     TASK = "task"
+    CATEGORY = "category"
+    """Reasoning Gym's categories of tasks; tasks that it does not have are in `other`."""
     STEP = "step"
     PHASE = "phase"
     LEVEL = "level"
@@ -39,6 +41,18 @@ class By(StrEnum):
     def columns(self) -> tuple[str, ...]:
         """The columns that distinguish the rows."""
         return ("task", "level") if self is By.LEVEL else (self.value,)
+
+
+def parse_by(text: str) -> tuple[By, ...]:
+    """One or more values of `By`, separated by commas.
+
+    Raises:
+        ValueError: an unknown value; the message lists the valid ones.
+    """
+    try:
+        return tuple(By(word.strip()) for word in text.split(","))
+    except ValueError:
+        raise ValueError(f"use one of {', '.join(By)}, or several separated by commas") from None
 
 
 class Think(StrEnum):

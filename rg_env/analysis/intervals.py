@@ -9,9 +9,10 @@ V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977,
 interval with the effective sample size m(1−m)/V and with Student's t of G−1 degrees of freedom in place of the normal
 quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1] and does not collapse if all groups are
 equal: then the number of groups is used as the effective sample size. Other means get m ± t·√V. A single group has no
-interval. A difference of two independent means gets the interval of `difference`.
+interval. A difference of two means gets the interval of `difference`.
 
-Not covered: a question that occurs in several groups (epochs, evaluations at several steps) is counted several times.
+Not covered: a question that occurs in several groups (epochs, evaluations at several steps) is counted several times,
+except where two runs are compared on the same questions (see `paired`).
 """
 
 from __future__ import annotations
@@ -62,20 +63,27 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: floa
     return table.with_columns(bounds).drop(f"{name}_{what}" for name in names for what in ("variance", "clusters"))
 
 
-def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
+def difference(name: str, mean: str, other: str, correlation: pl.Expr | None = None) -> list[pl.Expr]:
     """`NAME`, the mean minus the other, with `NAME_low` and `NAME_high`.
 
     Computed from the bounds of both means, which may be asymmetric (Newcombe's method 10, Statistics in Medicine 17,
-    1998; for arbitrary bounds Zou and Donner, Statistics in Medicine 27, 2008).
+    1998; for arbitrary bounds Zou and Donner, Statistics in Medicine 27, 2008; for dependent means Zou, Psychological
+    Methods 12, 2007).
 
     Args:
         name: of the difference.
-        mean: a column with bounds (`…_low`, `…_high`), of a mean that is independent of `other`.
+        mean: a column with bounds (`…_low`, `…_high`).
         other: another such column.
+        correlation: of the two means, in [-1, 1]; None if they are independent.
     """
     first, second = pl.col(mean), pl.col(other)
-    down = ((first - pl.col(f"{mean}_low")) ** 2 + (pl.col(f"{other}_high") - second) ** 2).sqrt()
-    up = ((pl.col(f"{mean}_high") - first) ** 2 + (second - pl.col(f"{other}_low")) ** 2).sqrt()
+    rho = pl.lit(0.0) if correlation is None else correlation
+
+    def combined(one: pl.Expr, two: pl.Expr) -> pl.Expr:
+        return (one**2 + two**2 - 2 * rho * one * two).clip(lower_bound=0).sqrt()
+
+    down = combined(first - pl.col(f"{mean}_low"), pl.col(f"{other}_high") - second)
+    up = combined(pl.col(f"{mean}_high") - first, second - pl.col(f"{other}_low"))
     change = first - second
     return [change.alias(name), (change - down).alias(f"{name}_low"), (change + up).alias(f"{name}_high")]
 

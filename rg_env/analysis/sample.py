@@ -6,7 +6,7 @@ outcomes of the rest would be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,13 +43,16 @@ COLUMNS: dict[str, pl.DataType] = {
 }
 """The columns that statistics need, and their types in memory."""
 
+TO_MATCH: dict[str, pl.DataType] = {"item": pl.String(), "group_id": pl.String()}
+"""The columns that matching the questions of two runs needs in addition."""
+
 
 @dataclass(frozen=True)
 class Sample:
     """Rollouts to compute statistics from.
 
     Attributes:
-        rollouts: `COLUMNS` and `GROUP_INDEX`, by which it is sorted; one row per rollout.
+        rollouts: `COLUMNS`, perhaps `TO_MATCH`, and `GROUP_INDEX`, by which it is sorted; one row per rollout.
         whole: whether all groups are complete.
         no_response: number of matching rollouts that were left out, because their requests failed or their questions
             cannot be made again.
@@ -71,12 +74,13 @@ Source: TypeAlias = "Dump | pl.DataFrame | ray.data.Dataset | Sample"
 """A dump; rows as in `Dump.ledger_frame`, as a polars frame or a Ray dataset (`Dump.to_ray`); or a sample."""
 
 
-def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
+def sample_of(source: Source, where: Sequence[str] = (), *, to_match: bool = False) -> Sample:
     """Read the rollouts that match the conditions. Those without a response are left out and counted.
 
     Args:
         source: read once. Ray's workers select the columns of a Ray dataset.
         where: see `parse_conditions`; must be empty for a sample.
+        to_match: also read the columns `TO_MATCH`.
 
     Raises:
         ConditionError: a condition is invalid, or nothing matches.
@@ -88,25 +92,28 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
             raise ConditionError("a sample cannot be filtered again: pass `where` to `sample_of`")
         return source
     tests = [condition.test for condition in conditions]
-    wanted = list(dict.fromkeys([*COLUMNS, *(condition.column for condition in conditions)]))
+    columns = COLUMNS | TO_MATCH if to_match else COLUMNS
+    wanted = list(dict.fromkeys([*columns, *(condition.column for condition in conditions)]))
     tasks: set[str] = set()
     failed = 0
 
     def narrow(frame: pl.DataFrame, group: str) -> pl.DataFrame:
         nonlocal failed
         tasks.update(frame["task"].unique())
-        matching = frame.filter(*tests).select(group, *COLUMNS).cast(pl.Schema(COLUMNS))
+        matching = frame.filter(*tests).select(list(dict.fromkeys([group, *columns]))).cast(pl.Schema(columns))
         found = matching.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_())
         failed += matching.height - found.height
         return found
 
     if isinstance(source, Dump):
-        rollouts = _concat(narrow(frame, GROUP_INDEX) for frame in source.frames(wanted))
+        rollouts = _concat((narrow(frame, GROUP_INDEX) for frame in source.frames(wanted)), columns)
     elif isinstance(source, pl.DataFrame):
-        rollouts = _numbered(narrow(source, "group_id"))
+        rollouts = _numbered(narrow(source, "group_id"), columns)
     else:
-        batches = source.select_columns(["group_id", *wanted]).iter_batches(batch_size=None, batch_format="pyarrow")
-        rollouts = _numbered(_concat((narrow(_from_arrow(batch), "group_id") for batch in batches), "group_id"))
+        names = list(dict.fromkeys(["group_id", *wanted]))
+        batches = source.select_columns(names).iter_batches(batch_size=None, batch_format="pyarrow")
+        parts = (narrow(_from_arrow(batch), "group_id") for batch in batches)
+        rollouts = _numbered(_concat(parts, columns, "group_id"), columns)
     if rollouts.is_empty() and failed:
         raise DumpError(f"nothing can be counted: all {failed} matching rollouts are {' or '.join(UNCOUNTED)}")
     if rollouts.is_empty() and tasks:
@@ -118,15 +125,17 @@ def sample_of(source: Source, where: Sequence[str] = ()) -> Sample:
     return Sample(rollouts, whole=whole, no_response=failed)
 
 
-def _concat(frames: Iterable[pl.DataFrame], group: str = GROUP_INDEX) -> pl.DataFrame:
+def _concat(
+    frames: Iterable[pl.DataFrame], columns: Mapping[str, pl.DataType], group: str = GROUP_INDEX
+) -> pl.DataFrame:
     found = list(frames)
-    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={group: pl.Int64(), **COLUMNS})
+    return pl.concat(found, rechunk=True) if found else pl.DataFrame(schema={group: pl.Int64(), **columns})
 
 
-def _numbered(rollouts: pl.DataFrame) -> pl.DataFrame:
-    """Replace the group's id by `GROUP_INDEX`."""
+def _numbered(rollouts: pl.DataFrame, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Number the groups by their ids: `GROUP_INDEX` and the columns."""
     number = pl.col("group_id").rank("dense").cast(pl.Int64).alias(GROUP_INDEX)
-    return rollouts.select(number, *COLUMNS).sort(GROUP_INDEX)
+    return rollouts.select(number, *columns).sort(GROUP_INDEX)
 
 
 def _from_arrow(table: pa.Table) -> pl.DataFrame:

@@ -8,16 +8,17 @@ values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
+from rg_env.analysis.by import key_columns, with_keys
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
 from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
-from rg_env.analysis.sample import Source, sample_of
+from rg_env.analysis.sample import Sample, Source, sample_of
 from rg_env.choices import By
 from rg_env.dump.read.frames import GROUP_INDEX, ROLLOUT_SCHEMA
 from rg_env.dump.schema import Outcome
-from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation
 
 SOLVED_AT = 0.99
@@ -30,8 +31,9 @@ _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
 _STATUSES = [status for status in Status if status.is_counted]
 _UNKNOWN = pl.lit("unknown")
-_UNBOUNDED = ("mean_reward", "mean_response_tokens")
-_OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal")
+UNBOUNDED = ("mean_reward", "mean_response_tokens")
+"""Means of values that may lie outside [0, 1]."""
+_OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal", "item", "group_id")
 _OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
 
 
@@ -49,7 +51,8 @@ def statistics(
     Args:
         source: from `open_run`: its ledger or, without one, its texts, with the bias that `Dump.caveat` describes.
             Or rows as in `Dump.ledger_frame`, of whole groups, as a polars frame or a Ray dataset; or a sample.
-        by: a value of `By`: `task`, `step`, `level` (task and level), `outcome`, `violation` or `phase`.
+        by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and level),
+            `outcome`, `violation` or `phase`.
         where: conditions such as `step>=20`, all of which must hold: see `parse_conditions`.
         solved_at: a rollout is solved when its base score is at least this, in [0, 1].
         pool_runs: combine all runs into one row.
@@ -83,40 +86,62 @@ def statistics(
         ConditionError: see `parse_conditions`.
         DumpError: `by` is invalid, or nothing could be read.
     """
-    if by not in list(By):
-        raise DumpError(f"statistics by {by!r}: use one of {', '.join(By)}")
+    keys = [*(() if pool_runs else ("run_id",)), *key_columns(by)]
     sample = sample_of(source, where)
-    keys = list(dict.fromkeys([*(() if pool_runs else ("run_id",)), "phase", *By(by).columns]))
-    rollouts = sample.rollouts.with_columns(
-        solved=(pl.col("base_score") >= solved_at).fill_null(False),
-        well_formed=pl.when(_JUDGED).then(pl.col("violation").is_null()),
-    )
-    if by == By.VIOLATION:
-        rollouts = rollouts.with_columns(pl.when(_JUDGED).then(pl.col("violation").cast(pl.String)).otherwise(_UNKNOWN))
-    apart = [key for key in keys if key in ROLLOUT_SCHEMA]
-    groups = _groups(rollouts, apart) if apart else sample.once(("groups", solved_at), lambda: _groups(rollouts))
-    groups, tries = _with_tries(_with_quarters(groups, keys))
-    measures = _measures(tries)
-    table = groups.group_by(keys).agg(
+    found = measure_groups(sample, keys, solved_at)
+    table = found.groups.group_by(keys).agg(
         pl.len().alias("groups"),
         pl.col("n").sum().alias("rollouts"),
         pl.col("step").drop_nulls().n_unique().alias("steps"),
-        *(moment for name, (total, count) in measures.items() for moment in moments(name, total, count)),
+        *(moment for name, (total, count) in found.measures.items() for moment in moments(name, total, count)),
     )
-    table = with_intervals(table, {name: name not in _UNBOUNDED for name in measures}, confidence)
+    table = with_intervals(table, {name: name not in UNBOUNDED for name in found.measures}, confidence)
     table = table.with_columns(difference("solve_rate_change", "solve_rate_last", "solve_rate_first"))
-    table = table.join(_plain(rollouts, keys), on=keys, nulls_equal=True)
-    if by == "violation" or not sample.whole:
-        unknown = [column for name in (*tries, *_OF_GROUPS) for column in _with_bounds(name)]
-        table = table.with_columns(pl.lit(None, pl.Float64).alias(column) for column in unknown)
+    table = table.join(_plain(found.rollouts, keys), on=keys, nulls_equal=True)
+    unknown = [column for name in found.unknown for column in _with_bounds(name)]
+    table = table.with_columns(pl.lit(None, pl.Float64).alias(column) for column in unknown)
     texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
-    return table.select(*keys, *_columns(tries)).cast(texts).sort(keys)
+    return table.select(*keys, *_columns(found.tries)).cast(texts).sort(keys)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the statistics are computed from.
+
+    Attributes:
+        rollouts: the sample's, with `solved`, `well_formed` and the keys.
+        groups: one row per group and value of the keys: sums and counts.
+        measures: the statistics with an interval: each group's total, and the number of values in it.
+        tries: names of pass@k and pass^k.
+        unknown: measures that are wrong because only some rollouts of a group are counted.
+    """
+
+    rollouts: pl.DataFrame
+    groups: pl.DataFrame
+    measures: dict[str, tuple[pl.Expr, pl.Expr]]
+    tries: list[str]
+    unknown: list[str]
+
+
+def measure_groups(sample: Sample, keys: list[str], solved_at: float) -> Measured:
+    """Sums and counts of all statistics, group by group."""
+    rollouts = with_keys(sample.rollouts, keys).with_columns(
+        solved=(pl.col("base_score") >= solved_at).fill_null(False),
+        well_formed=pl.when(_JUDGED).then(pl.col("violation").is_null()),
+    )
+    if "violation" in keys:
+        rollouts = rollouts.with_columns(pl.when(_JUDGED).then(pl.col("violation").cast(pl.String)).otherwise(_UNKNOWN))
+    apart = [key for key in keys if key in ROLLOUT_SCHEMA]
+    groups = _groups(rollouts, apart) if apart else sample.once(("groups", solved_at), lambda: _groups(rollouts))
+    groups, tries = _with_tries(_with_quarters(with_keys(groups, keys), keys))
+    unknown = [] if sample.whole and not apart else [*tries, *_OF_GROUPS]
+    return Measured(rollouts, groups, _measures(tries), tries, unknown)
 
 
 def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
     """One row per group, and per value of the columns `apart`: sums and counts."""
     return rollouts.group_by(GROUP_INDEX, *apart).agg(
-        pl.col(*(name for name in _OF_GROUP if name not in apart)).first(),
+        pl.col(*(name for name in _OF_GROUP if name in rollouts.columns and name not in apart)).first(),
         pl.len().alias("n"),
         pl.col("solved", *_FLAGS, *_NUMBERS).sum(),
         pl.col(*_FLAGS, *_NUMBERS).count().name.suffix("_n"),

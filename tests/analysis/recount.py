@@ -18,8 +18,10 @@ Figures = dict[str, float | None]
 Values = list[list[float]]
 """What is measured, group by group."""
 
+CATEGORIES = {"chain_sum": "arithmetic", "gcd": "arithmetic", "spell_backward": "algorithmic"}
 KEYS = {
     "task": lambda g, r: (g.task,),
+    "category": lambda g, r: (CATEGORIES[g.task],),
     "step": lambda g, r: (g.step,),
     "phase": lambda g, r: (),
     "level": lambda g, r: (g.task, g.level),
@@ -28,16 +30,21 @@ KEYS = {
 }
 
 
+def keys_of(by: str, g: GroupRecord, r: RolloutRecord) -> tuple[Any, ...]:
+    """Of one value of `By` or several separated by commas, each named once."""
+    return tuple(key for one in by.split(",") for key in KEYS[one](g, r))
+
+
 def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:
     groups = [replace(g, rollouts=counted) for g in groups if (counted := answered(g.rollouts))]
     rows: dict[tuple[Any, ...], list[tuple[GroupRecord, list[RolloutRecord]]]] = defaultdict(list)
     for g in groups:
         parts: dict[tuple[Any, ...], list[RolloutRecord]] = defaultdict(list)
         for r in g.rollouts:
-            parts[(g.phase, *KEYS[by](g, r))].append(r)
+            parts[(g.phase, *keys_of(by, g, r))].append(r)
         for key, part in parts.items():
             rows[key].append((g, part))
-    largest = max(len(g.rollouts) for g in groups) if by != "violation" else 0
+    largest = max(len(g.rollouts) for g in groups) if "violation" not in by else 0
     return {key: _figures(members, largest) for key, members in rows.items()}
 
 
