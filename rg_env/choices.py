@@ -33,14 +33,14 @@ class By(StrEnum):
     STEP = "step"
     PHASE = "phase"
     LEVEL = "level"
-    """A task at one level of difficulty."""
+    """A task at a tenth of its scale of difficulty."""
     OUTCOME = "outcome"
     VIOLATION = "violation"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that distinguish the rows."""
-        return ("task", "level") if self is By.LEVEL else (self.value,)
+        return ("task", "complexity") if self is By.LEVEL else (self.value,)
 
 
 def parse_by(text: str) -> tuple[By, ...]:

@@ -29,7 +29,17 @@ def key_columns(by: str) -> list[str]:
 
 def with_keys(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Add the derived columns among the keys to a frame of rollouts or groups."""
-    return frame.with_columns(category=_category(frame["task"])) if By.CATEGORY in keys else frame
+    if By.CATEGORY in keys:
+        frame = frame.with_columns(category=_category(frame["task"]))
+    if "complexity" in keys and frame.schema["complexity"].is_float():
+        frame = frame.with_columns(complexity=_tenth(pl.col("complexity")))
+    return frame
+
+
+def _tenth(complexity: pl.Expr) -> pl.Expr:
+    """The tenth of the scale: `0.0-0.1` to `0.9-1.0`. A boundary belongs to the upper one, except 1."""
+    low = ((complexity * 10_000).round() / 1000).floor().cast(pl.Int64).clip(0, 9)
+    return pl.format("0.{}-{}.{}", low, (low + 1) // 10, (low + 1) % 10)
 
 
 def _category(tasks: pl.Series) -> pl.Series:

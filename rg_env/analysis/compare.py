@@ -57,7 +57,9 @@ def compare(
     """
     samples = _samples(source, other, where, other_where)
     keys = key_columns(by)
-    tables = [statistics(sample, by, solved_at=solved_at, pool_runs=True, confidence=confidence) for sample in samples]
+    mine, theirs = (
+        statistics(sample, by, solved_at=solved_at, pool_runs=True, confidence=confidence) for sample in samples
+    )
     columns = dict.fromkeys([*mine.columns, *theirs.columns])
     measures = [name.removesuffix("_low") for name in columns if name.endswith("_low")]
     measures.remove("solve_rate_change")  # already a difference

@@ -28,7 +28,7 @@ COLUMNS: dict[str, pl.DataType] = {
     "phase": pl.Categorical(),
     "step": pl.Int64(),
     "task": pl.Categorical(),
-    "level": pl.Categorical(),
+    "complexity": pl.Float64(),
     "outcome": pl.Enum(Outcome),
     "no_signal": pl.Boolean(),
     "score": pl.Float64(),

@@ -33,7 +33,7 @@ _STATUSES = [status for status in Status if status.is_counted]
 _UNKNOWN = pl.lit("unknown")
 UNBOUNDED = ("mean_reward", "mean_response_tokens")
 """Means of values that may lie outside [0, 1]."""
-_OF_GROUP = ("run_id", "phase", "task", "level", "step", "outcome", "no_signal", "item", "group_id")
+_OF_GROUP = ("run_id", "phase", "task", "complexity", "step", "outcome", "no_signal", "item", "group_id")
 _OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
 
 
@@ -51,8 +51,8 @@ def statistics(
     Args:
         source: from `open_run`: its ledger or, without one, its texts, with the bias that `Dump.caveat` describes.
             Or rows as in `Dump.ledger_frame`, of whole groups, as a polars frame or a Ray dataset; or a sample.
-        by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and level),
-            `outcome`, `violation` or `phase`.
+        by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
+            of the complexity), `outcome`, `violation` or `phase`.
         where: conditions such as `step>=20`, all of which must hold: see `parse_conditions`.
         solved_at: a rollout is solved when its base score is at least this, in [0, 1].
         pool_runs: combine all runs into one row.

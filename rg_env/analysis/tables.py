@@ -6,7 +6,8 @@ are omitted; `render_details` shows everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -23,19 +24,23 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _UNKNOWN = "–"
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+_RUNS_AT_ONCE = 7
+"""Columns of runs that fit next to each other."""
 
 
-def headline(sample: Sample, *, from_ledger: bool) -> str:
+def headline(sample: Sample, *, from_ledger: bool, names: Mapping[str, str] = _NO_NAMES) -> str:
     """Summarize in one line what was read.
 
     Args:
         from_ledger: whether every run has a ledger.
+        names: of the runs, by run id.
     """
     rollouts = sample.rollouts
     runs = rollouts["run_id"].cast(pl.String).unique().sort().to_list()
     first, last = rollouts.select(low=pl.col("step").min(), high=pl.col("step").max()).row(0)
     parts = [
-        f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs",
+        f"run {names.get(runs[0], runs[0])}" if len(runs) == 1 else f"{len(runs)} runs",
         f"{rollouts[GROUP_INDEX].n_unique()} groups, {rollouts.height} rollouts",
         *([f"steps {first} to {last}"] if first is not None else []),
         *([f"{sample.no_response} rollouts left out (no response, or unscorable)"] if sample.no_response else []),
@@ -45,7 +50,7 @@ def headline(sample: Sample, *, from_ledger: bool) -> str:
 
 
 def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.DataFrame | None = None) -> Table:
-    """The main columns of `statistics`, with a section for each run and phase.
+    """The main columns of `statistics` of one run, with a section for each phase.
 
     Args:
         frame: from `statistics`.
@@ -72,16 +77,22 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
                 cell(" ".join(section), "bold"),
                 *(Text(show(head), style="bold") for show in columns.values() if head is not None),
             )
-        table.add_row(cell("  " * bool(section) + _name(row, names)), *(show(row) for show in columns.values()))
+        table.add_row(cell("  " * bool(section) + name_of(row, names)), *(show(row) for show in columns.values()))
     return table
 
 
-def render_details(frame: pl.DataFrame) -> Iterator[Table]:
-    """All statistics with their confidence intervals, one table per row."""
+def render_details(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) -> Iterator[Table]:
+    """All statistics with their confidence intervals, one table per row.
+
+    Args:
+        names: of the runs, by run id.
+    """
+    if "run_id" in frame.columns:
+        frame = frame.with_columns(pl.col("run_id").replace(dict(names)))
     for row in frame.iter_rows(named=True):
         keys = _keys(frame)
         table = Table(
-            title=cell(" ".join(_name(row, [key]) for key in keys)),
+            title=cell(" ".join(name_of(row, [key]) for key in keys)),
             title_justify="left",
             box=SIMPLE_HEAD,
             show_edge=False,
@@ -92,45 +103,51 @@ def render_details(frame: pl.DataFrame) -> Iterator[Table]:
             if name.endswith(("_low", "_high")) or row[name] is None:
                 continue
             low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-            table.add_row(name, _figure(row[name]), "" if low is None else f"{_figure(low)} … {_figure(high)}")
+            table.add_row(name, figure(row[name]), "" if low is None else f"{figure(low)} … {figure(high)}")
         yield table
 
 
-def render_comparison(frame: pl.DataFrame, measures: tuple[str, ...] | None = None) -> Table:
-    """The differences found by `compare`, with their intervals.
+def render_runs(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, str]) -> Iterator[Table]:
+    """The solve rates of several runs side by side, the best run first, as many per table as fit 80 columns.
 
     Args:
-        frame: from `compare`.
-        measures: the measures to show; all by default.
+        frame: from `statistics`.
+        totals: `statistics` of the same source by phase.
+        names: of the runs, by run id.
     """
-    keys = frame.columns[: frame.columns.index("measure")]
-    names = [key for key in keys if key != "phase"]
+    best = totals.sort("solve_rate", descending=True, nulls_last=True, maintain_order=True)
+    runs = best["run_id"].unique(maintain_order=True).to_list()
+    for start in range(0, len(runs), _RUNS_AT_ONCE):
+        yield _side_by_side(frame, totals, names, runs[start : start + _RUNS_AT_ONCE])
+
+
+def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, str], runs: list[str]) -> Table:
+    keys = [key for key in frame.columns[: frame.columns.index("groups")] if key not in ("run_id", "phase")]
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column(" ".join(names) or "phase", overflow="fold", min_width=10)
-    table.add_column("", no_wrap=True)
-    for header in ("this", "other", "difference", "95 % interval"):
-        table.add_column(header, justify="right", no_wrap=True)
-    last: list[Any] = []
-    shown = frame if measures is None else frame.filter(pl.col("measure").is_in(measures))
-    for row in shown.iter_rows(named=True):
-        if row["value"] is None and row["other"] is None:
-            continue
-        here = [row[key] for key in keys]
-        if last and here[0] != last[0] and "phase" in keys:
-            table.add_section()
-        label = "" if here == last else " ".join(_name(row, [key]) for key in keys)
-        last = here
-        style = "bold" if row["clear"] else ""
-        low, high = row["low"], row["high"]
+    table.add_column(" ".join(keys), overflow="fold", min_width=10)
+    for run_id in runs:
+        table.add_column(cell(names.get(run_id, run_id)), justify="right", overflow="fold", min_width=7, max_width=8)
+    for (phase,), of_phase in frame.group_by("phase", maintain_order=True):
+        table.add_section()
+        heads = _by_run(totals.filter(phase=phase))
+        table.add_row(cell(phase, "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in runs))
         table.add_row(
-            cell(label),
-            row["measure"],
-            _figure(row["value"]),
-            _figure(row["other"]),
-            Text(_figure(row["difference"], "+"), style=style),
-            Text("" if low is None else f"{_figure(low, '+')} … {_figure(high, '+')}", style=style),
+            cell("  base score", "bold"),
+            *(_cell_of(heads.get(run), _score("mean_base_score"), "bold") for run in runs),
         )
+        for _, rows in of_phase.group_by(keys, maintain_order=True) if keys else ():
+            row_of = _by_run(rows)
+            label = name_of(rows.row(0, named=True), keys)
+            table.add_row(cell(f"  {label}"), *(_cell_of(row_of.get(run), _solved) for run in runs))
     return table
+
+
+def _by_run(rows: pl.DataFrame) -> dict[str, Row]:
+    return {row["run_id"]: row for row in rows.iter_rows(named=True)}
+
+
+def _cell_of(row: Row | None, show: Callable[[Row], str], style: str = "") -> Text:
+    return Text(_UNKNOWN if row is None else show(row), style=style)
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
@@ -143,10 +160,9 @@ def _section_keys(keys: list[str]) -> list[str]:
     return [key for key in ("run_id", "phase") if key in keys[:-1]]
 
 
-def _name(row: Row, names: list[str]) -> str:
-    absent = {"violation": "none", "level": _UNKNOWN}
-    words = [str(row[name]) if row[name] is not None else absent.get(name, _UNKNOWN) for name in names]
-    return " ".join(words)
+def name_of(row: Row, names: list[str]) -> str:
+    absent = {"violation": "none", "complexity": "no level"}
+    return " ".join(absent.get(name, _UNKNOWN) if row[name] is None else str(row[name]) for name in names)
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, tuple[Callable[[pl.DataFrame], bool], Callable[[Row], str]]]:
@@ -208,7 +224,7 @@ def _score(name: str) -> Callable[[Row], str]:
     return lambda row: _UNKNOWN if row[name] is None else f"{row[name]:.3f}"
 
 
-def _figure(value: float | None, sign: str = "") -> str:
+def figure(value: float | None, sign: str = "") -> str:
     if value is None:
         return _UNKNOWN
     if isinstance(value, int):

@@ -24,10 +24,18 @@ KEYS = {
     "category": lambda g, r: (CATEGORIES[g.task],),
     "step": lambda g, r: (g.step,),
     "phase": lambda g, r: (),
-    "level": lambda g, r: (g.task, g.level),
+    "level": lambda g, r: (g.task, tenth(g.complexity)),
     "outcome": lambda g, r: (g.outcome.value,),
     "violation": lambda g, r: (r.violation and r.violation.value,),
 }
+
+
+def tenth(complexity: float | None) -> str | None:
+    if complexity is None:
+        return None
+    ends = [k / 10 for k in range(11)]
+    low = max(end for end in ends[:-1] if end <= complexity)
+    return f"{low}-{ends[ends.index(low) + 1]}"
 
 
 def keys_of(by: str, g: GroupRecord, r: RolloutRecord) -> tuple[Any, ...]:

@@ -47,7 +47,9 @@ def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
             task=draw(st.sampled_from(["chain_sum", "gcd"])),
             step=draw(st.none() | st.integers(1, 9)),
             phase=draw(st.sampled_from(["train", "train", "eval"])),
-            level=draw(st.sampled_from([None, '{"terms":2}', '{"terms":3}'])),
+            complexity=draw(
+                st.none() | st.integers(0, 10_000).map(lambda n: n / 10_000) | st.sampled_from([0.3, 0.7, 1.0])
+            ),
         )
         for uid, members in enumerate(drawn)
     ]

@@ -52,4 +52,4 @@ def test_the_docstring_names_every_column(monkeypatch):
         plain = re.sub(r"^(pass_at|pass_hat)_\d+$", r"\1_K", plain)
         plain = re.sub(r"^(tokens_right|tokens_wrong)_p\d+$", r"\1_pP", plain)
         plain = re.sub(r"^(status|violation)_\w+$", r"\1_…", plain)
-        assert plain in text or plain in ("task", "level"), name
+        assert plain in text or plain in ("task", "complexity"), name

@@ -10,10 +10,12 @@ from rg_env.analysis import (
     headline,
     render_comparison,
     render_details,
+    render_runs,
     render_table,
     sample_of,
     statistics,
 )
+from rg_env.analysis.comparison_table import legend
 from rg_env.choices import By
 from tests.analysis.samples import ledger_dump
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -42,7 +44,7 @@ def dump(tmp_path):
     return ledger_dump(tmp_path, members)
 
 
-@pytest.mark.parametrize("by", By)
+@pytest.mark.parametrize("by", [*By, "step,task"])
 def test_every_row_is_there_and_fits_80_columns(dump, by):
     frame = statistics(dump, by)
     text = printed(render_table(frame, "of tests", totals=statistics(dump, "phase")))
@@ -75,11 +77,31 @@ def test_details_have_every_figure(dump):
             assert name in text
 
 
-def test_two_runs_stand_side_by_side(dump, tmp_path):
+def test_a_comparison_has_totals_first_and_fits_80_columns(dump, tmp_path):
     other = ledger_dump(tmp_path / "other", [group(k, [1.0, 1.0], task="spell_backward") for k in range(20)])
-    text = printed(render_comparison(compare(dump, other), ("solve_rate",)))
-    (line,) = (line.split() for line in text.splitlines() if line.startswith("train spell_backward"))
-    assert line[2:6] == ["solve_rate", "0.375", "1.000", "-0.625"]
+    frames = compare(dump, other, "phase"), compare(dump, other, "category"), compare(dump, other)
+    lines = printed(render_comparison(*frames)).splitlines()
+    assert max(map(len, lines)) <= 80
+    rates = [line.split()[:5] for line in lines if line.strip().startswith(("solve_rate", "spell_backward"))]
+    assert ["solve_rate", "0.375", "1.000", "-0.625", "~"] in rates
+    assert ["spell_backward", "0.375", "1.000", "-0.625", "~"] in rates
+    first = [word for line in lines for word in line.split()[:1]]
+    assert first.index("train") < first.index("solve_rate", first.index("train")) < first.index("spell_backward")
+    assert len(printed(render_comparison(*frames, every_measure=True)).splitlines()) > len(lines)
+    assert any("No shared questions: compared as independent runs" in line for line in legend(*frames))
+
+
+def test_several_runs_stand_side_by_side_the_best_first(tmp_path):
+    names = {f"{k}": f"a-model-with-a-long-name-{k}" for k in range(9)}
+    made = [group(n, [1.0] * k + [0.0] * (8 - k), run_id=str(k)) for k in range(9) for n in range(3)]
+    dump = ledger_dump(tmp_path, made)
+    first, second = render_runs(statistics(dump, "category"), statistics(dump, "phase"), names)
+    lines = printed(first).splitlines()
+    assert max(map(len, lines)) <= 80
+    (train,) = (line.split() for line in lines if line.startswith("train"))
+    assert [word for word in train if "%" in word] == ["100%", "88%", "75%", "62%", "50%", "38%", "25%"]
+    (category,) = (line for line in printed(second).splitlines() if "arithmetic" in line)
+    assert "12%" in category
 
 
 def test_the_headline_says_how_much_of_what(dump):

@@ -17,7 +17,7 @@ from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import Watch, bundles, last_line
 from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
-from rg_env.dump.read.runs import find_runs
+from rg_env.dump.read.runs import find_runs, run_names
 from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
@@ -70,6 +70,11 @@ class Dump:
     _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, repr=False, compare=False)
 
     @property
+    def names(self) -> dict[str, str]:
+        """A short name of each run, by run id: see `run_names`."""
+        return run_names(self.runs)
+
+    @property
     def problems(self) -> list[Problem]:
         """The lines skipped so far, in the order in which they were read."""
         return list(self._problems.values())
@@ -77,7 +82,8 @@ class Dump:
     @property
     def caveat(self) -> str | None:
         """How statistics of this dump are biased; None if every run has a ledger."""
-        without = [run.run_id for run in self.runs if not run.has_ledger]
+        names = self.names
+        without = [names[run.run_id] for run in self.runs if not run.has_ledger]
         if not without:
             return None
         return (

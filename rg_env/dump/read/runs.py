@@ -6,11 +6,12 @@ names; for a file with any other name, the first line decides whether it is a le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
@@ -38,6 +39,18 @@ class Run:
         return [file for file in self.files if file.kind in kinds]
 
     @property
+    def model(self) -> str:
+        """The model's name, without folders if it is a path on this machine; empty if unknown."""
+        name = str((self.manifest or {}).get("model") or "")
+        return PurePath(name).name if PurePath(name).is_absolute() else name
+
+    @property
+    def folder(self) -> str:
+        """The name of the run's folder; that of its parent if dumps are in a folder of that name."""
+        folder = self.files[0].path.resolve().parent
+        return folder.parent.name if folder.name == "dumps" else folder.name
+
+    @property
     def has_ledger(self) -> bool:
         return bool(self.files_of(FileKind.LEDGER))
 
@@ -46,6 +59,26 @@ class Run:
         if self.has_ledger and not texts:
             return self.files_of(FileKind.LEDGER)
         return self.files_of(*(kind for kind in FileKind if kind.holds_text))
+
+
+def run_names(runs: Iterable[Run]) -> dict[str, str]:
+    """A short name of each run by run id: the model, with the folder and then the run id as far as needed to tell the
+    runs apart. A single run has model and folder. Without a model, the run id.
+    """
+    runs = list(runs)
+    forms = {
+        run.run_id: [run.model, f"{run.model} ({run.folder})", f"{run.model} ({run.folder}, {run.run_id})"]
+        if run.model
+        else [run.run_id]
+        for run in runs
+    }
+    if len(runs) == 1:
+        return {run_id: found[:2][-1] for run_id, found in forms.items()}
+    taken = [Counter(found[min(k, len(found) - 1)] for found in forms.values()) for k in range(3)]
+    return {
+        run_id: next((name for name, times in zip(found, taken, strict=False) if times[name] == 1), found[-1])
+        for run_id, found in forms.items()
+    }
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.dump import write_manifest
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger, write_texts
 from tests.dump.records import group
@@ -45,10 +46,39 @@ def test_for_machines(folder):
 
 
 def test_two_runs(folder, tmp_path):
-    write_ledger(tmp_path / "other", [group(k, [1.0, 1.0], task="gcd") for k in range(8)])
-    assert "-0.500" in stats(folder, "--against", tmp_path / "other").stdout
-    rows = json.loads(stats(folder, "--against", tmp_path / "other", "--json").stdout)
-    assert {row["measure"]: row["difference"] for row in rows}["solve_rate"] == -0.5
+    write_ledger(tmp_path / "other", [group(k, [1.0, 1.0], task="gcd") for k in range(1, 9)])
+    done = stats(folder, "--against", tmp_path / "other")
+    assert "-0.500" in done.stdout
+    assert "8 questions solved" not in done.stdout  # half of the rollouts solve each
+    found = json.loads(stats(folder, "--against", tmp_path / "other", "--json").stdout)
+    (total,) = (row for row in found["rows"] if row["measure"] == "solve_rate" and not {"task", "category"} & set(row))
+    assert (total["difference"], total["paired"], total["questions"], total["differs"]) == (-0.5, True, 8, True)
+    assert {row["task"] for row in found["rows"] if "task" in row} == {"gcd"}
+
+
+def test_one_run_against_itself_at_another_step(tmp_path):
+    early, late = ([group(f"{s}-{k}", [r] * 2, item=f"q{k}", phase="eval", step=s) for k in range(8)] for s, r in STEPS)
+    write_ledger(tmp_path, early + late)
+    done = stats(tmp_path, "--where", "step=0", "--against", tmp_path, "--against-where", "step=60")
+    assert "-1.000 *" in done.stdout
+    assert "8 questions solved by the other side only" in done.stdout
+    assert "20261121-053012-ab12:1:eval:0:60-0" in done.stdout
+    assert "… and 3 more" in done.stdout
+    flips = json.loads(stats(tmp_path, "--where", "step=0", "--against", tmp_path, "--json").stdout)["flips"]
+    assert flips == []
+
+
+STEPS = ((0, 0.0), (60, 1.0))
+
+
+def test_several_runs(tmp_path):
+    for name, score in (("weak", 0.0), ("strong", 1.0)):
+        write_ledger(tmp_path / name, [group(k, [score], run_id=name) for k in range(3)], name)
+        write_manifest(tmp_path / name, name, {"attempt": 1, "model": name})
+    done = stats(tmp_path / "weak", tmp_path / "strong", "--by", "category")
+    assert done.stdout.index("strong") < done.stdout.index("weak")
+    rows = json.loads(stats(tmp_path / "weak", tmp_path / "strong", "--by", "phase", "--json").stdout)
+    assert {row["run"]: row["solve_rate"] for row in rows} == {"weak": 0.0, "strong": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +96,10 @@ def test_a_mistake_is_one_line(folder, args, says):
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("args", [["--by", "color"], ["--json", "--csv"], ["--solved-at", "2"]])
+@pytest.mark.parametrize(
+    "args",
+    [["--by", "color"], ["--by", "task,"], ["--against-where", "step=1"], ["--json", "--csv"], ["--solved-at", "2"]],
+)
 def test_misuse_is_exit_code_2(folder, args):
     assert stats(folder, *args).exit_code == 2
 

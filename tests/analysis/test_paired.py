@@ -1,0 +1,171 @@
+"""Paired comparison: agreement with a plain recount, tests by enumeration, coverage by simulation."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from itertools import product
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rg_env.analysis import compare, flips
+from rg_env.analysis.paired import holm, sign_flip_p
+from rg_env.analysis.questions import differing_tasks
+from rg_env.dump import open_run, write_manifest
+from tests.analysis.samples import groups, ledger_dump, write_ledger
+from tests.dump.records import group
+
+EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)
+
+
+@given(st.lists(EIGHTHS, max_size=9))
+def test_the_sign_flip_test_counts_all_sign_patterns(differences):
+    patterns = [sum(s * d for s, d in zip(signs, differences, strict=True)) for signs in _signs(len(differences))]
+    share = sum(abs(total) >= abs(sum(differences)) for total in patterns) / len(patterns)
+    assert sign_flip_p(differences) == pytest.approx(share)
+
+
+def _signs(count):
+    return list(product((-1, 1), repeat=count))
+
+
+def test_the_sign_flip_test_is_continuous_where_the_exact_one_ends():
+    draw = random.Random(0)
+    differences = [draw.choice([-1, 1, 1]) * draw.randrange(1, 9) / 8 for _ in range(63)]
+    exact, approximate = sign_flip_p(differences), sign_flip_p([*differences, 1 / 840])
+    assert 0 < exact < 0.05
+    assert approximate == pytest.approx(exact, rel=0.3)
+    assert sign_flip_p([1.0] * 1000) < 1e-12
+
+
+@given(st.lists(st.none() | st.floats(0, 1), max_size=9))
+def test_holms_correction_is_that_of_the_textbook(p_values):
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    expected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(known):
+        largest = expected[place] = max(largest, min(1.0, (len(known) - rank) * p))
+    frame = pl.DataFrame({"p": p_values}, schema={"p": pl.Float64()})
+    assert frame.select(holm(pl.col("p"))).to_series().to_list() == pytest.approx(expected)
+
+
+@settings(max_examples=15)
+@given(mine=groups(), other=groups())
+def test_paired_rows_agree_with_a_plain_recount(tmp_path_factory, mine, other):
+    folder = tmp_path_factory.mktemp("dumps")
+    found = compare(ledger_dump(folder / "a", mine), ledger_dump(folder / "b", other))
+    sides = [_by_question(side) for side in (mine, other)]
+    for row in found.filter(measure="solve_rate").iter_rows(named=True):
+        keys = [{item for p, t, item in side if (p, t) == (row["phase"], row["task"])} for side in sides]
+        shared = keys[0] & keys[1]
+        enough = len(shared) >= 2 and 2 * len(shared) >= min(map(len, keys))
+        assert row["paired"] == enough
+        if not enough:
+            assert row["p"] is row["questions"] is None
+            continue
+        values = [[side[row["phase"], row["task"], item] for item in sorted(shared)] for side in sides]
+        a, b = ([sum(question) / len(question) for question in side] for side in values)
+        means = [sum(map(sum, side)) / sum(map(len, side)) for side in values]
+        assert row["questions"] == len(shared)
+        assert (row["value"], row["other"]) == (pytest.approx(means[0]), pytest.approx(means[1]))
+        assert row["difference"] == pytest.approx(means[0] - means[1])
+        assert row["p"] == pytest.approx(sign_flip_p([x - y for x, y in zip(a, b, strict=True)]))
+        assert row["low"] - 1e-9 <= row["difference"] <= row["high"] + 1e-9
+
+
+def _by_question(members):
+    found = defaultdict(list)
+    for g in members:
+        found[g.phase, g.task, g.item] += [float(r.base_score >= 0.99) for r in g.rollouts]
+    return found
+
+
+SETTINGS = {
+    "5 questions": (5, 4, 0.1, 0.0, 0.4),
+    "20 questions, one sample": (20, 1, 0.1, 0.0, 0.4),
+    "50 questions": (50, 4, 0.05, -0.1, 2.0),
+    "50 easy or impossible questions": (50, 1, 0.3, 0.0, 0.2),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_paired_interval_covers_the_truth_and_is_narrower(tmp_path, name):
+    """Simulated: the questions' difficulties are drawn from a beta distribution, and each side is better or worse."""
+    count, size, up, down, spread = SETTINGS[name]
+    draw = random.Random(3)
+
+    def rates():
+        easy = draw.betavariate(spread / 2, spread / 2)
+        return [min(1.0, max(0.0, easy + shift)) for shift in (up, down)]
+
+    truth = sum(a - b for a, b in (rates() for _ in range(100_000))) / 100_000
+    sides = ([], [])
+    for run in range(160):  # simulated runs as tasks of one dump
+        for question in range(count):
+            for side, rate in zip(sides, rates(), strict=True):
+                scores = [float(draw.random() < rate) for _ in range(size)]
+                side.append(group(f"{run}-{question}", scores, task=f"t{run}"))
+    a, b = (ledger_dump(tmp_path / str(k), side) for k, side in enumerate(sides))
+    paired = compare(a, b).filter(measure="solve_rate")
+    independent = compare(a, b, unmatched=paired["task"].to_list()).filter(measure="solve_rate")
+    assert paired["paired"].all()
+    assert not independent["paired"].any()
+    covered = ((paired["low"] <= truth) & (paired["high"] >= truth)).mean()
+    assert covered >= 0.9
+    assert covered <= 0.99 or count == 5  # 5 questions: wide rather than too narrow
+    width, wider = ((frame["high"] - frame["low"]).mean() for frame in (paired, independent))
+    assert width < 0.85 * wider
+
+
+def test_a_difference_in_every_question_has_a_width(tmp_path):
+    a, b = (ledger_dump(tmp_path / n, [group(k, [s] * 4) for k in range(6)]) for n, s in (("a", 1.0), ("b", 0.0)))
+    (row,) = compare(a, b).filter(measure="solve_rate").iter_rows(named=True)
+    assert (row["difference"], row["p"], row["differs"], row["clear"]) == (1.0, 2 / 2**6, True, True)
+    assert row["low"] < 0.9
+
+
+def test_several_evaluations_of_a_question_are_one_question(tmp_path):
+    a = ledger_dump(tmp_path / "a", [group(f"{k}-{s}", [1.0], item=f"q{k}", step=s) for k in range(4) for s in (1, 2)])
+    b = ledger_dump(tmp_path / "b", [group(k, [0.0], item=f"q{k}") for k in range(4)])
+    (row,) = compare(a, b).filter(measure="solve_rate").iter_rows(named=True)
+    assert (row["questions"], row["groups"], row["groups_other"], row["p"]) == (4, 8, 4, 2 / 2**4)
+
+
+def test_files_without_question_ids_are_compared_as_independent_runs(tmp_path):
+    a, b = (ledger_dump(tmp_path / n, [group(k, [1.0, 0.0], item="") for k in range(6)]) for n in "ab")
+    assert not compare(a, b)["paired"].any()
+    assert flips(a, b).is_empty()
+
+
+def test_questions_that_flipped_come_with_groups_to_open(tmp_path):
+    mine, other = [1.0, 1.0, 0.5, 0.0], [1.0, 0.0, 0.0, 1.0]
+    a, b = (
+        ledger_dump(tmp_path / str(n), [group(k, [s, s], run_id=f"r{n}", item=f"q{k}") for k, s in enumerate(side)])
+        for n, side in enumerate((mine, other))
+    )
+    found = flips(a, b)
+    assert found.select("item", "value", "other").rows() == [("q1", 1.0, 0.0), ("q3", 0.0, 1.0)]
+    assert found.row(0, named=True)["group_id"] == "r0:1:train:0:1"
+    assert found.row(0, named=True)["group_id_other"] == "r1:1:train:0:1"
+
+
+def test_tasks_with_other_options_are_named(tmp_path):
+    for name, options in (("a", {"gcd": {"config": {"n": 1}}, "lcm": {"config": {}}}), ("b", {"gcd": {"config": {}}})):
+        write_ledger(tmp_path / name, [group(0)], name)
+        write_manifest(tmp_path / name, name, {"task_mix": options})
+    a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
+    assert differing_tasks(a, b) == ["gcd"]
+    assert differing_tasks(a, a) == []
+
+
+def test_the_same_run_twice_differs_nowhere(tmp_path):
+    dump = ledger_dump(tmp_path, [group(k, [float(k % 3 == 0), 0.0]) for k in range(30)])
+    found = compare(dump, dump)
+    assert set(found["difference"].drop_nulls()) == {0.0}
+    assert not found["clear"].any()
+    assert not found["differs"].drop_nulls().any()
+    assert math.isclose(found.filter(measure="solve_rate")["p"].item(), 1.0)
