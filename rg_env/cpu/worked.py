@@ -48,6 +48,7 @@ AT_ONCE = "I see it."
 """The think block of a solution without working."""
 
 _WORKING: dict[str, Callable[[Entry], str]] = {
+    "basic_arithmetic": _chain_sum,
     "chain_sum": _chain_sum,
     "leg_counting": _leg_counting,
     "spell_backward": _spell_backward,

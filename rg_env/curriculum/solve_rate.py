@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rg_env.scoring.types import Verdict
+from rg_env.scoring.types import Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class RolloutFacts:
 
     Attributes:
         base_score: in [0, 1].
-        scorer_ok: False if the scorer failed or got no CPU time.
+        scorer_ok: False if there was no response, or its scorer failed or got no CPU time.
         truncated: True if the response reached the length limit.
     """
 
@@ -33,7 +33,7 @@ class RolloutFacts:
     def of(cls, verdict: Verdict, truncated: bool) -> RolloutFacts:
         """The facts of a rollout from its verdict."""
         scored = verdict.scored
-        worked = not (scored.status.is_scorer_failure or scored.starved)
+        worked = scored.status in (Status.OK, Status.REJECTED) and not scored.starved
         return cls(scored.score, verdict.parsed.violation is None, worked, truncated)
 
     @property

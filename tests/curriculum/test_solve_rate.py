@@ -29,6 +29,7 @@ def test_a_verdict_becomes_facts():
     assert not RolloutFacts.of(Verdict(broken, AnswerScore.unscored(Status.OK)), False).counts
     for status in (Status.TIMEOUT, Status.CRASHED, Status.ERROR):
         assert not RolloutFacts.of(Verdict(parsed, AnswerScore.unscored(status)), False).counts
+    assert not RolloutFacts.of(Verdict.no_response("the request failed"), False).counts
     starved = AnswerScore.unscored(Status.REJECTED, starved=True)
     assert not RolloutFacts.of(Verdict(parsed, starved), False).counts
 
