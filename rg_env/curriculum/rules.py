@@ -14,11 +14,11 @@ rollouts adds n / (1 + (n − 1) · ρ), the design effect of clusters (Kish, Su
 ρ is a constant, because a few groups are too few to estimate it: groups that are all correct would seem to have none.
 
 `atropos` follows the Reasoning Gym environment of Atropos: from 3 groups on, the mean of the last 5 groups is compared
-with the target ± .05. The step is .05 × stability, where stability is 1 − the standard deviation of those groups, and
-at least .5. If stability is above .8, the step is .1 × stability where the mean is above .9 and c below .5, or the mean
-below .3 and c above .5. There are three differences. The values of groups are solve rates of the rollouts that count,
-not mean scores; groups without such rollouts are skipped; and the rule is applied once per observed batch, not once per
-group, because the groups of a batch were drawn at the same complexity.
+with the target ± .05. The step is .05 × stability, where stability is 1 − the standard deviation of those groups. If
+stability is above .8, the step is .1 × stability where the mean is above .9 and c below .5, or the mean below .3 and c
+above .5. There are three differences. The values of groups are solve rates of the rollouts that count, not mean scores;
+groups without such rollouts are skipped; and the rule is applied once per observed batch, not once per group, because
+the groups of a batch were drawn at the same complexity.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def atropos(complexity: float, groups: Sequence[Tally], target: float) -> Decisi
         return None
     rates = [group.solved / group.counted for group in groups]
     mean = statistics.fmean(rates)
-    stability = max(0.5, 1 - statistics.pstdev(rates))
+    stability = 1 - statistics.pstdev(rates)  # at least 0.5, since rates are in [0, 1]
     stable = stability > 0.8
     change = 0.0
     if mean > target + ATROPOS_DEAD_BAND:

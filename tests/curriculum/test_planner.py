@@ -13,6 +13,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.curriculum import Planner
 from rg_env.errors import ConfigError
 from rg_env.tasks import TaskMix
+from rg_env.tasks.levels import scale_of
 from tests.curriculum.policies import Policy, group, planner, train
 
 TASKS = {"spell_backward": 1, "gcd": 2, "chain_sum": 1}
@@ -140,6 +141,14 @@ def test_a_move_says_why():
     assert (move.task, move.before, move.groups, move.counted) == ("gcd", 0.3, 4, 32)
     assert move.after > 0.3 and move.solve_rate == 1.0 and move.low > 0.7 and move.controller_version == 1
     assert "32 of 32 rollouts in 4 groups solved" in move.reason and "above the target 0.7" in move.reason
+
+
+def test_a_move_is_at_least_one_level_of_an_attribute():
+    one, scale = planner(["spell_backward"], complexity_mode="curriculum"), scale_of("spell_backward", {})
+    (move,) = one.observe([group("spell_backward", 8)] * 4)
+    assert scale is not None
+    assert move.after - move.before > 0.05, "one step leaves the word as long as it was"
+    assert scale.level(move.after)["word_len"] == scale.level(move.before)["word_len"] + 1
 
 
 def test_after_a_move_groups_from_before_it_do_not_count():
