@@ -146,8 +146,6 @@ class RGDumpConfig:
             ConfigError: one line that names the setting, its value and what would be right.
         """
         check_fields(self, PREFIX)
-        if self.complexity_mode is not None:
-            refuse(f"{PREFIX}.complexity_mode", self.complexity_mode, "is not built yet; leave it out or set null")
 
 
 def check_fields(config: Any, prefix: str) -> None:

@@ -143,7 +143,11 @@ class ReasoningGymDataset:
         Raises:
             IndexError: unless 0 <= index < len(self).
         """
-        row = self.row(index)
+        return self.example_of(self.draw(index))
+
+    def example_of(self, draw: Draw) -> Example:
+        """(messages, env class, extras, uid) of the row of a draw."""
+        row = self.row_of(draw)
         messages, env_class = row.pop("prompt"), row.pop("env_class")
         return messages, env_class, row, row["extra_info"]["item"]
 

@@ -82,6 +82,7 @@ class RGHooks:
             "tokenizer": self.tokenizer,
             "max_prompt_length": self.cfg.trainer.max_prompt_length,
             "chat_template_kwargs": dict(self.cfg.generator.chat_template_kwargs),
+            "complexity_mode": rg.complexity_mode,
         }
 
 
@@ -93,7 +94,8 @@ class RGExperiment(RGHooks, BasePPOExp):
         if self.cfg.data.train_data:
             return self._prompt_dataset(self.cfg.data.train_data)
         rg = self.cfg.rg_dump
-        dataset = ReasoningGymDataset(rg.tasks, size=rg.size, seed=rg.seed, split="train", **self._prompt_options())
+        size = rg.items or rg.size
+        dataset = ReasoningGymDataset(rg.tasks, size=size, seed=rg.seed, split="train", **self._prompt_options())
         logger.info("task mix: {}", dataset.mix)
         return dataset
 

@@ -18,11 +18,13 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, Traject
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from rg_env.dump import DumpWriter, GroupRecord, Outcome
+from rg_env.curriculum import GroupFacts, RolloutFacts
+from rg_env.dump import DumpWriter, GroupRecord, LevelRecord, Outcome
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
+from rg_env.skyrl.loader import TrainLoader
 from rg_env.tasks import Item
 
 
@@ -75,6 +77,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         super().__init__(*args, **kwargs)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
+        self.loader: TrainLoader | None = None
+        """The loader of the training batches, set by the trainer; it learns what became of its rows."""
         self._calls = itertools.count()
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -104,12 +108,14 @@ class RGDumpGenerator(SkyRLGymGenerator):
             _write_back(output, group, earned)
             records.append(self._record(batch, group, earned))
             masked += sum(one.masked for one in earned)
+        moves = self._observe(batch, groups)
         output["rollout_metrics"] = self._metrics(batch, groups, records, masked)
         if phase == "train" and input_batch.get("trajectory_ids"):
             output["trajectory_ids"] = _name_groups(batch, records)
         self._log(records)
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)
+            self.writer.submit(moves)
         return output
 
     def _groups(self, batch: _Batch) -> list[list[_Rollout]]:
@@ -148,6 +154,50 @@ class RGDumpGenerator(SkyRLGymGenerator):
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
         )
 
+    def _observe(self, batch: _Batch, groups: Sequence[Sequence[_Rollout]]) -> list[LevelRecord]:
+        """Show the loader the groups of a training batch.
+
+        Returns:
+            the moves of levels that follow from them.
+        """
+        if batch.phase != "train" or self.loader is None:
+            return []
+        facts = [
+            GroupFacts(
+                group[0].item.task,
+                group[0].item.complexity,
+                group[0].item.controller_version,
+                [RolloutFacts.of(one.verdict, one.stop_reason == "length") for one in group],
+            )
+            for group in groups
+        ]
+        run_id, attempt = self._run()
+        records = []
+        for move in self.loader.observe(facts):
+            logger.info("level of {}: c {:g} → {:g}, {}", move.task, move.before, move.after, move.reason)
+            records.append(
+                LevelRecord(
+                    run_id=run_id,
+                    attempt=attempt,
+                    step=batch.step or 0,
+                    task=move.task,
+                    rule=self.config.complexity_rule,
+                    before=move.before,
+                    after=move.after,
+                    solve_rate=move.solve_rate,
+                    lower=move.low,
+                    upper=move.high,
+                    rollouts=move.counted,
+                    groups=move.groups,
+                    reason=move.reason,
+                )
+            )
+        return records
+
+    def _run(self) -> tuple[str, int]:
+        """Run id and attempt of the dump."""
+        return (self.writer.run_id, self.writer.attempt) if self.writer else ("unrecorded", 1)
+
     def _metrics(
         self, batch: _Batch, groups: Sequence[Sequence[_Rollout]], records: Sequence[GroupRecord], masked: int
     ) -> dict[str, Any]:
@@ -174,13 +224,14 @@ class RGDumpGenerator(SkyRLGymGenerator):
         metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in rollouts) / len(rollouts)
         metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in rollouts) / len(rollouts)
         metrics["rg_dump/mean_masked"] = masked / len(rollouts)
+        if batch.phase == "train" and self.loader is not None:
+            metrics |= self.loader.metrics()
         if self.writer is not None:
             metrics["rg_dump/max_groups_not_on_disk"] = self.writer.missing
         return metrics
 
     def _record(self, batch: _Batch, group: Sequence[_Rollout], earned: Sequence[Earned]) -> GroupRecord:
-        run_id, attempt = (self.writer.run_id, self.writer.attempt) if self.writer else ("unrecorded", 1)
-        origin = Origin(run_id, attempt, batch.phase, batch.step, batch.call)
+        origin = Origin(*self._run(), batch.phase, batch.step, batch.call)
         version = None if batch.weight_version is None else str(batch.weight_version)
         return group_record(origin, group[0].item, group[0].uid, group, earned, self.config.solved_at, version)
 

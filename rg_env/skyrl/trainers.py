@@ -1,4 +1,4 @@
-"""SkyRL's trainers, which also record the groups that each step was trained on.
+"""SkyRL's trainers with our train loader, which also record the groups that each step was trained on.
 
 `generate()` cannot know them: dynamic sampling drops and repeats groups later, and the fully-async loop trains on
 groups several steps after they were generated, or never.
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from loguru import logger
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorOutput
@@ -22,18 +23,38 @@ from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dump import DumpWriter, TrainedRecord
 from rg_env.skyrl.group_uid import GroupUid
+from rg_env.skyrl.loader import AsyncTrainLoader, TrainLoader, train_loader
 from rg_env.skyrl.progress import ProgressSink
 
 _ROWS_OF_GROUPS = "rg_env_rows_of_groups"
 """Key of a training batch's metadata: group id → number of rows."""
 
 
-class RecordsTrainedGroups:
-    """Mixin for SkyRL's trainers. The generator must be an `RGDumpGenerator`."""
+class RGTrainerMixin:
+    """What both trainers have in common. The generator must be an `RGDumpGenerator`."""
 
     generator: Any
     global_step: int
+    total_training_steps: int
     cfg: Any
+    train_dataset: Any
+    train_dataloader: TrainLoader
+    _loader: type[TrainLoader]
+
+    def _build_train_dataloader_and_compute_training_steps(self) -> None:
+        """As in SkyRL, with our loader, which learns from the generator what became of its rows."""
+        self.train_dataloader = self.generator.loader = train_loader(self.cfg, self.train_dataset, self._loader)
+        self.total_training_steps = len(self.train_dataloader) * self.cfg.trainer.epochs
+        if self.cfg.trainer.max_training_steps is not None:
+            self.total_training_steps = min(self.total_training_steps, self.cfg.trainer.max_training_steps)
+        logger.info("{} steps, {} in an epoch", self.total_training_steps, len(self.train_dataloader))
+
+    async def train(self) -> None:
+        """As in SkyRL. The loader's processes end with the training."""
+        try:
+            await super().train()  # type: ignore[misc]
+        finally:
+            self.train_dataloader.close()
 
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
@@ -88,11 +109,13 @@ class RecordsTrainedGroups:
         return path
 
 
-class RGTrainer(RecordsTrainedGroups, RayPPOTrainer):
+class RGTrainer(RGTrainerMixin, RayPPOTrainer):
     """SkyRL's synchronous trainer."""
 
+    _loader = TrainLoader
 
-class RGFullyAsyncTrainer(RecordsTrainedGroups, FullyAsyncRayPPOTrainer):
+
+class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     """SkyRL's fully-async trainer. It has no callbacks, so it reports its progress itself.
 
     Args:
@@ -100,9 +123,16 @@ class RGFullyAsyncTrainer(RecordsTrainedGroups, FullyAsyncRayPPOTrainer):
         Everything else: as `FullyAsyncRayPPOTrainer`.
     """
 
+    _loader = AsyncTrainLoader
+
     def __init__(self, *args: Any, progress: ProgressSink | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._progress = progress
+        self.async_train_dataloader = self.train_dataloader
+
+    def _build_train_dataloader_and_compute_training_steps(self) -> None:
+        super()._build_train_dataloader_and_compute_training_steps()
+        self.num_steps_per_epoch = len(self.train_dataloader)
 
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
         status = await super()._run_training(training_input)

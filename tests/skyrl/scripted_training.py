@@ -50,7 +50,7 @@ def settings(folder: Path, **more) -> dict:
         "environment.skyrl_gym.max_env_workers": 0,
         "environment.skyrl_gym.rg_dump.device": "cpu",
         "environment.skyrl_gym.rg_dump.dump_dir": str(folder / "dumps"),
-        "environment.skyrl_gym.rg_dump.size": 2 * BATCH,
+        "environment.skyrl_gym.rg_dump.items": 2 * BATCH,
         **{name.replace("__", "."): value for name, value in more.items()},
     }
 
@@ -171,7 +171,7 @@ def build(folder: Path, *, attempt: int = 1, mixed_share: float = 0.5, trainer_c
     cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
     rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
-    dataset = ReasoningGymDataset(TASK, size=cfg.rg_dump.size)
+    dataset = ReasoningGymDataset(TASK, size=cfg.rg_dump.items)
     script = Script(dataset, mixed_share)
     evaluation = None
     if eval_size:

@@ -104,7 +104,7 @@ def test_several_epochs(tmp_path, settings):
 
 
 def test_dynamic_sampling_filter_drops_and_collects(tmp_path):
-    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=4, **{f"{RG}size": 5 * BATCH})
+    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=4, **{f"{RG}items": 5 * BATCH})
     by_id = {line.group_id: line for line in ledger}
     for step, groups in trained.items():
         assert len(groups) == BATCH
@@ -117,14 +117,14 @@ def test_dynamic_sampling_filter_drops_and_collects(tmp_path):
 
 def test_a_prompt_may_come_round_again_while_filter_fills_a_batch(tmp_path):
     """Stock SkyRL refuses such a batch, for a uid must stand for one group."""
-    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=6, mixed_share=0.3, **{f"{RG}size": 3 * BATCH})
+    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=6, mixed_share=0.3, **{f"{RG}items": 3 * BATCH})
     by_id = {line.group_id: line for line in ledger}
     assert any(len({by_id[group].uid for group in groups}) < BATCH for groups in trained.values())
     assert all(len(groups) == BATCH for groups in trained.values())
 
 
 def test_dynamic_sampling_replace_repeats_groups(tmp_path):
-    _, ledger, trained = run(tmp_path, **REPLACE, trainer__epochs=2, **{f"{RG}size": 4 * BATCH})
+    _, ledger, trained = run(tmp_path, **REPLACE, trainer__epochs=2, **{f"{RG}items": 4 * BATCH})
     by_id = {line.group_id: line for line in ledger}
     for groups in trained.values():
         assert sum(groups.values()) == BATCH * SAMPLES
@@ -138,7 +138,7 @@ class Stock(NoModels, RayPPOTrainer): ...
 
 def test_stock_replace_refuses_its_own_batch(tmp_path):
     """Why our trainers make the uids of copies unique. When this test fails, SkyRL has fixed it."""
-    trainer = build(tmp_path, trainer_class=Stock, **REPLACE, **{f"{RG}size": 4 * BATCH})
+    trainer = build(tmp_path, trainer_class=Stock, **REPLACE, **{f"{RG}items": 4 * BATCH})
     with pytest.raises(AssertionError):
         train(trainer)
     assert trainer.given == {}
@@ -146,7 +146,7 @@ def test_stock_replace_refuses_its_own_batch(tmp_path):
 
 def test_copies_are_normalized_as_the_group_they_copy(tmp_path):
     """Advantages of a copy are those of its original, number for number."""
-    trainer, _, trained = run(tmp_path, **REPLACE, **{f"{RG}size": 4 * BATCH})
+    trainer, _, trained = run(tmp_path, **REPLACE, **{f"{RG}items": 4 * BATCH})
     assert any(rows > SAMPLES for groups in trained.values() for rows in groups.values())
     for advantages in trainer.advantages.values():
         assert all(len(set(values)) == 1 for values in advantages.values())
@@ -154,7 +154,7 @@ def test_copies_are_normalized_as_the_group_they_copy(tmp_path):
 
 @pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
 def test_fully_async(tmp_path, settings):
-    _, ledger, trained = run(tmp_path, **FULLY_ASYNC, **settings, trainer__epochs=2, **{f"{RG}size": 4 * BATCH})
+    _, ledger, trained = run(tmp_path, **FULLY_ASYNC, **settings, trainer__epochs=2, **{f"{RG}items": 4 * BATCH})
     assert len(ledger) == len({line.call for line in ledger}) == 8 * BATCH, "a generate() call for every group"
     assert sorted(group for groups in trained.values() for group in groups) == sorted(g.group_id for g in ledger)
     scheduled = {line.group_id: line.step for line in ledger}
@@ -170,7 +170,7 @@ def test_fully_async_full_batches_leave_groups_untrained(tmp_path):
         trainer__fully_async__sample_full_batch=True,
         trainer__algorithm__zero_variance_filter=True,
         trainer__epochs=2,
-        **{f"{RG}size": 4 * BATCH},
+        **{f"{RG}items": 4 * BATCH},
     )
     taken = {group for groups in trained.values() for group in groups}
     assert all(len(groups) == BATCH for groups in trained.values())
@@ -206,7 +206,7 @@ def test_a_step_that_did_not_end_has_trained_on_nothing(tmp_path):
     assert {line.step for line in open_run(tmp_path / "dumps").ledger()} == {1, 2}
 
 
-CHECKPOINTS = {"trainer__ckpt_interval": 1, "trainer__resume_mode": "latest", f"{RG}size": 3 * BATCH}
+CHECKPOINTS = {"trainer__ckpt_interval": 1, "trainer__resume_mode": "latest", f"{RG}items": 3 * BATCH}
 
 
 @pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
@@ -261,7 +261,7 @@ def test_a_group_uid_is_the_uid_wherever_it_is_copied():
 
 def test_the_reward_of_a_text_is_its_own_after_replacement(tmp_path):
     """Rows of the training batch that came from the same text have the same reward, and it is the recorded one."""
-    trainer, _, _ = run(tmp_path, **REPLACE, **{f"{RG}size": 4 * BATCH})
+    trainer, _, _ = run(tmp_path, **REPLACE, **{f"{RG}items": 4 * BATCH})
     recorded = {
         r.conversation[-1]["content"]: r.reward for g in open_run(tmp_path / "dumps").groups() for r in g.rollouts
     }
@@ -272,7 +272,7 @@ def test_the_reward_of_a_text_is_its_own_after_replacement(tmp_path):
 
 def test_cancelling_leaves_whole_groups_only(tmp_path):
     """The fully-async loop cancels what is still being generated when it has enough."""
-    trainer = build(tmp_path, **KEEP_ALL, **FULLY_ASYNC, trainer__max_training_steps=1, **{f"{RG}size": 4 * BATCH})
+    trainer = build(tmp_path, **KEEP_ALL, **FULLY_ASYNC, trainer__max_training_steps=1, **{f"{RG}items": 4 * BATCH})
     with trainer.generator.writer:
         asyncio.run(trainer.train())
     ledger = list(open_run(tmp_path / "dumps").ledger())

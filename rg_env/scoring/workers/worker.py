@@ -15,7 +15,6 @@ worker. Code that runs in a worker can give *its own* answer any score, so `rg_e
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import numbers
@@ -30,6 +29,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
+from rg_env.processes import die_with_parent
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.sandbox.sandbox import Sandbox
 from rg_env.scoring.types import Form
@@ -46,7 +46,6 @@ from rg_env.tasks.audited import check_audited
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
-_PR_SET_PDEATHSIG = 1
 _PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
 """The limits under which the measures are tried. The values don't matter."""
 
@@ -54,7 +53,7 @@ _PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
 def serve_forks(control: socket.socket) -> None:
     """Fork and kill workers on the trainer's commands until the trainer is gone. Returns in the fork server only."""
     trainer, fork_server = os.getppid(), os.getpid()
-    _die_with_parent()
+    die_with_parent()
     _warm_up()
     sandbox = Sandbox()
     gc.collect()
@@ -96,12 +95,6 @@ def serve_forks(control: socket.socket) -> None:
             _kill_group(pid)
 
 
-def _die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends. Only Linux can."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def _warm_up() -> None:
     """Import what scorers need. Tasks that run code get a new fork for each answer: scoring one trusted item of each
     now saves every fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
@@ -124,7 +117,7 @@ def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: Calla
     """Run a worker, from fork to exit."""
     try:
         os.setpgid(0, 0)
-        _die_with_parent()
+        die_with_parent()
         if os.getppid() == fork_server:  # otherwise it died before the line above took effect
             nowhere = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):

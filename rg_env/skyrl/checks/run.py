@@ -1,4 +1,4 @@
-"""Checks beyond single values: tasks, prompts, the dump folder, data files, group and dataset size."""
+"""Checks beyond single values: tasks, prompts, the dump folder, data files, group and dataset size, and difficulty."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 from loguru import logger
 
 from rg_env.config import PREFIX
+from rg_env.curriculum import Planner
 from rg_env.dataset import ENV_CLASS
 from rg_env.errors import ConfigError, did_you_mean
 from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
 from rg_env.skyrl.checks.settings import require
 from rg_env.tasks import TaskMix
+from rg_env.tasks.levels import scale_of
 
 _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 """Advantage estimators that compare a response with the others of its group."""
@@ -71,7 +73,7 @@ def _check_logger(cfg: Any) -> None:
 
 
 def check_training(cfg: Any) -> None:
-    """Group size and dataset size. Raises ConfigError."""
+    """Group size, dataset size, difficulty and sampling. Raises ConfigError."""
     size, estimator = cfg.generator.n_samples_per_prompt, cfg.trainer.algorithm.advantage_estimator
     estimator = getattr(estimator, "value", estimator)
     require(
@@ -80,10 +82,15 @@ def check_training(cfg: Any) -> None:
         size > 1 or (size == 1 and estimator not in _NEEDS_GROUPS),
         f"{estimator} compares the responses of a group, so a group needs at least 2",
     )
-    batch = cfg.trainer.train_batch_size
-    require(
-        cfg,
-        f"{PREFIX}.size",
-        cfg.data.train_data or cfg.rg_dump.size >= batch,
-        f"must be at least trainer.train_batch_size={batch}",
-    )
+    rg, batch = cfg.rg_dump, cfg.trainer.train_batch_size
+    if cfg.data.train_data:
+        for name, default in (("complexity_mode", None), ("sampling", "weighted"), ("items", None)):
+            require(cfg, f"{PREFIX}.{name}", getattr(rg, name) == default, "has no effect with data.train_data")
+        return
+    for name in ("size", "items"):
+        rows = getattr(rg, name)
+        enough = f"must be at least trainer.train_batch_size={batch}"
+        require(cfg, f"{PREFIX}.{name}", rows is None or rows >= batch, enough)
+    mix = TaskMix.parse(rg.tasks)
+    scales = {task.name: scale for task in mix.tasks if (scale := scale_of(task.name, task.options)) is not None}
+    Planner(mix, scales, rg, rg.seed)

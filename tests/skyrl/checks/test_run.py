@@ -30,3 +30,19 @@ def test_a_system_prompt_without_think_is_one_warning(args, settings, warnings):
 
 def test_an_unknown_format_is_refused(refusal):
     assert "must be one of strict, lenient" in refusal(f"{RG}.format=loose")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([f"{RG}.items=1"], "items=1: must be at least trainer.train_batch_size"),
+        ([f"{RG}.complexity_rule=steepest"], "must be one of interval, atropos"),
+        ([f"{RG}.curriculum_target_accuracy=1"], "curriculum_target_accuracy=1"),
+        ([f"{RG}.complexity_mode=curriculum", f"{RG}.tasks=[acre]"], "no task of the mix has levels"),
+        ([f"{RG}.complexity_mode=curriculum", f"{RG}.items=100"], "items"),
+        ([f"{RG}.complexity_mode=random", "data.train_data=[README.md]"], "has no effect with data.train_data"),
+        ([f"{RG}.sampling=stratified", "data.train_data=[README.md]"], "has no effect with data.train_data"),
+    ],
+)
+def test_difficulty_and_sampling_that_make_no_sense_are_refused(refusal, settings, expected):
+    assert expected in refusal(*settings)
