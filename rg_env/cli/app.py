@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from rg_env.choices import ResponseFormat, Split
+from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.options import JsonFlag
 from rg_env.errors import RGEnvError
@@ -78,6 +79,9 @@ def evaluate(ctx: typer.Context, check: _Check = False) -> None:
         print_json({key: metrics[key] for key in sorted(metrics)}, default=float)
 
     sys.exit(command.run_command(report, ctx.args))
+
+
+app.command(context_settings=_PASS_ON)(collect)
 
 
 @app.command()

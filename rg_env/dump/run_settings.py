@@ -25,7 +25,8 @@ class RunSettings:
         config: `environment.skyrl_gym.rg_dump`.
         max_generate_length: in tokens; None if the manifest lacks it.
         zero_reward_on_non_stop: SkyRL's switch.
-        fully_async: True if calls of `generate()` overlap, so that their groups are written in any order.
+        overlapping: True if calls overlap, so that their groups are written in any order: in SkyRL's fully-async loop
+            and against an endpoint.
         samples: rollouts per group, by phase; without phases that the manifest lacks.
         absent: names of the settings that the manifest lacks, or has with an invalid value.
     """
@@ -33,7 +34,7 @@ class RunSettings:
     config: RGDumpConfig
     max_generate_length: int | None
     zero_reward_on_non_stop: bool
-    fully_async: bool
+    overlapping: bool
     samples: Mapping[Phase, int]
     absent: tuple[str, ...]
 
@@ -82,7 +83,7 @@ def _read(start: Mapping[str, Any]) -> RunSettings:
         config=config,
         max_generate_length=longest,
         zero_reward_on_non_stop=bool(zero),
-        fully_async=bool(_part(_part(settings, "trainer"), "fully_async").get("enabled")),
+        overlapping="endpoint" in start or bool(_part(_part(settings, "trainer"), "fully_async").get("enabled")),
         samples={phase: count for phase, count in samples.items() if count},
         absent=tuple(absent),
     )

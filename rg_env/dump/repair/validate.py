@@ -216,7 +216,7 @@ class _RunCheck:
             self.result.levels += 1
             self._check_run(line, record)
             settings = self.settings.get(record.attempt)
-            if (back := order.goes_back(record, in_order=settings is None or not settings.fully_async)) is not None:
+            if (back := order.goes_back(record, in_order=settings is None or not settings.overlapping)) is not None:
                 self._add(Trouble.ORDER, line, back)
             if order.repeats(record):
                 self._add(Trouble.DUPLICATE, line, f"the same move of {record.task} again")
@@ -225,7 +225,7 @@ class _RunCheck:
         """Checks of both a group's text and its ledger line."""
         self._check_run(line, record)
         settings = self.settings.get(record.attempt)
-        back = order.goes_back(record, in_order=settings is None or not settings.fully_async)
+        back = order.goes_back(record, in_order=settings is None or not settings.overlapping)
         if back is not None:
             self._add(Trouble.ORDER, line, back)
         if settings is not None:

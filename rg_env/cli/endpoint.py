@@ -1,0 +1,120 @@
+"""Options and output that `collect` and `eval` share for models behind an endpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rg_env.errors import ConfigError
+from rg_env.output import print_error, print_line
+
+if TYPE_CHECKING:
+    from rg_env.rollouts.session import EndpointOptions, Finished
+
+Endpoint = Annotated[
+    str | None,
+    typer.Option(help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; key: OPENAI_API_KEY."),
+]
+Model = Annotated[str | None, typer.Option(help="The server's name for the model.")]
+Tasks = Annotated[str | None, typer.Option(help="Task names, categories and patterns, or a mix in YAML.")]
+Temperature = Annotated[float | None, typer.Option(min=0, help="Sampling temperature. Default: 1.")]
+TopP = Annotated[float | None, typer.Option(min=0, max=1, help="Nucleus sampling. Default: 1.")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Longest response in tokens. Default: 4096.")]
+Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests at the same time. Default: 32.")]
+Timeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds for one try of a request. Default: 600.")]
+Retries = Annotated[int | None, typer.Option(min=0, help="Further tries of a failed request. Default: 5.")]
+MaxTokensTotal = Annotated[
+    int | None, typer.Option(min=1, help="Start no new group once this many tokens have been used.")
+]
+PriceIn = Annotated[float | None, typer.Option(min=0, help="Price of a million prompt tokens.")]
+PriceOut = Annotated[float | None, typer.Option(min=0, help="Price of a million response tokens.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the dump.")]
+
+
+@dataclass(frozen=True)
+class EndpointFlags:
+    """The options as given; None: not given."""
+
+    endpoint: str | None
+    model: str | None
+    tasks: str | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    concurrency: int | None
+    timeout: float | None
+    retries: int | None
+    max_tokens_total: int | None
+    price_in: float | None
+    price_out: float | None
+
+    def refuse_without_endpoint(self) -> None:
+        """Raises ConfigError if an option was given that only an endpoint honors."""
+        for name, value in vars(self).items():
+            if name != "endpoint" and value is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} needs --endpoint; without it, set it in the configuration (key=value)")
+
+    def options(self) -> EndpointOptions:
+        """Complete options. Raises ConfigError without a model."""
+        from rg_env.rollouts.endpoint import Sampling
+        from rg_env.rollouts.progress import Prices
+        from rg_env.rollouts.session import EndpointOptions
+
+        if self.endpoint is None or self.model is None:
+            raise ConfigError("--endpoint needs --model, the server's name for the model")
+        sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_tokens}
+        reach = {
+            "concurrency": self.concurrency,
+            "timeout": self.timeout,
+            "retries": self.retries,
+            "max_tokens_total": self.max_tokens_total,
+        }
+        return EndpointOptions(
+            self.endpoint,
+            self.model,
+            Sampling(**{name: value for name, value in sampling.items() if value is not None}),  # type: ignore[arg-type]
+            prices=Prices(self.price_in, self.price_out),
+            **{name: value for name, value in reach.items() if value is not None},  # type: ignore[arg-type]
+        )
+
+
+def quiet_logs() -> None:
+    """Log only warnings, and never the values of variables."""
+    import sys
+
+    from loguru import logger
+
+    logger.remove()
+    logger.add(sys.stderr, level="WARNING", format="rg-env: {message}", diagnose=False, backtrace=False)
+
+
+def print_finished(finished: Finished, options: EndpointOptions) -> None:
+    """Say what was done, on standard error, and what the reader of the dump has to know."""
+    totals = finished.totals
+    parts = [f"{finished.done} of {finished.planned} groups in {finished.folder}", f"run {finished.run_id}"]
+    if totals.responses:
+        parts.append(f"{totals.responses} responses, {totals.prompt_tokens:,} + {totals.completion_tokens:,} tokens")
+    if (cost := options.prices.cost(totals)) is not None:
+        parts.append(f"cost {cost:.2f}")
+    print_error("; ".join(parts))
+    if totals.failures:
+        print_error(f"{totals.failures} requests failed (status no_response), the last one: {totals.last_failure}")
+    if totals.reasoning_apart:
+        print_error(f"{totals.reasoning_apart} responses had their reasoning apart; it is recorded as the think block")
+    if totals.think_opened:
+        print_error(f"{totals.think_opened} responses close a think block that the prompt opened; <think> was added")
+    if totals.uncounted:
+        print_error(f"the server did not count the tokens of {totals.uncounted} responses: totals and cost lack them")
+    if finished.missing:
+        print_error(f"{finished.missing} groups could not be written to {finished.folder}")
+    if finished.out_of_tokens:
+        print_error("stopped at --max-tokens-total; continue with a higher one and --resume")
+    elif finished.signum is not None:
+        print_error("stopped; continue with --resume")
+    if not totals.groups and finished.done >= finished.planned:
+        print_line("nothing left to do: all groups were already in the dump")

@@ -1,0 +1,268 @@
+"""`rg-env collect --endpoint` against a scripted server: what is recorded, what it costs, and every way to stop."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rg_env.cli import app
+from rg_env.config import RGDumpConfig
+from rg_env.dump import FileKind, open_run
+from rg_env.dump.repair.validate import validate
+from rg_env.rollouts.questions import train_questions
+from tests.dump.records import lines_of
+from tests.rollouts.server import HANG, Reply, completion, error, serving
+
+KEY = "sk-secret-0123456789"
+GROUPS, SAMPLES = 12, 3
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Answer by question."""
+    questions = train_questions(RGDumpConfig(tasks=["gcd"]), GROUPS)
+    entries = [questions[number].item.entry for number in range(GROUPS)]
+    return {entry["question"]: entry["answer"] for entry in entries}
+
+
+@pytest.fixture
+def right(answers):
+    """Answers every question, every third response wrongly."""
+
+    def script(number, body):
+        answer = answers[body["messages"][-1]["content"]] if number % 3 else "nothing"
+        return completion(f"<think>hm</think><answer>{answer}</answer>")
+
+    return script
+
+
+def arguments(server, folder, *more, groups=GROUPS, samples=SAMPLES):
+    return [
+        *("collect", "--endpoint", server.url, "--model", "m", "--tasks", "gcd", "--groups", str(groups)),
+        *("--samples", str(samples), "--out", str(folder), "--retries", "1", "--concurrency", "4", *more),
+    ]
+
+
+def collect(server, folder, *more, **sizes):
+    return CliRunner().invoke(app, arguments(server, folder, *more, **sizes))
+
+
+def started(server, folder, *more):
+    command = [sys.executable, "-c", "from rg_env.cli import main; main()", *arguments(server, folder, *more)]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_groups(folder, count):
+    deadline = time.monotonic() + 120
+    while len(lines_of(folder, FileKind.LEDGER) if folder.is_dir() else []) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def items(folder):
+    return Counter(record.item for record in open_run(folder).ledger(all_attempts=True))
+
+
+def refused(done):
+    """The one line of a refusal."""
+    assert type(done.exception).__name__ in ("ConfigError", "DumpError", "EndpointError"), done.output
+    assert "\n" not in str(done.exception)
+    return str(done.exception)
+
+
+def test_what_is_recorded(right, tmp_path):
+    with serving(right) as server:
+        done = collect(server, tmp_path / "dump", "--price-in", "100", "--price-out", "1000", "--temperature", "0.5")
+    assert done.exit_code == 0, done.output
+    assert len(server.requests) == GROUPS * SAMPLES
+    assert {body["temperature"] for body in server.requests} == {0.5}
+    found = validate(tmp_path / "dump")
+    assert found.good, found.findings
+    assert not found.remarks
+    groups = list(open_run(tmp_path / "dump").groups())
+    assert len(groups) == GROUPS == len(items(tmp_path / "dump"))
+    for group in groups:
+        assert (group.phase, group.step, group.task, len(group.rollouts)) == ("train", None, "gcd", SAMPLES)
+        for rollout in group.rollouts:
+            assert rollout.base_score == float(rollout.answer == group.expected_answer)
+            assert rollout.response_tokens == 7
+            assert rollout.penalty_factor == 1
+    kinds = {name.split("_")[3] for name in (path.name for path in (tmp_path / "dump").iterdir())}
+    assert kinds <= {"rollouts", "FAILED", "groups", "manifest", "lock"}
+    tokens = GROUPS * SAMPLES
+    assert f"{tokens * 11:,} + {tokens * 7:,} tokens" in done.stderr
+    assert f"cost {tokens * (11 * 100 + 7 * 1000) / 1e6:.2f}" in done.stderr
+    for path in (tmp_path / "dump").iterdir():
+        assert KEY.encode() not in path.read_bytes(), path
+    assert KEY not in done.output
+
+
+def test_requests_that_fail_are_recorded_and_count_nowhere(answers, tmp_path):
+    def script(number, body):
+        asked = body["messages"][-1]["content"]
+        return error(400, f"no, {KEY}") if asked == next(iter(answers)) or number % 4 == 0 else completion("<answer>")
+
+    with serving(script) as server:
+        done = collect(server, tmp_path)
+    assert done.exit_code == 0, done.output
+    assert validate(tmp_path).good
+    ledger = list(open_run(tmp_path).ledger())
+    statuses = Counter(rollout.status.value for record in ledger for rollout in record.rollouts)
+    assert statuses["no_response"] + statuses["ok"] == GROUPS * SAMPLES
+    assert statuses["no_response"] >= SAMPLES
+    assert f"{statuses['no_response']} requests failed" in done.stderr
+    assert "400: no, ***" in done.stderr
+    assert sum(record.text_reason == "no_responses" for record in ledger) == 1
+
+
+def test_a_server_that_fails_for_good_stops_the_run_without_recording_its_failures(right, tmp_path):
+    with serving(lambda number, body: right(number, body) if number < 9 else error(503, "down")) as server:
+        message = refused(collect(server, tmp_path, "--retries", "0", "--concurrency", "1"))
+        assert "answered no request of the last 8 groups (503: down)" in message
+        recorded = len(items(tmp_path))
+        assert 3 <= recorded < GROUPS
+        server.script = right
+        done = collect(server, tmp_path, "--resume")
+    assert done.exit_code == 0, done.output
+    assert set(items(tmp_path).values()) == {1}
+    assert len(items(tmp_path)) == GROUPS
+
+
+def test_nothing_answered_is_a_failure(tmp_path):
+    with serving(lambda number, body: error(500, "oops")) as server:
+        done = collect(server, tmp_path, "--retries", "0", groups=2)
+    assert done.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [(error(401, f"wrong key {KEY}"), "refuses the key"), (error(404, "no model m"), "has no model 'm'")],
+)
+def test_what_fails_every_request_is_one_line_without_the_key(trouble, message, tmp_path):
+    with serving(lambda number, body: trouble) as server:
+        process = started(server, tmp_path)
+        output, errors = process.communicate(timeout=120)
+    assert (process.returncode, output) == (2, "")
+    assert message in errors
+    assert errors.count("\n") == 1, errors
+    assert KEY not in errors
+
+
+def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
+    def slow(number, body):
+        time.sleep(0.1)
+        return right(number, body)
+
+    with serving(slow) as server:
+        process = started(server, tmp_path)
+        wait_for_groups(tmp_path, 2)
+        process.kill()
+        process.communicate()
+        before = items(tmp_path)
+        assert 2 <= len(before) < GROUPS
+        assert "has an unfinished run" in refused(collect(server, tmp_path))
+        assert "temperature was 1.0, is now 0.3" in refused(
+            collect(server, tmp_path, "--resume", "--temperature", "0.3")
+        )
+        assert "samples was 3, is now 4" in refused(collect(server, tmp_path, "--resume", samples=4))
+        assert "config.seed was 42, is now 7" in refused(collect(server, tmp_path, "--resume", "seed=7"))
+        assert items(tmp_path) == before
+        done = collect(server, tmp_path, "--resume", "--concurrency", "16", "scorer.workers=1")
+        assert done.exit_code == 0, done.output
+        asked = len(server.requests)
+        again = collect(server, tmp_path, "--resume")
+        assert (again.exit_code, len(server.requests)) == (0, asked)
+        assert "nothing left to do" in again.stdout
+    assert set(items(tmp_path).values()) == {1}
+    assert len(items(tmp_path)) == GROUPS
+    assert validate(tmp_path).good
+    (run,) = open_run(tmp_path).runs
+    assert [attempt["attempt"] for attempt in run.manifest["attempts"]] == [1, 2]
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_the_finished_groups_and_drops_the_others(signum, code, right, tmp_path):
+    with serving(lambda number, body: right(number, body) if number < 9 else Reply(HANG)) as server:
+        process = started(server, tmp_path)
+        wait_for_groups(tmp_path, 2)
+        process.send_signal(signum)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == code, errors
+        assert "Traceback" not in errors
+        assert "continue with --resume" in errors
+        assert not list(tmp_path.glob("*.part"))
+        assert validate(tmp_path).good
+        server.script = right
+        assert collect(server, tmp_path, "--resume").exit_code == 0
+    assert set(items(tmp_path).values()) == {1}
+    assert len(items(tmp_path)) == GROUPS
+
+
+def test_the_budget_of_tokens(right, tmp_path):
+    with serving(right) as server:
+        done = collect(server, tmp_path, "--max-tokens-total", "100", "--concurrency", "1")
+        assert done.exit_code == 0, done.output
+        assert "stopped at --max-tokens-total" in done.stderr
+        assert len(items(tmp_path)) < GROUPS / 2
+        assert collect(server, tmp_path, "--resume", "--max-tokens-total", "100000").exit_code == 0
+    assert len(items(tmp_path)) == GROUPS
+
+
+def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tmp_path):
+    def script(number, body):
+        answer = f"<answer>{answers[body['messages'][-1]['content']]}</answer>"
+        if number % 2:
+            return completion(answer, reasoning_content="two tags: <answer></answer>")
+        return completion(f"hm</think>{answer}")
+
+    with serving(script) as server:
+        done = collect(server, tmp_path, groups=2, samples=2)
+    assert "2 responses had their reasoning apart" in done.stderr
+    assert "2 responses close a think block that the prompt opened" in done.stderr
+    texts = [rollout.response for _, rollout in open_run(tmp_path).rollouts()]
+    assert all(text.startswith("<think>") for text in texts)
+    assert {rollout.base_score for _, rollout in open_run(tmp_path).rollouts()} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["scorer.timeuot=3"], "did you mean scorer.timeout"),
+        (["solved_at=2"], "solved_at=2: must be"),
+        (["complexity_mode=curriculum"], "complexity_mode"),
+        (["--groupz", "3"], "expected key=value"),
+        (["dump_dir"], "expected key=value"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_request(more, message, right, tmp_path):
+    with serving(right) as server:
+        assert message in refused(collect(server, tmp_path, *more))
+    assert not server.requests
+
+
+def test_options_of_an_endpoint_without_one_are_refused(tmp_path):
+    done = CliRunner().invoke(app, ["collect", "--groups", "1", "--out", str(tmp_path), "--temperature", "0.5"])
+    assert "--temperature needs --endpoint" in refused(done)
+
+
+def test_sft_data_comes_out(right, tmp_path):
+    with serving(right) as server:
+        collect(server, tmp_path / "dump")
+    out = tmp_path / "sft.jsonl"
+    done = CliRunner().invoke(app, ["dumps", "export", "sft", str(tmp_path / "dump"), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows
+    assert all(row["messages"][-1]["role"] == "assistant" for row in rows)

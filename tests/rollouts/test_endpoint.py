@@ -1,0 +1,149 @@
+"""Every way in which a server can fail ends as a response, a failure with a reason, or one error for the whole run."""
+
+import asyncio
+
+import pytest
+
+from rg_env.errors import ConfigError
+from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Response, Sampling, base_url
+from tests.rollouts.server import CUT, HANG, Reply, completion, error, serving
+
+KEY = "sk-secret-0123456789"
+MESSAGES = [{"role": "user", "content": "1+1?"}]
+RIGHT = completion("<think>x</think><answer>2</answer>")
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def ask(server, times=1, timeout=30.0, retries=2):
+    async def run():
+        async with Endpoint(server.url, "m", Sampling(max_tokens=9), timeout=timeout, retries=retries) as endpoint:
+            return [await endpoint.respond(MESSAGES) for _ in range(times)]
+
+    return asyncio.run(run())
+
+
+def test_a_response_and_its_request():
+    with serving(lambda number, body: RIGHT) as server:
+        (response,) = ask(server)
+    assert response == Response("<think>x</think><answer>2</answer>", "stop", 11, 7)
+    assert server.requests == [
+        {"model": "m", "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0, "max_tokens": 9},
+    ]
+    assert server.keys == {f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [error(429, "slow down"), error(500, "oops"), error(503, "later"), Reply(CUT)],
+    ids=["429", "500", "503", "cut"],
+)
+def test_passing_trouble_is_tried_again(trouble):
+    with serving(lambda number, body: trouble if number < 2 else RIGHT) as server:
+        (response,) = ask(server)
+    assert isinstance(response, Response)
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (error(429, "slow down"), "429: slow down"),
+        (error(500, f"oops with {KEY}"), "500: oops with ***"),
+        (error(400, "the prompt is too long"), "400: the prompt is too long"),
+        (Reply(CUT), "Connection error"),
+        (Reply(200, {"choices": [], "object": "chat.completion"}), "no choices"),
+        (Reply(200, {}), "no choices"),
+        (Reply(200, b"<html>", {"content-type": "text/html"}), ""),
+        (Reply(200, b'{"choices": [', {}), ""),
+        (Reply(200, {"choices": [{"message": None}]}), ""),
+    ],
+)
+def test_lasting_trouble_is_a_failure_with_a_reason(trouble, reason):
+    with serving(lambda number, body: trouble) as server:
+        (failure,) = ask(server, retries=1)
+    assert isinstance(failure, Failure)
+    assert reason in failure.detail
+    assert failure.detail
+    assert KEY not in failure.detail
+    assert "\n" not in failure.detail
+
+
+def test_a_server_that_hangs_is_a_timeout():
+    with serving(lambda number, body: Reply(HANG)) as server:
+        (failure,) = ask(server, timeout=0.2, retries=0)
+    assert "timed out" in failure.detail.lower()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (error(401, f"Incorrect API key provided: {KEY}"), "refuses the key in OPENAI_API_KEY"),
+        (error(403, "not allowed"), "refuses the key in OPENAI_API_KEY"),
+        (error(404, "The model `m` does not exist"), "has no model 'm'"),
+        (error(429, "You exceeded your current quota", "insufficient_quota"), "quota"),
+    ],
+)
+def test_what_fails_every_request_is_one_error_without_the_key(trouble, message):
+    with serving(lambda number, body: trouble) as server, pytest.raises(EndpointError, match=message) as caught:
+        ask(server, retries=0)
+    assert KEY not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_reasoning_that_comes_apart_is_the_think_block():
+    script = [
+        completion("<answer>2</answer>", reasoning_content="I put it in <answer> tags."),
+        completion("<think>so</think><answer>2</answer>", reasoning="hm"),
+        completion("", reasoning_content="too long", finish="length"),
+        completion(None, reasoning_content=None, tokens=None),
+    ]
+    with serving(lambda number, body: script[number]) as server:
+        apart, continued, cut, nothing = ask(server, times=4)
+    assert apart.text == "<think>I put it in ‹answer› tags.</think><answer>2</answer>"
+    assert continued.text == "<think>hm\nso</think><answer>2</answer>"
+    assert (cut.text, cut.stop_reason) == ("<think>too long", "length")
+    assert [one.reasoning_apart for one in (apart, continued, cut, nothing)] == [True, True, True, False]
+    assert (nothing.text, nothing.completion_tokens) == ("", None)
+
+
+def test_a_think_block_that_the_prompt_opened_is_noticed():
+    script = [completion("so</think><answer>2</answer>"), RIGHT]
+    with serving(lambda number, body: script[number]) as server:
+        assert [response.think_opened for response in ask(server, times=2)] == [True, False]
+
+
+def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it():
+    def script(number, body):
+        newer = "max_completion_tokens" in body
+        return RIGHT if newer else error(400, "use 'max_completion_tokens' instead of 'max_tokens'")
+
+    with serving(script) as server:
+        assert all(isinstance(one, Response) for one in ask(server, times=2))
+    assert [("max_tokens" in body) for body in server.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host", "http://", "http://host:port", ""])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ConfigError, match="must be an address"):
+        base_url(url)
+
+
+def test_a_key_in_the_address_is_refused_and_not_repeated():
+    with pytest.raises(ConfigError, match="put the key in OPENAI_API_KEY") as caught:
+        base_url(f"https://user:{KEY}@host/v1")
+    assert KEY not in str(caught.value)
+
+
+def test_nobody_listening_is_found_out_at_once():
+    async def check(url):
+        async with Endpoint(url, "m", Sampling(), timeout=5, retries=0) as endpoint:
+            await endpoint.check()
+
+    with serving(lambda number, body: RIGHT) as server:
+        asyncio.run(check(server.url))  # without a list of models
+    with pytest.raises(EndpointError, match="no server answers"):
+        asyncio.run(check(server.url))
