@@ -72,7 +72,8 @@ class RGDumpConfig:
     eval_seed: int = _setting(123, at_least=0)
     num_eval_samples_per_task: int = _setting(5, at_least=1)
     items: int | None = _setting(None, at_least=1)
-    """Train on the first N rows in every epoch. None: every row is new, up to `size`."""
+    """Train on the first N rows in every epoch, in a new order each time; needs `sampling=weighted` and no curriculum.
+    None: every row is new, up to `size`."""
 
     # -- difficulty and sampling
     complexity_mode: str | None = _setting(None, choices=("random", "curriculum"))

@@ -97,9 +97,10 @@ class Planner:
 
     def shares(self) -> dict[str, float]:
         """The probability with which each task is drawn now; they sum to 1."""
-        adaptive = self._settings.sampling == "adaptive"
+        if self._settings.sampling != "adaptive":
+            return {task.name: self._mix.share(task) for task in self._mix.tasks}
         useful = {task: usefulness(state.groups) for task, state in self._states.items()}
-        return adaptive_shares(self._weights, useful, self._settings.sampling_floor if adaptive else 1.0)
+        return adaptive_shares(self._weights, useful, self._settings.sampling_floor)
 
     def complexities(self) -> dict[str, float]:
         """The complexity of each task that a curriculum moves."""
