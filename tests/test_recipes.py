@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +19,9 @@ from rg_env.skyrl.experiment import RGEvalExperiment
 from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-RECIPES = sorted(CONFIGS.rglob("*.yaml"))
+RECIPES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("cpu/*.yaml")])
 GPU_RECIPES = [path for path in RECIPES if path.stem.endswith("gpu")]
+SOURCES = json.loads((CONFIGS.parent / "tests" / "data" / "recipe_sources.json").read_text())
 TWINS = ["dapo", "grpo", "ppo", "reinforce_pp", "rloo"]
 
 
@@ -63,6 +65,37 @@ def test_skyrl_accepts_the_recipe_with_every_value(path, monkeypatch):
         elif name.endswith(("_path", "dump_dir")):
             value = str(Path(value).resolve())
         assert reached(cfg, name) == value, name
+
+
+@pytest.mark.parametrize("path", [path for path in GPU_RECIPES if path.stem != "debug_1gpu"], ids=name_of)
+def test_a_value_that_differs_from_the_source_has_a_comment_with_the_value_there(path, monkeypatch):
+    """`recipe_sources.json` has the settings of the sources, of SkyRL's at its tag skyrl-v0.3.0."""
+    monkeypatch.chdir(CONFIGS.parent)
+    text = path.read_text()
+    header = text.partition("# ----")[0]
+    (source,) = (values for name, values in SOURCES.items() if name in header)
+    cfg = load_config([str(path)])
+    for setting, value in source.items():
+        chosen = reached(cfg, setting)
+        shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        if chosen != value and not (value is None and str(chosen) == "none"):
+            line = re.search(rf"^ *{re.escape(setting.removeprefix(RG + '.'))}:.*$", text, re.MULTILINE)
+            assert line, f"{setting}: {chosen} here, {value} in the source"
+            assert f"# source: {shown}" in line[0], f"{line[0]} ({value} in the source)"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_a_run_leaves_a_model_that_can_be_loaded(path):
+    settings = dict(leaves(yaml.safe_load(path.read_text())))
+    assert 0 < settings["trainer.hf_save_interval"] <= settings["trainer.max_training_steps"]
+
+
+@pytest.mark.parametrize("path", GPU_RECIPES, ids=name_of)
+def test_a_thinking_model_is_not_evaluated_greedily(path):
+    settings = dict(leaves(yaml.safe_load(path.read_text())))
+    if re.search(r"Qwen3-\w+$", settings["trainer.policy.model.path"]):
+        assert settings["generator.eval_sampling_params.temperature"] == 0.6
+        assert settings["generator.eval_sampling_params.top_p"] == 0.95
 
 
 @pytest.mark.parametrize("path", GPU_RECIPES, ids=name_of)

@@ -37,6 +37,7 @@ def _train(cfg, sink):
 
 if __name__ == "__main__":
     from rg_env import train
+    from rg_env.skyrl import launch
 
-    train._training_task = _train
+    launch.training_task = _train
     sys.exit(train.run_command(train.train, sys.argv[1:]))
