@@ -34,7 +34,7 @@ _UNKNOWN = pl.lit("unknown")
 UNBOUNDED = ("mean_reward", "mean_response_tokens")
 """Means of values that may lie outside [0, 1]."""
 _OF_GROUP = ("run_id", "phase", "task", "complexity", "step", "outcome", "no_signal", "item", "group_id")
-_OF_GROUPS = (*(outcome.value for outcome in Outcome), "no_signal")
+_OF_GROUPS = (*(outcome.value for outcome in Outcome), "equal_partial_credit", "no_signal")
 
 
 def statistics(
@@ -70,7 +70,8 @@ def statistics(
           K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
         - `mean_response_tokens`*, `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved
           and unsolved rollouts (linear between two lengths); `truncated`*;
-        - `all_correct`*, `all_failed`*, `mixed`*, `no_signal`*: shares of groups;
+        - `all_correct`*, `all_failed`*, `mixed`*, `no_signal`*: shares of groups; `equal_partial_credit`*: the mixed
+          groups in which nothing is solved and all base scores are equal;
         - `penalty_lost`: mean of base score − score; `penalized`: share of rollouts with a lower score; `tagged_wins`:
           share of scored rollouts whose tagged score is higher than the raw one;
         - `scorer_failures`: share of rollouts with status timeout, crashed or error; `rejected`: by the guard;
@@ -145,6 +146,9 @@ def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
         pl.len().alias("n"),
         pl.col("solved", *_FLAGS, *_NUMBERS).sum(),
         pl.col(*_FLAGS, *_NUMBERS).count().name.suffix("_n"),
+        equal_partial_credit=(
+            ~pl.col("solved").any() & (pl.col("base_score").min() > 0) & (pl.col("base_score").n_unique() == 1)
+        ).fill_null(False),
     )
 
 
@@ -189,7 +193,8 @@ def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
         found[name] = (pl.col(name).fill_null(0), pl.col(name).is_not_null())
     for outcome in Outcome:
         found[outcome.value] = ((pl.col("outcome") == outcome.value).cast(pl.Float64), one)
-    found["no_signal"] = (pl.col("no_signal").cast(pl.Float64), one)
+    for name in ("equal_partial_credit", "no_signal"):
+        found[name] = (pl.col(name).cast(pl.Float64), one)
     return found
 
 

@@ -321,6 +321,15 @@ def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome
     return Outcome.MIXED
 
 
+def is_equal_partial_credit(base_scores: Sequence[float], solved_at: float = 0.99) -> bool:
+    """True when nothing is solved and all have the same partial credit: all wrong to people, though `mixed`.
+
+    >>> is_equal_partial_credit([0.01, 0.01]), is_equal_partial_credit([0.01, 0.5]), is_equal_partial_credit([0.0, 0.0])
+    (True, False, False)
+    """
+    return len(set(base_scores)) == 1 and 0 < base_scores[0] < solved_at
+
+
 def has_no_signal(rewards: Sequence[float]) -> bool:
     """True when all rewards are equal, so that every group-relative advantage is 0."""
     return len(set(rewards)) <= 1

@@ -19,7 +19,7 @@ from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.errors import ConfigError
 from rg_env.rewards import compose_reward
 from rg_env.scoring import shared_scorer
-from rg_env.scoring.types import Status, Verdict
+from rg_env.scoring.types import ParsedResponse, Status, Verdict
 from rg_env.tasks import Item
 
 SLOT = "rg_dump_slot"
@@ -64,7 +64,7 @@ class RGDumpEnv(BaseTextEnv):
 
         Returns:
             no observations, `done`, and a `reward` from the base score, without the rules of groups. `metadata` has the
-            verdict's numbers.
+            verdict's numbers and `parsed_answer`.
 
         Raises:
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
@@ -78,7 +78,12 @@ class RGDumpEnv(BaseTextEnv):
         if self.config.debug_logging:
             _explain(self.item, action, verdict)
         reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
-        return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=self.get_metrics())
+        return BaseTextEnvStepOutput(
+            observations=[],
+            reward=reward,
+            done=True,
+            metadata={**self.get_metrics(), "parsed_answer": verdict.parsed.answer},
+        )
 
     def get_metrics(self) -> dict[str, Any]:
         """The verdict as one flat dict; empty before `step`."""
@@ -154,11 +159,18 @@ def as_config(env_config: object) -> RGDumpConfig:
     return RGDumpConfig(**values)
 
 
+def _place(parsed: ParsedResponse, length: int) -> str:
+    """Where the blocks of a response are, in characters."""
+    spans = {"think block": parsed.think_span, "answer block": parsed.answer_span}
+    found = [f"{name} from {span.start} to {span.end}" for name, span in spans.items() if span is not None]
+    return f"({', '.join(found) or 'no block'}, of {length} characters)"
+
+
 def _explain(item: Item, text: str, verdict: Verdict) -> None:
     """Log one line with everything that led to the base score."""
     scored = verdict.scored
     if verdict.parsed.violation is not None:
-        why = f"violation {verdict.parsed.violation}"
+        why = f"violation {verdict.parsed.violation} {_place(verdict.parsed, len(text))}"
     elif scored.raw is None or scored.tagged is None:
         why = f"{scored.status}: {scored.detail}"
     else:

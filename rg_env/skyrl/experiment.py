@@ -128,7 +128,8 @@ class RunReporter(TrainingCallback):
 
     def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         if self.progress is not None:
-            self.progress.report(callback_input.global_step, callback_input.total_steps, callback_input.logs or {})
+            step, total = callback_input.global_step, callback_input.total_steps
+            self.progress.report(step, total, callback_input.logs or {}, trainer.generator.summary.take())
 
     def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         close_all()

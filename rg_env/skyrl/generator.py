@@ -1,8 +1,8 @@
 """RGDumpGenerator: SkyRL's generator, which also applies the rules of groups and records every group.
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
-recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch, so that evaluation may
-overlap training.
+recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts in
+`summary`, so that evaluation may overlap training.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rg_env.curriculum import GroupFacts, RolloutFacts
 from rg_env.dump import DumpWriter, GroupRecord, LevelRecord, Outcome
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rollouts.summary import StepSummary, counted
 from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import TrainLoader
@@ -79,6 +80,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.writer = writer
         self.loader: TrainLoader | None = None
         """The loader of the training batches, set by the trainer; it learns what became of its rows."""
+        self.summary = StepSummary(self.config.solved_at)
+        """Of the training groups since it was last taken; the trainer takes it after each step."""
         self._calls = itertools.count()
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -112,6 +115,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         output["rollout_metrics"] = self._metrics(batch, groups, records, masked)
         if phase == "train" and input_batch.get("trajectory_ids"):
             output["trajectory_ids"] = _name_groups(batch, records)
+        if phase == "train":
+            self.summary.add(records)
         self._log(records)
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)
@@ -240,13 +245,21 @@ class RGDumpGenerator(SkyRLGymGenerator):
         for record in records:
             logger.log(
                 level,
-                "rg_dump {} step {} | {} | {} | rewards {}",
+                "rg_dump {} step {} | {} | {} | {} | rewards {}",
                 record.phase,
                 record.step,
                 record.item,
                 record.outcome,
+                _scores(record),
                 " ".join(f"{rollout.reward:.3g}" for rollout in record.rollouts),
             )
+        if records:
+            logger.log(level, "rg_dump training groups drawn so far: {}", counted(self.summary.drawn))
+
+
+def _scores(record: GroupRecord) -> str:
+    scores = [rollout.score for rollout in record.rollouts]
+    return f"mean {sum(scores) / len(scores):.3f}, best {max(scores):.3f}"
 
 
 def _rows_of_trajectories(output: GeneratorOutput, count: int) -> list[range]:

@@ -18,43 +18,55 @@ from rg_env.output import console
 
 @dataclass
 class Report:
-    """The last report: step of total, and the metrics of that step."""
+    """A finished step of total, the metrics of that step, and a line about its groups."""
 
     step: int = 0
     total: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
+    groups: str = ""
 
 
 class _Board:
-    """Holds the last report."""
+    """Holds the last report, and those that have not been fetched yet."""
 
     def __init__(self) -> None:
         self._report = Report()
+        self._new: list[Report] = []
 
     def put(self, report: Report) -> None:
         self._report = report
+        self._new.append(report)
 
     def latest(self) -> Report:
         return self._report
 
+    def fetch(self) -> list[Report]:
+        new, self._new = self._new, []
+        return new
+
 
 class ProgressSink:
-    """A picklable handle of the board: `report` in the task, `latest` in the driver."""
+    """A picklable handle of the board: `report` in the task, `latest` and `fetch` in the driver."""
 
     def __init__(self) -> None:
         self._board = ray.remote(num_cpus=0)(_Board).remote()
 
-    def report(self, step: int, total: int, metrics: dict[str, Any]) -> None:
+    def report(self, step: int, total: int, metrics: dict[str, Any], groups: str = "") -> None:
         numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
-        self._board.put.remote(Report(step, total, numbers))
+        self._board.put.remote(Report(step, total, numbers, groups))
 
     def latest(self) -> Report:
         report: Report = ray.get(self._board.latest.remote())
         return report
 
+    def fetch(self) -> list[Report]:
+        """The reports since the last call, in order."""
+        reports: list[Report] = ray.get(self._board.fetch.remote())
+        return reports
+
 
 def show_progress(job: Any, sink: ProgressSink | None) -> None:
-    """Block until `job` ends. A bar on a terminal, one line per tenth of the run elsewhere."""
+    """Block until `job` ends. A bar on a terminal, one line per step elsewhere."""
     if sink is None:
         ray.wait([job])
     elif sys.stderr.isatty():
@@ -80,13 +92,12 @@ def _bar(job: Any, sink: ProgressSink) -> None:
 
 
 def _lines(job: Any, sink: ProgressSink) -> None:
-    shown = -1
-    while not ray.wait([job], timeout=0.5)[0]:
-        report = sink.latest()
-        tenth = report.step * 10 // report.total if report.total else -1
-        if tenth > shown:
-            shown = tenth
-            logger.info("step {}/{} | {}", report.step, report.total, _describe(report))
+    ended = False
+    while not ended:
+        ended = bool(ray.wait([job], timeout=0.5)[0])
+        for report in sink.fetch():
+            parts = [part for part in (_describe(report), report.groups) if part]
+            logger.info("step {}/{} | {}", report.step, report.total, " | ".join(parts))
 
 
 def _describe(report: Report) -> str:

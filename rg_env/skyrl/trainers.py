@@ -137,7 +137,8 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
         status = await super()._run_training(training_input)
         if self._progress is not None:
-            self._progress.report(self.global_step, self.total_training_steps or 0, self.all_metrics)
+            total, groups = self.total_training_steps or 0, self.generator.summary.take()
+            self._progress.report(self.global_step, total, self.all_metrics, groups)
         return status
 
 

@@ -79,6 +79,8 @@ def _figures(members: list[tuple[GroupRecord, list[RolloutRecord]]], largest: in
         for outcome in Outcome:
             clustered(outcome.value, [[g.outcome is outcome] for g, _ in members])
         clustered("no_signal", [[g.no_signal] for g, _ in members])
+        partial = [[r.base_score for r in rs] for _, rs in members]
+        clustered("equal_partial_credit", [[min(s) == max(s) and 0 < s[0] < 0.99] for s in partial])
         for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
@@ -94,7 +96,7 @@ def _figures(members: list[tuple[GroupRecord, list[RolloutRecord]]], largest: in
     found["tagged_wins"] = _mean(r.tagged_score > r.raw_score for r in scored)
     found["scorer_failures"] = _mean(r.status in ("timeout", "crashed", "error") for r in every)
     found["rejected"] = _mean(r.status == "rejected" for r in every)
-    found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status if s is not Status.NO_RESPONSE}
+    found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status if s.is_counted}
     found |= {f"violation_{v.value}": _mean(r.violation is v for r in every) for v in Violation}
     return found
 

@@ -13,7 +13,7 @@ from tests.analysis.recount import recount
 from tests.analysis.samples import groups, ledger_dump, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout
 
-OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal")
+OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal", "equal_partial_credit")
 
 
 @pytest.mark.parametrize("by", [*By, "step,task", "category,level", "task,violation"])
@@ -107,3 +107,9 @@ def test_nothing_to_count_is_said(tmp_path):
 
     with pytest.raises(DumpError, match=r"no rollout in .*log\.jsonl; the first of 3 problems: .* has no 'rollouts'"):
         statistics(open_run(path))
+
+
+def test_all_wrong_with_equal_partial_credit_is_told_apart_from_mixed(tmp_path):
+    members = [group(0, [0.01] * 8), group(1, [0.01, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
+    (row,) = statistics(ledger_dump(tmp_path, members), By.TASK).iter_rows(named=True)
+    assert (row["mixed"], row["equal_partial_credit"]) == (0.5, 0.25)

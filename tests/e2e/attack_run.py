@@ -93,12 +93,12 @@ def _train(cfg, attacked, metrics_path):
 
 
 def main():
-    from rg_env import train
+    from rg_env.skyrl import launch
     from rg_env.skyrl.config import load_config
 
     mode, metrics_path, *args = sys.argv[1:]
     cfg = load_config(args)
-    with train.running_ray(cfg):
+    with launch.running_ray(cfg):
         ray.get(_train.remote(cfg, mode == "attacked", metrics_path))
 
 

@@ -43,12 +43,12 @@ def _capture(cfg, path):
 
 
 def main():
-    from rg_env import train
+    from rg_env.skyrl import launch
     from rg_env.skyrl.config import load_config
 
     path, *args = sys.argv[1:]
     cfg = load_config(args)
-    with train.running_ray(cfg):
+    with launch.running_ray(cfg):
         ray.get(_capture.remote(cfg, path))
 
 

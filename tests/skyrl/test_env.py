@@ -34,6 +34,7 @@ def test_a_right_answer_in_the_right_format_earns_one(row):
     assert out["reward"] == 1.0
     assert out["done"]
     assert out["observations"] == []
+    assert out["metadata"]["parsed_answer"] == answer_of(row)
     assert env.get_metrics()["solved"]
 
 
@@ -89,7 +90,7 @@ def test_debug_logging_shows_extraction_both_scores_and_why(row):
     good, bad = (message for message in said if "rg_dump chain_sum" in message)
     assert f"answer '{answer_of(row)}'" in good
     assert "raw 1.000, tagged" in good
-    assert "violation no_think" in bad
+    assert "violation no_think (no block, of 7 characters)" in bad
 
 
 def test_a_row_that_is_not_ours_is_refused_in_one_line():

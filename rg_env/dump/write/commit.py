@@ -8,6 +8,7 @@ Not covered: data lost in a power failure, except as `fsync` says.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from loguru import logger
 
 from rg_env.dump.codec import to_line
 from rg_env.dump.lock import RunLock
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, NotKept
 from rg_env.dump.write.batch import Batch, Fsync
 from rg_env.dump.write.compress import Compressor, plain_batches
 from rg_env.dump.write.queue import Job, Record
@@ -35,10 +36,12 @@ class _Slice:
     Attributes:
         lines: by kind of file, in the order of writing: a group's text before its ledger line.
         records: number of records.
+        fates: of each group, why its text is not kept; None if it is.
     """
 
     lines: dict[FileKind, list[bytes]] = field(default_factory=lambda: {kind: [] for kind in FileKind})
     records: int = 0
+    fates: list[NotKept | None] = field(default_factory=list)
 
     def add(self, record: Record, policy: DumpPolicy) -> None:
         """Add the record's lines.
@@ -55,6 +58,7 @@ class _Slice:
             if kind is not None:
                 self.lines[kind].append(text)
             self.lines[FileKind.LEDGER].append(ledger)
+            self.fates.append(reason)
         self.records += 1
 
 
@@ -97,6 +101,7 @@ class Committer:
                 raise DumpError(f"cannot finish what an earlier attempt left in {folder}: {error}") from None
             raise
         self._compressor = Compressor(plain) if compressing else None
+        self._fates: Counter[NotKept | None] = Counter()
 
     def commit(self, job: Job) -> None:
         """Write the first records of a job, up to the one that fills a batch, and remove them from it.
@@ -127,6 +132,7 @@ class Committer:
             raise
         for _ in range(part.records):
             job.records.popleft()
+        self._fates.update(part.fates)
         for batch, mark in zip(touched, marks, strict=True):
             if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
                 logger.info("dump: {}/{} groups toward {}", batch.lines, batch.limit, batch.path.name)
@@ -140,6 +146,9 @@ class Committer:
         if self._compressor is not None:
             self._compressor.close()
         self._lock.release()
+        if self._fates and not self._fates[None]:
+            reasons = "; ".join(f"{count} because {self._policy.why(reason)}" for reason, count in self._fates.items())
+            logger.info("dump: the text of no group was kept, only the ledger: {}", reasons)
 
     def _next_slice(self, job: Job) -> _Slice:
         part = _Slice()

@@ -45,6 +45,11 @@ def check_run(cfg: Any) -> None:
     )
     if warning and not cfg.data.train_data:
         logger.warning(warning)
+    if rg.dump_rollouts and rg.rollout_save_score_threshold == 1:
+        logger.warning(
+            f"{PREFIX}.rollout_save_score_threshold=1.0: no score is above it, so the text of no solved group is kept; "
+            "lower it"
+        )
     TaskMix.parse(rg.tasks)
 
 

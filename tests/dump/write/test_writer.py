@@ -289,3 +289,25 @@ def test_what_was_trained_on_is_not_taken_for_groups_where_the_ledger_is_lost(tm
     for path in tmp_path.glob("*_groups_*"):
         path.unlink()
     assert set(open_run(tmp_path).ledger_frame()["uid"]) == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "groups", "reasons"),
+    [
+        (DumpPolicy(dump_rollouts=False), [[1.0], [1.0, 0.0]], ["2 because dump_rollouts=false"]),
+        (DumpPolicy(threshold=1.0), [[1.0]], ["1 because no score was above rollout_save_score_threshold=1"]),
+        (
+            DumpPolicy(dump_failed_rollouts=False, threshold=0.5),
+            [[0.0], [0.5]],
+            ["1 because dump_failed_rollouts=false", "rollout_save_score_threshold=0.5 and dump_other_rollouts=false"],
+        ),
+        (DumpPolicy(dump_rollouts=False), [[1.0], [0.0]], []),
+        (DumpPolicy(), [], []),
+    ],
+)
+def test_a_run_that_kept_no_text_ends_with_the_reason(tmp_path, log, policy, groups, reasons):
+    with DumpWriter(tmp_path, RUN_ID, 1, policy=policy) as writer:
+        writer.submit([group(number, scores) for number, scores in enumerate(groups)])
+    lines = [line for line in log if "the text of no group was kept" in line]
+    assert len(lines) == bool(reasons)
+    assert all(reason in lines[0] for reason in reasons)

@@ -46,3 +46,10 @@ def test_an_unknown_format_is_refused(refusal):
 )
 def test_difficulty_and_sampling_that_make_no_sense_are_refused(refusal, settings, expected):
     assert expected in refusal(*settings)
+
+
+@pytest.mark.parametrize(("settings", "count"), [(["1.0"], 1), (["0.99"], 0), (["1", f"{RG}.dump_rollouts=false"], 0)])
+def test_a_threshold_that_nothing_exceeds_is_one_warning(args, settings, count, warnings):
+    threshold, *more = settings
+    load_config([*args, f"{RG}.rollout_save_score_threshold={threshold}", *more])
+    assert len([line for line in warnings if "no score is above it" in line]) == count
