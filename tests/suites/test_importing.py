@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.analysis.rescore import rescore
+from rg_env.analysis.signs import Coverage, find_signs
 from rg_env.cli import app
 from rg_env.dump import Dump, open_run
 from rg_env.dump.repair.validate import validate
@@ -122,6 +123,8 @@ def test_it_is_a_normal_dump(imported: tuple[ImportedRun, Dump], tmp_path: Path)
     assert not validate(imported[0].folder).findings.kept
     assert rescore(imported[1], workers=2).changed == 0
     assert imported[1].runs[0].manifest["suite"]["questions"] == 7
+    find_signs(imported[1], coverage := Coverage())
+    assert (coverage.responses, coverage.answers) == (12, 11)
     group = next(group for group in imported[1].groups() if group.task == "lcm").group_id
     for arguments in (
         ["stats", folder, "--by", "task"],

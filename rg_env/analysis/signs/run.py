@@ -7,12 +7,12 @@ from rg_env.analysis.signs.observed import Coverage, observe
 from rg_env.analysis.signs.texts import Detector, NearDuplicates, RepeatedAnswers, Tallies
 from rg_env.analysis.signs.trends import trend_findings
 from rg_env.config import RGDumpConfig
-from rg_env.dump import Dump, Phase
+from rg_env.dump import Dump, FileKind, Phase
 from rg_env.dump.run_settings import settings_of
 
 
 def find_signs(dump: Dump, coverage: Coverage | None = None) -> list[Finding]:
-    """Look for signs of reward hacking in the train phase of a dump.
+    """Look for signs of reward hacking in the train phase of a dump, or in a dump that has only evaluations.
 
     Reads the texts for what the policy wrote, and the ledger (without one, the texts) for trends of scores.
 
@@ -32,7 +32,8 @@ def find_signs(dump: Dump, coverage: Coverage | None = None) -> list[Finding]:
         for run in dump.runs
         for attempt, settings in settings_of(run.manifest).items()
     }
-    for group in dump.groups(phase=Phase.TRAIN):
+    only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
+    for group in dump.groups(phase=Phase.EVAL if only_eval else Phase.TRAIN):
         config = attempts.get((group.run_id, group.attempt), RGDumpConfig())
         observed = list(observe(group, config.prefilled_think, config.format))
         if coverage is not None:
