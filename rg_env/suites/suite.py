@@ -135,7 +135,7 @@ def _fixed(config: RGDumpConfig) -> Suite:
         config.tasks,
         seed=config.eval_seed,
         samples_per_task=config.num_eval_samples_per_task,
-        system_prompt=config.system_prompt,
+        complexity_mode=config.complexity_mode,
     )
     return Suite(
         FIXED,

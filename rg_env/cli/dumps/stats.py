@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,6 +70,8 @@ def stats(
     if against:
         other = open_run(*against)
         _compare(dump, other, by, conditions, against_where or conditions, solved_at, details, as_json, as_csv)
+        for remark in _different_suites(dump, other):
+            print_error(remark)
         print_remarks(dump)
         print_remarks(other)
         return
@@ -131,6 +134,14 @@ def _compare(
     _print_flips(flipped, None if details else _FLIPS_SHOWN)
     if unmatched:
         print_error(f"not matched question by question, because the task's options differ: {', '.join(unmatched)}")
+
+
+def _different_suites(dump: Dump, other: Dump) -> list[str]:
+    """How the suites of both sides differ, once for each pair of suites."""
+    from rg_env.suites import same_suite
+
+    pairs = itertools.product((run.manifest for run in dump.runs), (run.manifest for run in other.runs))
+    return list(dict.fromkeys(remark for pair in pairs if (remark := same_suite(*pair))))
 
 
 def _print_flips(flipped: pl.DataFrame, most: int | None) -> None:

@@ -147,3 +147,14 @@ def test_the_folder_above_is_pointed_down(tmp_path):
     done = as_a_process(tmp_path)
     assert done.returncode == 2
     assert f"did you mean {tmp_path / 'dumps'}?" in done.stderr
+
+
+def test_sides_with_different_suites_are_named(folder, tmp_path):
+    other = tmp_path / "other"
+    write_ledger(other, [group(k, [1.0, 0.0], step=k, task="gcd") for k in range(1, 9)])
+    run_id = group(0).run_id
+    for where, name in ((folder, "rg_easy"), (other, "rg_hard")):
+        write_manifest(where, run_id, {"suite": {"name": name, "fingerprint": f"of {name}"}})
+    expected = "the runs answered different sets of questions: rg_easy (of rg_easy) and rg_hard (of rg_hard)"
+    assert expected in stats(folder, "--against", other).stderr
+    assert "different sets" not in stats(folder, "--against", folder).stderr
