@@ -9,9 +9,12 @@ after the level's last move, so groups that arrive late from an older policy hav
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+from loguru import logger
 
 from rg_env.choices import Split
 from rg_env.config import PREFIX, RGDumpConfig
@@ -87,13 +90,18 @@ class Planner:
         """
         rows = range(position, position + count)
         if self._settings.sampling == "weighted":
-            return [self._at_level(self._weighted(row)) for row in rows]
-        shares = self.shares()
-        tasks = systematic(shares, count, self._seed, position)
-        return [
-            self._at_level(Draw(task, row, self._random_complexity(task, row), shares[task]))
-            for row, task in zip(rows, tasks, strict=True)
-        ]
+            draws = [self._weighted(row) for row in rows]
+        else:
+            shares = self.shares()
+            tasks = systematic(shares, count, self._seed, position)
+            draws = [
+                Draw(task, row, self._random_complexity(task, row), shares[task])
+                for row, task in zip(rows, tasks, strict=True)
+            ]
+        if self._settings.debug_logging:
+            for task, number in sorted(Counter(draw.task for draw in draws).items()):
+                logger.info("rows from {}: {} of {}: {}", position, number, task, self.why(task))
+        return [self._at_level(draw) for draw in draws]
 
     def shares(self) -> dict[str, float]:
         """The probability with which each task is drawn now; they sum to 1."""
@@ -107,13 +115,16 @@ class Planner:
         return {task: self._states[task].complexity for task in self._scales} if self._rule else {}
 
     def why(self, task: str) -> str:
-        """Why a task is drawn as often as it is, in one line."""
-        solved, counted, rollouts = total(self._states[task].groups)
-        share = f"share {self.shares()[task]:.1%}"
-        if self._settings.sampling != "adaptive":
-            return f"{share}, by weight"
-        recent = f"{solved} of {counted} rollouts that count solved, of {rollouts} recent ones"
-        return f"{share}: {recent}, usefulness {usefulness(self._states[task].groups):.2f}"
+        """Why a task is drawn as often as it is, and its complexity, in one line."""
+        state = self._states[task]
+        reasons = [f"share {self.shares()[task]:.1%}"]
+        if self._settings.sampling == "adaptive":
+            solved, counted, rollouts = total(state.groups)
+            reasons.append(f"{solved} of {counted} rollouts that count solved, of {rollouts} recent ones")
+            reasons.append(f"usefulness {usefulness(state.groups):.2f}")
+        if self._rule and task in self._scales:
+            reasons.append(f"complexity {state.complexity:g}")
+        return ", ".join(reasons)
 
     def _weighted(self, row: int) -> Draw:
         if self._settings.items is not None:

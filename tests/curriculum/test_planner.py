@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
+from loguru import logger
 
 from rg_env import ReasoningGymDataset
 from rg_env.config import RGDumpConfig
@@ -195,6 +196,23 @@ def test_adaptive_sampling_draws_more_of_what_is_half_solved():
     assert all(abs(drawn[task] - 20 * share) < 1 for task, share in shares.items())
     assert {draw.probability for draw in one.plan(0, 20)} <= set(shares.values())
     assert "64 of 128 rollouts" in one.why("gcd")
+
+
+def test_debug_logging_says_why_a_task_is_drawn():
+    messages: list[str] = []
+    handler = logger.add(lambda message: messages.append(message.record["message"]), level="INFO")
+    try:
+        quiet = planner(["gcd", "lcm"], sampling="adaptive", complexity_mode="curriculum")
+        quiet.plan(0, 8)
+        assert not messages
+        one = planner(["gcd", "lcm"], sampling="adaptive", complexity_mode="curriculum", debug_logging=True)
+        one.observe([group("gcd", 6)] * 2)
+        assert one.plan(0, 8) != quiet.plan(0, 8)
+    finally:
+        logger.remove(handler)
+    assert len(messages) == 2
+    assert "of gcd: share " in messages[0] and "12 of 16 rollouts that count solved" in messages[0]
+    assert messages[1].endswith("usefulness 1.00, complexity 0.3")
 
 
 def test_a_finite_set_is_reshuffled_in_every_pass():
