@@ -126,8 +126,8 @@ def train_once(arguments: list[str]) -> None:
     """`rg-env train`, which stops at `TOKENS` generated tokens and then evaluates. Runs in a process of its own."""
     import ray
 
-    from rg_env import train
     from rg_env.skyrl.config import load_config
+    from rg_env.skyrl.launch import running_ray
 
     @ray.remote(num_cpus=1)
     def run(cfg: Any) -> None:
@@ -154,7 +154,7 @@ def train_once(arguments: list[str]) -> None:
         experiment.run_training(cfg, None)
 
     cfg = load_config(arguments)
-    with train.running_ray(cfg):
+    with running_ray(cfg):
         ray.get(run.remote(cfg))
 
 
