@@ -6,8 +6,8 @@
 Arms: `fixed_hard` (all questions at c = 1), `uniform` (c uniform), and the curriculum with the rules `atropos` and
 `interval`. A run stops after the first step by which the policy has generated `TOKENS` tokens, and is then evaluated on
 questions of all levels that no arm was trained on. Each finished run appends a line to `RESULTS`, so an interrupted
-experiment continues where it stopped. The policy is trained first if it is missing, in a few minutes: like `nano`, but
-on all levels of both tasks, so that its solve rate falls from easy to hard questions.
+experiment continues where it stopped. The policy is made first if it is missing: `nano`, trained further on worked
+solutions of all levels of both tasks until it solves about a third, so that there is something to learn at every level.
 """
 
 from __future__ import annotations
@@ -84,23 +84,30 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_policy(steps: int = 400, items: int = 9000) -> None:
-    """Train the policy from random weights on worked solutions of questions of all levels."""
+def make_policy(target: float = 0.35, max_rounds: int = 10) -> None:
+    """Continue the supervised training of `nano` on questions of all levels until it solves a share of `target`."""
     import torch
     import train_nano
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
     from rg_env import Scorer
+    from rg_env.cpu import nano_path
 
     torch.manual_seed(0)
     dataset = ReasoningGymDataset(mix(), seed=0, complexity_mode="random")
-    train_set = train_nano.examples(dataset, range(items))
-    check_set = train_nano.examples(dataset, range(items, items + 256))
-    tokenizer = train_nano.build_tokenizer(train_set)
-    model = train_nano.build_model(tokenizer)
+    train_set = train_nano.examples(dataset, range(4000))
+    check_set = train_nano.examples(dataset, range(4000, 4100))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(nano_path())
+    model = LlamaForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
     with Scorer(workers=1) as scorer:
-        train_nano.train(
-            model, tokenizer, train_set, check_set, scorer, seed=0, steps=steps, batch_size=64, lr=2e-3, check_every=100
-        )
+        for number in range(max_rounds):
+            train_nano.train(
+                model, tokenizer, train_set, [], scorer, seed=number, steps=50, batch_size=64, lr=1e-3, check_every=51
+            )
+            figures = train_nano.evaluate(model, tokenizer, check_set, scorer, seed=0, max_new_tokens=80)
+            print(50 * (number + 1), "steps:", figures["all"].line("all levels"), flush=True)
+            if figures["all"].solved >= target:
+                break
     tokenizer.save_pretrained(POLICY)
     model.to(torch.bfloat16).save_pretrained(POLICY)
 
