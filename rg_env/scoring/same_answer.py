@@ -14,6 +14,20 @@ def is_same_answer(one: str, other: str) -> bool:
     return _compact(one) == _compact(other) or _are_equal_numbers(one, other)
 
 
+def normal_form(answer: str) -> str:
+    """A text that is equal for answers that are the same text without case and whitespace, or the same number.
+
+    >>> normal_form("1, 2 "), normal_form("72.0") == normal_form("72"), normal_form("nan")
+    ('1,2', True, 'nan')
+    """
+    compact = _compact(answer)
+    try:
+        number = float(compact)
+    except ValueError:
+        return compact
+    return f"{number:.9g}" if math.isfinite(number) else compact
+
+
 def _compact(text: str) -> str:
     return "".join(text.split()).casefold()
 

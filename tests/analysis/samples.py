@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
     return [
         group(
             uid,
-            members,
+            [replace(member, repetition=k) for k, member in enumerate(members)],
             task=draw(st.sampled_from(["chain_sum", "gcd"])),
             step=draw(st.none() | st.integers(1, 9)),
             phase=draw(st.sampled_from(["train", "train", "eval"])),
@@ -56,14 +57,14 @@ def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
 
 
 def write_ledger(folder: Path, members: Sequence[GroupRecord], run_id: str = RUN_ID) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / batch_name(FileKind.LEDGER, run_id, 0)
     path.write_bytes(b"".join(to_line(LedgerRecord.of(g, FileKind.ROLLOUTS, None)) for g in members))
     return path
 
 
 def write_texts(folder: Path, members: Sequence[GroupRecord], run_id: str = RUN_ID) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / batch_name(FileKind.ROLLOUTS, run_id, 0)
     path.write_bytes(b"".join(map(to_line, members)))
     return path

@@ -143,5 +143,5 @@ def test_the_command_says_what_it_found_and_its_exit_code_too(play):
     assert "one answer only" in done.stdout
     assert "no longer reads the question" in done.stdout
     found = json.loads(CliRunner().invoke(app, ["dumps", "audit", str(folder), "--json"]).stdout)
-    assert {"sign", "task", "what", "groups", "share"} == set(found[0])
+    assert {"sign", "task", "what", "groups", "share", "items"} == set(found[0])
     assert CliRunner().invoke(app, ["dumps", "audit", str(HONEST[0])]).exit_code == 0

@@ -47,6 +47,7 @@ def card(result: Exported, dump: Dump, out: Path) -> str:
         "seed": common.seed,
         "include-eval": common.include_eval,
         "tasks": ",".join(common.tasks) or "all",
+        **({"where": " and ".join(common.where)} if common.where else {}),
     }
     runs = [(run.run_id, str((run.manifest or {}).get("model") or "unknown")) for run in dump.runs]
     unit = "groups" if kind.name == "grpo" else "examples"

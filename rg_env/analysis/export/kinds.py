@@ -50,6 +50,7 @@ class Common:
         tasks: names and patterns (`*`, `?`) of the tasks to include; empty for all.
         per_task: maximum number of examples per task; None for the kind's default.
         seed: for the random choice in tasks that have more.
+        where: conditions that groups and rollouts must match, see `parse_conditions`.
     """
 
     think: Think = Think.KEEP
@@ -57,6 +58,7 @@ class Common:
     tasks: tuple[str, ...] = ()
     per_task: PerTask | int | None = None
     seed: int = 42
+    where: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.per_task, int):

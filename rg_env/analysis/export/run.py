@@ -19,6 +19,7 @@ from rg_env.analysis.export.card import CARD_NAME, card
 from rg_env.analysis.export.kinds import Common, Exported, ExportError, Kind, Row
 from rg_env.analysis.export.left_out import Reason
 from rg_env.analysis.export.write import check_target, draft_folder, write_lines
+from rg_env.analysis.select import select
 from rg_env.choices import PerTask, Think
 from rg_env.dump import Dump, GroupRecord, Phase
 
@@ -48,6 +49,7 @@ def export(
 
     Raises:
         ExportError: `out` cannot be written; nothing has been read.
+        ConditionError: a condition of `common` is invalid, or nothing matches.
         DumpError: as `Dump.groups`.
     """
     common = common or Common()
@@ -55,7 +57,7 @@ def export(
     result = Exported(kind, common)
     try:
         with draft_folder(out) as folder:
-            _export(dump, result, out, folder)
+            _export(select(dump, common.where), result, out, folder)
     except OSError as error:
         raise ExportError(f"{out} cannot be written ({error.strerror})") from None
     return result

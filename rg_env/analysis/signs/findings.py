@@ -22,6 +22,27 @@ class Sign(StrEnum):
     NEAR_DUPLICATES = "near-duplicates"
     LENGTH_COLLAPSE = "score up, length down"
     JUMP = "score jumped"
+    CONSENSUS = "agreement on a low score"
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """An item on which models agree.
+
+    Attributes:
+        answer: as one of them wrote it; its beginning, if it is long.
+        agree, of: number of models that give this answer, and of those that answered the item; with a single model, of
+            its samples.
+        score: the highest base score of the answer, below .99.
+        groups: ids of the groups of those that agree.
+    """
+
+    item: str
+    answer: str
+    agree: int
+    of: int
+    score: float
+    groups: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +53,8 @@ class Finding:
         what: what was seen, with counts, and what it may mean.
         groups: ids of up to five groups that show it, for `rg-env dumps show` and `replay`.
         share: the share of examined rollouts or groups that show it, in [0, 1]; for JUMP and LENGTH_COLLAPSE the
-            increase of the mean score.
+            increase of the mean score; for CONSENSUS the share of items.
+        items: of CONSENSUS: all items on which models agree, the clearest first.
     """
 
     sign: Sign
@@ -40,6 +62,7 @@ class Finding:
     what: str
     groups: tuple[str, ...]
     share: float
+    items: tuple[Agreement, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

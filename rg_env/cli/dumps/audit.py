@@ -2,31 +2,42 @@ from __future__ import annotations
 
 import sys
 
-from rg_env.cli.options import DumpPaths, JsonFlag, print_remarks
+from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
 from rg_env.cli.progress import reading
 from rg_env.output import print_json, print_line
 
+_ITEMS_SHOWN = 10
 
-def audit(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Find signs of reward hacking and the groups that show them; exit code 1 if there are any.
+
+def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> None:
+    """Find signs of reward hacking, and answers that models agree on but that score low.
+
+    Exit code 1 if there are any; answers on which only the samples of a single model agree do not count.
 
     Example: rg-env dumps audit dumps/sample
     """
-    from rg_env.analysis.signs import Coverage, find_signs
+    from rg_env.analysis import select
+    from rg_env.analysis.signs import Consensus, Coverage, find_signs
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    with reading(dump, frames=1, texts=1):
-        findings = find_signs(dump, coverage := Coverage())
+    with reading(dump, frames=2 if where else 1, texts=1):
+        findings = find_signs(select(dump, where or []), coverage := Coverage(), consensus := Consensus(dump.runs))
+    agreements = sorted(consensus.findings(), key=lambda finding: finding.task)
+    shown = [*findings, *agreements]
     if as_json:
-        print_json([finding.as_dict() for finding in findings])
+        print_json([finding.as_dict() for finding in shown])
     else:
-        for finding in findings:
+        for finding in shown:
             print_line(f"{finding.task}: {finding.sign}")
             print_line(f"  {finding.what}.")
             print_line(f"  groups: {', '.join(finding.groups)}")
+            for item in finding.items[:_ITEMS_SHOWN]:
+                print_line(f"  {item.item}: {item.agree} of {item.of} answer {item.answer!r}, score {item.score:.2f}")
+            if len(finding.items) > _ITEMS_SHOWN:
+                print_line(f"  … and {len(finding.items) - _ITEMS_SHOWN} more; --json lists all with their groups")
             print_line("")
-        print_line(f"{len(findings)} findings" if findings else "nothing found")
+        print_line(f"{len(shown)} findings" if shown else "nothing found")
         print_line(coverage)
     print_remarks(dump)
-    sys.exit(1 if findings else 0)
+    sys.exit(1 if findings or (agreements and consensus.several) else 0)

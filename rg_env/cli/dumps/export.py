@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from rg_env.choices import PairBy, Think
-from rg_env.cli.options import DumpPaths, print_remarks
+from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.cli.progress import reading
 from rg_env.output import print_error, print_line
 
@@ -56,6 +56,7 @@ def sft(
     min_score: Annotated[float, typer.Option(help="Minimum base score of a response.")] = 0.99,
     per_group: Annotated[int, typer.Option(help="Maximum number of responses per group; the best come first.")] = 1,
     think: ThinkOption = Think.KEEP,
+    where: Where = None,
     tasks: Tasks = "",
     per_task: PerTaskOption = None,
     seed: Seed = 42,
@@ -68,7 +69,7 @@ def sft(
     """
     from rg_env.analysis.export import Sft
 
-    _export(Sft(min_score, per_group), paths, out, think, tasks, per_task, seed, include_eval, force)
+    _export(Sft(min_score, per_group), paths, out, think, where, tasks, per_task, seed, include_eval, force)
 
 
 @export_app.command()
@@ -83,6 +84,7 @@ def dpo(
         int, typer.Option(help="Maximum number of pairs per group: best with worst, second best with second worst …")
     ] = 1,
     think: ThinkOption = Think.KEEP,
+    where: Where = None,
     tasks: Tasks = "",
     per_task: PerTaskOption = None,
     seed: Seed = 42,
@@ -95,7 +97,7 @@ def dpo(
     """
     from rg_env.analysis.export import Dpo
 
-    _export(Dpo(margin, by, pairs), paths, out, think, tasks, per_task, seed, include_eval, force)
+    _export(Dpo(margin, by, pairs), paths, out, think, where, tasks, per_task, seed, include_eval, force)
 
 
 @export_app.command()
@@ -106,6 +108,7 @@ def grpo(
         bool, typer.Option("--keep-no-signal", help="Include groups whose rewards are all equal.")
     ] = False,
     think: ThinkOption = Think.KEEP,
+    where: Where = None,
     tasks: Tasks = "",
     per_task: PerTaskOption = None,
     seed: Seed = 42,
@@ -118,7 +121,7 @@ def grpo(
     """
     from rg_env.analysis.export import Grpo
 
-    _export(Grpo(keep_no_signal), paths, out, think, tasks, per_task, seed, include_eval, force)
+    _export(Grpo(keep_no_signal), paths, out, think, where, tasks, per_task, seed, include_eval, force)
 
 
 def _export(
@@ -126,6 +129,7 @@ def _export(
     paths: list[Path],
     out: Path,
     think: Think,
+    where: list[str] | None,
     tasks: str,
     per_task: str | None,
     seed: int,
@@ -142,9 +146,10 @@ def _export(
         tasks=tuple(name.strip() for name in tasks.split(",") if name.strip()),
         per_task=None if per_task is None else parse_per_task(per_task),
         seed=seed,
+        where=tuple(where or ()),
     )
     dump = open_run(*paths)
-    with reading(dump, texts=1):
+    with reading(dump, frames=1 if where else 0, texts=1):
         result = export(dump, kind, out, common, force=force)
     _print(result, out)
     print_remarks(dump)

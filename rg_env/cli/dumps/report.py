@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, print_remarks
+from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.cli.progress import reading
 from rg_env.output import print_line
 
@@ -13,6 +13,7 @@ from rg_env.output import print_line
 def report(
     paths: DumpPaths,
     out: Annotated[Path, typer.Option(help="HTML file to write.")],
+    where: Where = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     max_groups: Annotated[
         int,
@@ -24,15 +25,16 @@ def report(
         float, typer.Option(min=0, max=1, help="A rollout with at least this base score is correct.")
     ] = 0.99,
 ) -> None:
-    """Write a self-contained HTML report with charts and a browser of groups.
+    """Write a self-contained HTML report with charts and a browser of groups; several runs get a leaderboard.
 
     Example: rg-env dumps report dumps/sample --out report.html
     """
+    from rg_env.analysis import select
     from rg_env.analysis.report import write_report
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
-    with reading(dump, frames=2, texts=1):
-        written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
+    with reading(dump, frames=3 if where else 2, texts=1):
+        written = write_report(select(dump, where or []), out, force=force, max_groups=max_groups, solved_at=solved_at)
     print_line(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)
