@@ -7,25 +7,34 @@ the same rows. Rows are made on demand, and only one item per task is made up fr
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from loguru import logger
+
 from rg_env.atomic import replacing
 from rg_env.choices import ResponseFormat
+from rg_env.curriculum.sampling import systematic
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
-from rg_env.tasks import Item, ItemStream, Split, TaskMix, encode_entry
-from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
-from rg_env.tasks.levels import scale_of
+from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry
+from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, random_complexity, weighted_draw
+from rg_env.tasks.items import MAX_REDRAWS
+from rg_env.tasks.levels import Scale, samples, scale_of
 
 ENV_CLASS = "rg_dump"
 ROW_GROUP = 1000
 """Rows per parquet row group; an export keeps one group in memory."""
+
+TRIED_ITEMS = 4
+"""Items that are made to find out whether a level can be used."""
 
 Example = tuple[list[Message], str, dict[str, Any], str]
 """(messages, env class, extras, uid), as SkyRL's loaders expect from a dataset."""
@@ -67,6 +76,8 @@ class ReasoningGymDataset:
             determines its level of difficulty. `curriculum`: the draws are made elsewhere and passed to `row_of`. A
             task without levels always has its default options. In a fixed set, with either mode, the items of a task
             have the `FIXED_COMPLEXITIES` in turn.
+        stratify: rows per batch, if each batch is to have the shares of the mix, rounded up or down; None: tasks are
+            drawn independently.
         samples_per_task: makes a fixed set instead: this many items per task in turn, ignoring weights and `size`;
             questions are distinct until a task runs out of them.
         format: `strict` or `lenient`, the format that the worked examples must have.
@@ -88,6 +99,7 @@ class ReasoningGymDataset:
         max_prompt_length: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         complexity_mode: str | None = None,
+        stratify: int | None = None,
         samples_per_task: int | None = None,
         format: str = ResponseFormat.STRICT,
     ) -> None:
@@ -97,8 +109,9 @@ class ReasoningGymDataset:
             need_number("max_prompt_length", max_prompt_length, whole=True, at_least=1)
             if tokenizer is None:
                 raise ConfigError(f"max_prompt_length={max_prompt_length} needs a tokenizer to count the tokens")
-        if samples_per_task is not None:
-            need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
+        for name, value in {"samples_per_task": samples_per_task, "stratify": stratify}.items():
+            if value is not None:
+                need_number(name, value, whole=True, at_least=1)
         need(split in list(Split), "split", split, "must be train or eval")
         modes = (None, "random", "curriculum")
         need(complexity_mode in modes, "complexity_mode", complexity_mode, "must be null, random or curriculum")
@@ -111,13 +124,14 @@ class ReasoningGymDataset:
         )
         self._max_prompt_length = max_prompt_length
         self._streams: dict[tuple[str, str], ItemStream] = {}
-        self.mix = TaskMix.parse(tasks).keep(lambda task: self._stream(task.name, task.options).check())
+        self._complexity_mode, self._stratify = complexity_mode, stratify
+        self.scales: dict[str, Scale] = {}
+        """The scales of difficulty of the tasks that have one; empty without a complexity mode."""
+        self.mix = TaskMix.parse(tasks).keep(self._prepare)
         """The requested task mix without the tasks that cannot be used."""
         self._options = {task.name: task.options for task in self.mix.tasks}
-        scales = {task.name: scale_of(task.name, task.options) for task in self.mix.tasks if complexity_mode}
-        self.scales = {name: scale for name, scale in scales.items() if scale is not None}
-        """The scales of difficulty of the tasks that have one; empty without a complexity mode."""
-        self._complexity_mode = complexity_mode
+        self._shares = {task.name: self.mix.share(task) for task in self.mix.tasks}
+        self._log_cut_levels()
         self._samples_per_task = samples_per_task
         self._size = size if samples_per_task is None else samples_per_task * len(self.mix.tasks)
 
@@ -133,6 +147,37 @@ class ReasoningGymDataset:
             prompt_options: the arguments of `ReasoningGymDataset` from `system_prompt` to `chat_template_kwargs`.
         """
         return cls(tasks, seed=seed, split="eval", samples_per_task=samples_per_task, **prompt_options)
+
+    def _prepare(self, task: TaskSpec) -> None:
+        """Find the usable levels of a task; without any, check its default options.
+
+        Raises:
+            ConfigError: the task cannot be used.
+        """
+        scale = scale_of(task.name, task.options) if self._complexity_mode else None
+        if scale is not None and (task.options or self._max_prompt_length is not None):
+            scale = scale.within(functools.cache(functools.partial(self._can_be_used, scale)))
+        if scale is None:
+            self._stream(task.name, task.options).check()
+        else:
+            self.scales[task.name] = scale
+
+    def _can_be_used(self, scale: Scale, complexity: float) -> bool:
+        """Whether items can be made at a complexity and at least half of the first ones fit the prompt limit."""
+        draws = islice(samples(scale.task, scale.options(complexity)), MAX_REDRAWS)
+        entries = list(islice((draw for draw in draws if isinstance(draw, dict)), TRIED_ITEMS))
+        limit = self._max_prompt_length
+        fitting = (limit is None or self._prompts.length(scale.task, entry["question"]) <= limit for entry in entries)
+        return 2 * sum(fitting) >= TRIED_ITEMS
+
+    def _log_cut_levels(self) -> None:
+        whole = {name: scale_of(name, self._options[name]) for name in self._options if self._complexity_mode}
+        cut = [name for name, scale in whole.items() if scale is not None and scale != self.scales.get(name)]
+        if cut:
+            reason = f"prompts over max_prompt_length={self._max_prompt_length}, or options that do not fit"
+            logger.info(
+                "levels that cannot be used ({}) are left out in {} tasks: {}", reason, len(cut), ", ".join(cut)
+            )
 
     def __len__(self) -> int:
         return self._size
@@ -168,7 +213,12 @@ class ReasoningGymDataset:
             return Draw(name, number, complexity, 1 / len(self.mix.tasks))
         if self._complexity_mode == "curriculum":
             raise ConfigError("complexity_mode='curriculum': the rows depend on the policy and are known in a run only")
-        return weighted_draw(self.mix, self.scales, self.seed, self.split, index)
+        if self._stratify is None:
+            return weighted_draw(self.mix, self.scales, self.seed, self.split, index)
+        batch, place = divmod(index, self._stratify)
+        name = systematic(self._shares, self._stratify, self.seed, batch * self._stratify)[place]
+        complexity = random_complexity(self.seed, self.split, index) if name in self.scales else None
+        return Draw(name, index, complexity, self._shares[name])
 
     def item_of(self, draw: Draw) -> Item:
         """The item of a draw: a pure function of the arguments and the draw."""
@@ -178,7 +228,12 @@ class ReasoningGymDataset:
             scale = self.scales[draw.task]
             stream = self._stream(draw.task, scale.options(draw.complexity))
             level, suffix = json.dumps(scale.level(draw.complexity)), f"@{draw.complexity:g}"
-        item = stream.item(draw.index) if self._samples_per_task is None else stream.fixed_item(self._rank(draw))
+        try:
+            item = stream.item(draw.index) if self._samples_per_task is None else stream.fixed_item(self._rank(draw))
+        except ConfigError:
+            if not draw.complexity:
+                raise
+            return self.item_of(dataclasses.replace(draw, complexity=0.0))
         return dataclasses.replace(
             item,
             id=f"{draw.task}-{self.split}-{self.seed}-{draw.index}{suffix}",

@@ -33,7 +33,7 @@ def test_the_defaults_are_valid():
         ("dump_fsync", "always"),
         ("dump_compression", "gzip"),
         ("device", "tpu"),
-        ("complexity_mode", "random"),
+        ("complexity_mode", "uniform"),
         ("complexity_rule", "parity"),
         ("curriculum_target_accuracy", 0),
         ("curriculum_target_accuracy", 1.0),

@@ -85,24 +85,35 @@ app.command(context_settings=_PASS_ON)(collect)
 
 
 @app.command()
-def tasks(as_json: JsonFlag = False) -> None:
+def tasks(
+    levels: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
     """List the tasks of Reasoning Gym; each is checked by generating one item.
 
-    Example: rg-env tasks --json
+    Example: rg-env tasks --levels chain_sum
     """
+    if levels is not None:
+        from rg_env.cli.levels import show_levels
+
+        show_levels(levels, as_json)
+        return
     from rg_env.tasks import list_tasks
 
     found = list_tasks(validate=True)
     if as_json:
         print_json([task.as_dict() for task in found])
         return
-    table = Table("task", "category", "default mix", "soundness", "state / reason", box=None)
+    table = Table("task", "category", "default mix", "levels", "soundness", "state / reason", box=None)
     table.columns[0].no_wrap = True
     for task in found:
         table.add_row(
             cell(task.name),
             task.category,
             "yes" if task.in_default_mix else "no",
+            "yes" if task.has_levels else "no",
             task.soundness.value,
             task.reason if task.state == "ok" else task.state,
         )
@@ -125,19 +136,40 @@ def dataset(
         int | None, typer.Option(min=0, help="Seed of the questions. Default: 42 for train, 123 for eval.")
     ] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
+    complexity_mode: Annotated[
+        str | None, typer.Option(help="random: levels of difficulty at random; with --split eval, all levels in turn.")
+    ] = None,
+    sampling: Annotated[str, typer.Option(help="weighted; stratified: every batch has the shares of the mix.")] = (
+        "weighted"
+    ),
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per batch, for --sampling stratified.")] = None,
 ) -> None:
     """Write a Parquet file of prompts that SkyRL can train on without rg_env's generator.
 
     Example: rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
     """
     from rg_env.dataset import ReasoningGymDataset
+    from rg_env.errors import need
 
+    need(
+        complexity_mode in (None, "random"),
+        "--complexity-mode",
+        complexity_mode,
+        "must be random; the levels of a curriculum depend on the policy, so they are known during a run only",
+    )
+    need(
+        sampling in ("weighted", "stratified"),
+        "--sampling",
+        sampling,
+        "must be weighted or stratified; adaptive sampling depends on the policy, so it is possible during a run only",
+    )
+    options: dict[str, Any] = {"system_prompt": system_prompt, "complexity_mode": complexity_mode}
     if split is Split.TRAIN:
-        made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, system_prompt=system_prompt)
+        need(sampling == "weighted" or batch_size, "--batch-size", batch_size, "stratified sampling needs it")
+        options["stratify"] = batch_size if sampling == "stratified" else None
+        made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, **options)
     else:
-        made = ReasoningGymDataset.fixed_eval(
-            mix, samples_per_task=rows, seed=123 if seed is None else seed, system_prompt=system_prompt
-        )
+        made = ReasoningGymDataset.fixed_eval(mix, samples_per_task=rows, seed=123 if seed is None else seed, **options)
     made.to_parquet(out)
     print_line(f"{len(made)} rows in {out}")
 

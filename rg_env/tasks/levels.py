@@ -4,19 +4,27 @@ Invariant: pure and monotone: a greater c never lowers the level of an attribute
 highest usable level of every attribute. Options that the mix fixes are never changed.
 
 The attributes and their values are those of reasoning-gym's curricula. A range attribute takes the values of its level
-alone, not those of easier levels too, so that an item is as hard as its level says.
+alone, not those of easier levels too, so that an item is as hard as its level says. `levels.json` in this folder has
+the usable levels, as `scripts/find_levels.py` found them. Not covered: whether levels are usable together with options
+that the mix fixes; `Scale.within` tries those.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from rg_env.tasks.upstream.dataset import reasoning_gym
+from rg_env.tasks.items import hash64
+from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
+
+RECORD = Path(__file__).with_name("levels.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Scale:
     """The difficulty of a task with the options that a mix fixes.
 
     Attributes:
-        attributes: those that move.
+        attributes: those that no option fixes; at least one has several usable levels.
     """
 
     task: str
@@ -61,15 +69,64 @@ class Scale:
             moved |= attribute.values[attribute.level(complexity)]
         return moved | dict(self.fixed)
 
+    def steps(self) -> list[float]:
+        """The complexities, in 4 decimals and from 0 on, at which the level of an attribute changes."""
+        spans = [part.high - part.low for part in self.attributes]
+        changes = {math.ceil((level + 0.5) / span * 10_000) / 10_000 for span in spans for level in range(span)}
+        return sorted({0.0, *changes})
+
+    def within(self, usable: Callable[[float], bool]) -> Scale | None:
+        """The scale without ends that are not usable; None if fewer than two levels are left.
+
+        Args:
+            usable: whether the level at a complexity can be used. Tried at both ends; if one is not usable, a bisection
+                finds the next one that is.
+        """
+        steps = self.steps()
+        first, last = 0, len(steps) - 1
+        if not usable(steps[last]):
+            last = bisect.bisect_left(steps, True, key=lambda complexity: not usable(complexity)) - 1
+        elif not usable(steps[first]):
+            first = bisect.bisect_left(steps, True, key=usable)
+        if last <= first or not usable(steps[first]):
+            return None
+        parts = [replace(part, low=part.level(steps[first]), high=part.level(steps[last])) for part in self.attributes]
+        return replace(self, attributes=tuple(parts))
+
 
 def scale_of(task: str, fixed_options: Mapping[str, Any]) -> Scale | None:
-    """The scale of a task; None if it has no curriculum, or if `fixed_options` fix all of its attributes."""
-    free = tuple(part for part in _attributes(task) if not part.values[0].keys() & fixed_options.keys())
+    """The scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes."""
+    usable = _record().get(task, {}).get("levels", {})
+    free = tuple(
+        replace(part, low=usable[part.name][0], high=usable[part.name][1])
+        for part in attributes_of(task)
+        if part.name in usable and not part.values[0].keys() & fixed_options.keys()
+    )
     return Scale(task, dict(fixed_options), free) if any(part.high > part.low for part in free) else None
 
 
+def seconds_of(task: str) -> tuple[float, ...]:
+    """CPU seconds an item at complexity 0, 0.5 and 1, as measured when the record was made; empty without levels."""
+    return tuple(_record().get(task, {}).get("seconds", ()))
+
+
+def why_cut(task: str) -> dict[str, str]:
+    """Which levels are not usable (`bottom`, `top`, `between`, `all`), and why."""
+    found = _record().get(task, {})
+    if not attributes_of(task):
+        return {"all": "reasoning-gym has no curriculum for it"}
+    return {"all": found["unusable"]} if "unusable" in found else dict(found.get("cut", {}))
+
+
 @functools.cache
-def _attributes(task: str) -> tuple[Attribute, ...]:
+def _record() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(RECORD.read_text())
+    return read
+
+
+@functools.cache
+def attributes_of(task: str) -> tuple[Attribute, ...]:
+    """All attributes of a task's curriculum with all of their levels; empty if it has none."""
     curriculum_class = reasoning_gym().factory.CURRICULA.get(task)
     if curriculum_class is None:
         return ()
@@ -82,11 +139,16 @@ def _attribute(definition: Any) -> Attribute:
         values = [{definition.field_name: value} for value in levels]
     else:
         lower, upper = definition.lower_field_name, definition.upper_field_name
-        if any(isinstance(value, (list, tuple)) for value in levels):
-            ranges = [(min(value), max(value)) for value in levels]
-        elif definition.ensure_interval:
-            ranges = list(itertools.pairwise(levels))
-        else:
-            ranges = [(value, value) for value in levels]
-        values = [{lower: low, upper: high} for low, high in ranges]
+        pairs = itertools.pairwise(levels) if definition.ensure_interval else ((value, value) for value in levels)
+        values = [{lower: low, upper: high} for low, high in pairs]
     return Attribute(definition.name, tuple(values), 0, len(values) - 1)
+
+
+def samples(task: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any] | Exception]:
+    """Entries of a task, of both splits, the same ones whenever they are made; the error for a draw that gives none."""
+    dataset = UpstreamDataset(task, options)
+    for number in itertools.count():
+        try:
+            yield dataset.make(hash64("levels", task, number) >> 32)
+        except Exception as error:
+            yield error

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rg_env.errors import ConfigError, describe, did_you_mean
+from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.dataset import MIXERS, UpstreamDataset, reasoning_gym, registered
+from rg_env.tasks.upstream.dataset import MIXERS, UpstreamDataset, registered
 
 _DATASET_OPTIONS = ("size", "seed")
 
@@ -27,7 +28,7 @@ class TaskInfo:
         in_default_mix: False for unsound tasks, for tasks whose answers are often free, and for tasks that cannot make
             an item.
         reason: what `rg_env.tasks.soundness.reason_for` says about the task; may be empty.
-        has_curriculum: whether reasoning-gym has levels of difficulty for it.
+        has_levels: whether it has usable levels of difficulty (`rg_env.tasks.levels`).
         state: `ok`, the error when an item was made, or `not tried`.
     """
 
@@ -36,7 +37,7 @@ class TaskInfo:
     in_default_mix: bool
     soundness: Soundness
     reason: str
-    has_curriculum: bool
+    has_levels: bool
     state: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,7 +58,6 @@ def task_names() -> tuple[str, ...]:
 
 def list_tasks(validate: bool = True) -> list[TaskInfo]:
     """Every task with its state; with `validate`, each is tried by making one item (about 3 s for all)."""
-    curricula = reasoning_gym().factory.CURRICULA
     result = []
     for name, category in task_categories().items():
         error = validate_task(name, {}) if validate else None
@@ -69,7 +69,7 @@ def list_tasks(validate: bool = True) -> list[TaskInfo]:
                 in_default_mix=in_default_mix(name) and error is None,
                 soundness=soundness,
                 reason=reason_for(name),
-                has_curriculum=name in curricula,
+                has_levels=scale_of(name, {}) is not None,
                 state=error or ("ok" if validate else "not tried"),
             )
         )

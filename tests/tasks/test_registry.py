@@ -30,8 +30,8 @@ def test_listing_without_trying() -> None:
     assert listed["countdown"].in_default_mix
     assert "given numbers" in listed["countdown"].reason
     assert listed["chain_sum"].in_default_mix
-    assert listed["chain_sum"].has_curriculum
-    assert not listed["acre"].has_curriculum
+    assert listed["chain_sum"].has_levels
+    assert not listed["acre"].has_levels
     assert listed["chain_sum"].as_dict()["state"] == "not tried"
     assert set(KNOWN_UNSOUND) < set(listed)
 
