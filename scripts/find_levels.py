@@ -30,7 +30,7 @@ FEWEST, ENOUGH = 12, 2.0
 MOST_SECONDS = 0.5
 """CPU seconds an item, on average."""
 HANGS = 8
-"""CPU seconds after which the process is ended, and after three times as many seconds in wall time."""
+"""CPU seconds after which the process is ended, and after ten times as many seconds in wall time."""
 FEWEST_DIFFERENT = 12
 """Different questions in `ITEMS` items, of both splits."""
 SCORED = 6
@@ -87,7 +87,7 @@ def in_a_fork(task: str, options: Mapping[str, Any]) -> tuple[list[dict[str, Any
     sender.close()
     try:
         found: tuple[list[dict[str, Any]], float] | str = "hangs"
-        if receiver.poll(3 * HANGS):
+        if receiver.poll(10 * HANGS):
             found = receiver.recv()
     except EOFError:
         found = "hangs"

@@ -45,7 +45,9 @@ def show_levels(task: str, as_json: bool) -> None:
         question = sample["question"]
         shown = question if len(question) <= _MAX_CHARS else f"{question[:_MAX_CHARS]} … ({len(question)} characters)"
         level = ", ".join(f"{name} {value}" for name, value in sample["level"].items())
-        print_line(f"complexity {sample['complexity']:g}: {level}; {1000 * sample['seconds']:.2g} ms per item")
+        seconds = sample["seconds"]
+        cost = f"{1000 * seconds:.2g} ms" if seconds >= 0.0001 else "less than 0.1 ms"
+        print_line(f"complexity {sample['complexity']:g}: {level}; {cost} per item")
         print_fields({"question": shown})
 
 
