@@ -205,7 +205,8 @@ def main() -> None:
             for levels, trial in search.trials.items():
                 print("   ", levels, f"{trial.seconds:.4f}", trial.fault, flush=True)
     if not arguments.print:
-        RECORD.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n")
+        lines = (f" {json.dumps(task)}: {json.dumps(found)}" for task, found in sorted(record.items()))
+        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from rg_env.tasks.items import hash64
 from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
+_WIDENED = frozenset({"puzzle24"})
+"""Tasks whose ranges include the values of easier levels: four numbers from 8 to 9 hardly ever make 24."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +132,18 @@ def attributes_of(task: str) -> tuple[Attribute, ...]:
     curriculum_class = reasoning_gym().factory.CURRICULA.get(task)
     if curriculum_class is None:
         return ()
-    return tuple(_attribute(part) for part in curriculum_class().attributes.values())
+    widened = task in _WIDENED
+    return tuple(_attribute(part, widened) for part in curriculum_class().attributes.values())
 
 
-def _attribute(definition: Any) -> Attribute:
+def _attribute(definition: Any, widened: bool) -> Attribute:
     levels = list(definition.levels)
     if not hasattr(definition, "lower_field_name"):
         values = [{definition.field_name: value} for value in levels]
     else:
         lower, upper = definition.lower_field_name, definition.upper_field_name
-        pairs = itertools.pairwise(levels) if definition.ensure_interval else ((value, value) for value in levels)
-        values = [{lower: low, upper: high} for low, high in pairs]
+        pairs = itertools.pairwise(levels) if definition.ensure_interval else zip(levels, levels, strict=True)
+        values = [{lower: levels[0] if widened else low, upper: high} for low, high in pairs]
     return Attribute(definition.name, tuple(values), 0, len(values) - 1)
 
 

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ WITHOUT = ("acre", "gsm_symbolic", "list_functions")
 """Tasks without a curriculum in reasoning-gym."""
 SCALED = tuple(task for task in task_names() if scale_of(task, {}))
 SAMPLE = (
-    "caesar_cipher", "chain_sum", "codeio", "countdown", "jugs", "knights_knaves", "rubiks_cube", "sokoban",
+    "caesar_cipher", "chain_sum", "codeio", "countdown", "jugs", "kakurasu", "knights_knaves", "rubiks_cube",
     "spell_backward", "survo", "tower_of_hanoi", "zebra_puzzles",
 )  # fmt: skip
 """Tasks with cut-off ends or a check of answers, whose items are made here; the script tries all tasks."""
@@ -61,6 +62,13 @@ def test_the_record_is_about_the_curricula_of_reasoning_gym() -> None:
         assert len(seconds_of(task)) == 3 and max(seconds_of(task)) <= 0.5, task
         whole = all(high - low + 1 == attributes[name] for name, (low, high) in found["levels"].items())
         assert whole == (not why_cut(task)), task
+
+
+def test_the_page_lists_every_task_with_fewer_levels() -> None:
+    page = (RECORD.parents[2] / "docs" / "difficulty.md").read_text()
+    without, fewer = page.split("Tasks without levels")[1].split("Tasks with fewer levels")
+    assert set(re.findall(r"^\| `(\w+)`", without, re.MULTILINE)) == set(task_names()) - set(SCALED)
+    assert set(re.findall(r"^\| `(\w+)`", fewer, re.MULTILINE)) == {task for task in SCALED if why_cut(task)}
 
 
 @pytest.mark.parametrize("task", SCALED)

@@ -132,6 +132,10 @@ def _sign(entry: Entry) -> str:
     return "-2^4 is 16 or -16" if sign and int(exponent) % 2 == 0 else ""
 
 
+def _gave_up(entry: Entry) -> str:
+    return "its search for a solution gave up" if entry["answer"] == '["No solution"]' else ""
+
+
 def _bottom(entry: Entry) -> str:
     return "there are two ways to turn the bottom to the top" if "bottom" in entry["metadata"]["rotations"] else ""
 
@@ -141,6 +145,7 @@ _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "basic_arithmetic": _whole,
     "calendar_arithmetic": _business_days,
     "color_cube_rotation": _bottom,
+    "jugs": _gave_up,
     "knight_swap": boards.hidden_wall,
     "letter_counting": _letter_case,
     "power_function": _sign,
