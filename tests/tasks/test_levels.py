@@ -267,7 +267,7 @@ def scorer() -> Iterator[Scorer]:
         yield scorer
 
 
-@pytest.mark.parametrize("task", SAMPLE)
+@pytest.mark.parametrize("task", sorted({*SAMPLE} - {"rubiks_cube"}))  # which has no stored answer
 def test_the_stored_answer_of_every_level_scores_1(task: str, scorer: Scorer) -> None:
     rows = dataset(task, complexity_mode="curriculum")
     for c in (0.0, 0.5, 1.0):
