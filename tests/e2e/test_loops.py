@@ -17,19 +17,17 @@ from collections import Counter, defaultdict
 
 import psutil
 import pytest
-from skyrl.train.utils.trainer_utils import build_dataloader
 from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import FileKind, open_lines, open_run, trained_from_line
 from rg_env.dump.repair.validate import validate
-from rg_env.skyrl.config import load_config
 from tests.e2e.conftest import RG, ROOT, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 BATCH, SAMPLES = 8, 8
+LEGS = "{min_animals: 1, max_animals: 2, max_instances: 3}"
 KEEP_ALL = [f"{RG}.dump_other_rollouts=true", f"{RG}.dump_eval_rollouts=true", "trainer.dump_data_batch=true"]
 EVALUATE = [
     "trainer.eval_interval=4",
@@ -73,16 +71,6 @@ def texts_noted(dump, groups):
     return texts
 
 
-def prompts_of_steps(args, epochs):
-    """The uids of every step as an uninterrupted run takes them, by SkyRL's own dataloader."""
-    cfg = load_config([str(arg) for arg in args])
-    rg = cfg.rg_dump
-    dataset = ReasoningGymDataset(rg.tasks, size=rg.size, seed=rg.seed)
-    loader = build_dataloader(cfg, dataset, is_train=True)
-    steps = (batch for _ in range(epochs) for batch in loader)
-    return {step: {row["uid"] for row in batch} for step, batch in enumerate(steps, 1)}
-
-
 def kill_with_everything_it_started(process):
     """SIGKILL for the whole session of `process`, until nothing of it is left."""
     while family := [pid for pid in psutil.pids() if _session(pid) == process.pid]:
@@ -109,12 +97,17 @@ def temp():
 
 
 def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_path, short_run, temp):
-    """SIGKILL in step 5, in the second of three epochs, with a checkpoint of step 4; dynamic sampling `replace`."""
+    """SIGKILL in step 5, in the second of three epochs, with a checkpoint of step 4; dynamic sampling `replace`, and a
+    curriculum for one of two tasks."""
     args = [
         *short_run,
         *KEEP_ALL,
         *EVALUATE,
-        f"{RG}.items={3 * BATCH}",
+        f"{RG}.size={3 * BATCH}",
+        f"{RG}.tasks={{spell_backward: 1, leg_counting: {{weight: 1, config: {LEGS}}}}}",
+        f"{RG}.complexity_mode=curriculum",
+        f"{RG}.complexity_rule=atropos",
+        f"{RG}.sampling=adaptive",
         f"{RG}.groups_per_file=20",
         "trainer.max_training_steps=8",
         "trainer.epochs=3",
@@ -170,10 +163,25 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
     assert {step: len(lines) for step, lines in steps.items()} == dict.fromkeys(range(1, 9), BATCH)
     for step, lines in steps.items():
         assert {line.attempt for line in lines} == {1 if step <= 4 else 2}
-    prompts = {step: {line.uid for line in lines} for step, lines in steps.items()}
-    expected = prompts_of_steps(args, epochs=2)
-    assert {step: prompts[step] for step in expected} == expected
-    assert len(prompts[7] | prompts[8]) == 2 * BATCH, "the third epoch, in an order that SkyRL's dataloader chose anew"
+    assert len({line.uid for lines in steps.values() for line in lines}) == 8 * BATCH, "every row is new"
+    drawn = {
+        attempt: [
+            (line.item, line.level, line.complexity, line.draw_probability, line.controller_version)
+            for line in everything
+            if line.attempt == attempt and line.phase == "train" and line.step == 5
+        ]
+        for attempt in (1, 2)
+    }
+    assert drawn[1] == drawn[2], "the interrupted step has the same items at the same levels"
+    assert {line.controller_version for line in steps[5]} == {3}, "planned when step 4 began"
+
+    levels = {"spell_backward": 0.3}
+    for move in dump.levels():
+        assert move.before == levels[move.task], "a resumed run continues at the level of its checkpoint"
+        levels[move.task] = move.after
+    assert levels["spell_backward"] != 0.3
+    for line in groups:
+        assert (line.complexity is not None) == bool(line.level) == (line.task in levels)
 
     trained = trained_in(dumps)
     assert set(trained) >= {(1 if step <= 4 else 2, step) for step in range(1, 9)}

@@ -166,13 +166,24 @@ class _Tracker:
     def finish(self) -> None: ...
 
 
-def build(folder: Path, *, attempt: int = 1, mixed_share: float = 0.5, trainer_class=None, eval_size: int = 0, **more):
-    """A trainer that is ready to `train()`."""
+def build(
+    folder: Path,
+    *,
+    attempt: int = 1,
+    mixed_share: float = 0.5,
+    trainer_class=None,
+    eval_size: int = 0,
+    tasks=TASK,
+    script=None,
+    **more,
+):
+    """A trainer that is ready to `train()`, on a finite set of rows unless there is another `script`."""
     cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
     rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
-    dataset = ReasoningGymDataset(TASK, size=cfg.rg_dump.items)
-    script = Script(dataset, mixed_share)
+    rg = cfg.rg_dump
+    dataset = ReasoningGymDataset(tasks, size=rg.items or rg.size, seed=rg.seed, complexity_mode=rg.complexity_mode)
+    script = script or Script(dataset, mixed_share)
     evaluation = None
     if eval_size:
         evaluation = ReasoningGymDataset.fixed_eval(TASK, samples_per_task=eval_size)
