@@ -7,6 +7,7 @@ import math
 import re
 from base64 import b64encode
 from collections import defaultdict
+from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -235,6 +236,29 @@ def test_two_runs_are_never_put_together(tmp_path):
     report = Report(build_report(dump))
     rates = {one["run_id"]: one["headline"]["solve_rate"] for one in report.summary["sections"]}
     assert rates == {RUN_ID: 1.0, other: 0.0}
+
+
+def test_several_runs_have_a_leaderboard_with_the_figures_of_stats(groups, tmp_path):
+    other = "20261122-000000-cd34"
+    dump_of(tmp_path, groups)
+    dump = dump_of(tmp_path, [replace(g, run_id=other, group_id=f"{g.group_id}-b") for g in groups[:50]], run_id=other)
+    report = Report(build_report(dump))
+    expected = {(row["run_id"], row["phase"]): row for row in statistics(dump, "phase").iter_rows(named=True)}
+    for row in report.summary["leaderboard"]:
+        same = expected.pop((row["run_id"], row["phase"]))
+        assert all(close(row[name], same[name]) for name in row if name != "categories")
+        assert set(row["categories"]) == {"arithmetic", "algorithmic"}
+    assert not expected
+    rates = [row["solve_rate"] for row in report.summary["leaderboard"] if row["phase"] == "train"]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_levels_are_means_per_task_and_point(tmp_path):
+    made = [group(f"{s}-{k}", step=s, complexity=(s + k) / 10) for s in (1, 2) for k in (0, 2)]
+    report = Report(build_report(dump_of(tmp_path, made)))
+    levels = [(row["step"], row["complexity"], row["groups"]) for row in rows(section(report)["levels"])]
+    assert levels == [(1, 0.2, 2), (2, 0.3, 2)]
+    assert report.summary["leaderboard"] == []
 
 
 @settings(max_examples=50)

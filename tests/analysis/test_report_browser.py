@@ -9,10 +9,11 @@ import shutil
 import pytest
 
 from rg_env.analysis.report import write_report
-from rg_env.dump import open_run
+from rg_env.dump import FileKind, LevelRecord, open_run, to_line, write_manifest
+from rg_env.dump.files import batch_name
 from rg_env.scoring.types import Violation
-from tests.analysis.reports import dump_of, random_groups, said
-from tests.dump.records import group, rollout, violating
+from tests.analysis.reports import dump_of, random_groups, rows, said
+from tests.dump.records import RUN_ID, group, rollout, violating
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `make chromium` installs it")
@@ -326,3 +327,52 @@ def test_a_plain_atropos_dump_opens(show, tmp_path):
     assert not page.locator("#f-from").is_visible()
     page.click(".row")
     assert "GCD?" in page.text_content("#group-body")
+
+
+def test_several_runs_get_a_leaderboard_that_leads_to_them(show, tmp_path):
+    for name, score in (("weak", 0.0), ("strong", 1.0)):
+        made = [
+            group(k, [rollout(score, 0)], task=task, run_id=name) for k, task in enumerate(("gcd", "spell_backward"))
+        ]
+        dump_of(tmp_path / name, made, run_id=name)
+        write_manifest(tmp_path / name, name, {"attempt": 1, "model": f"model-{name}"})
+    page = show(write_report(open_run(tmp_path / "weak", tmp_path / "strong"), tmp_path / "r.html"))
+    assert texts(page.locator("#leaderboard thead th")) == [
+        "run",
+        "groups",
+        "solved",
+        "base score",
+        "algorithmic",
+        "arithmetic",
+    ]
+    assert texts(page.locator("#leaderboard tbody th")) == ["model-strong", "model-weak"]
+    assert texts(page.locator("#leaderboard tbody tr").first.locator("td"))[1] == "100.0\u00a0%"
+    page.locator("#leaderboard tbody button", has_text="model-weak").click()
+    assert "run model-weak" in page.text_content("#tasks caption")
+    assert texts(page.locator("#f-run option")) == ["all", "model-strong", "model-weak"]
+
+
+def test_levels_are_drawn_over_the_steps_with_their_moves(show, tmp_path):
+    made = [group(s, [rollout(1.0, 0)], step=s, task="gcd", complexity=s / 10, level='{"n":1}') for s in range(1, 6)]
+    move = LevelRecord(
+        run_id=RUN_ID,
+        attempt=1,
+        step=3,
+        task="gcd",
+        rule="interval",
+        before=0.2,
+        after=0.3,
+        solve_rate=0.9,
+        lower=0.8,
+        upper=1.0,
+        rollouts=8,
+        groups=1,
+        reason="all solved",
+    )
+    dump_of(tmp_path, made)
+    (tmp_path / batch_name(FileKind.LEVELS, RUN_ID, 0)).write_bytes(to_line(move))
+    page = show(write_report(open_run(tmp_path), tmp_path / "r.html"))
+    assert page.locator("#levels svg g[aria-label=line] path").count() == 1
+    assert page.locator("#levels svg g[aria-label=dot] circle").count() == 1
+    assert rows(section(page)["levels"])[0]["complexity"] == 0.1
+    assert page.locator("#leaderboard-section").is_hidden()

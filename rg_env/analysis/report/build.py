@@ -5,8 +5,9 @@ Invariant: the file is written completely or not at all, and replaces another on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rg_env.analysis.stats import SOLVED_AT
@@ -34,7 +35,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     """
     from rg_env.analysis.reparse import FAULTS
     from rg_env.analysis.report.explain import notes
-    from rg_env.analysis.report.figures import sections
+    from rg_env.analysis.report.figures import leaderboard, sections
     from rg_env.analysis.report.page import page
     from rg_env.analysis.report.sample import take_sample
     from rg_env.analysis.report.worst import worst_tasks
@@ -42,11 +43,13 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
 
     rollouts = sample_of(dump).rollouts
     sample = take_sample(dump, rollouts, max_groups)
-    made = sections(rollouts, sample.characters(), solved_at=solved_at)
+    made = sections(rollouts, sample.characters(), dump.levels_frame(), solved_at=solved_at)
+    names = dump.names
     summary = {
         "solved_at": solved_at,
         "notes": notes(dump, rollouts, sample),
-        "runs": [_about(run) for run in dump.runs],
+        "runs": [_about(run, names) for run in dump.runs],
+        "leaderboard": leaderboard(rollouts, solved_at=solved_at),
         "violations": FAULTS,
         "sections": [
             asdict(section)
@@ -85,13 +88,17 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
 
 
 def _title(dump: Dump) -> str:
-    ids = [run.run_id for run in dump.runs]
-    return f"Run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
+    names = list(dump.names.values())
+    return f"Run {names[0]}" if len(names) == 1 else f"{len(names)} runs"
 
 
-def _about(run: Run) -> dict[str, Any]:
-    """The main facts of the manifest, without host and folders, because reports are shared."""
+def _about(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
+    """The main facts of the manifest, without host and paths, because reports are shared."""
     manifest = run.manifest or {}
-    model = str(manifest.get("model") or "")
-    name = PurePath(model).name if PurePath(model).is_absolute() else model
-    return {"run_id": run.run_id, "model": name, "started": manifest.get("started"), "attempt": manifest.get("attempt")}
+    return {
+        "run_id": run.run_id,
+        "name": names[run.run_id],
+        "model": run.model,
+        "started": manifest.get("started"),
+        "attempt": manifest.get("attempt"),
+    }

@@ -46,6 +46,9 @@ class Section:
         heat: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`.
         trouble: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (a column of
             `statistics`), `share` of rollouts.
+        levels: a row per task and point: `task`, `step`, `last_step`, `complexity` (mean c of the groups), `groups`;
+            empty without levels.
+        moves: a row per move of a level: `task`, `step`, `before`, `after`, `reason`.
         lengths: a row per bar: `from`, `to`, `right`, `wrong`: shares of the correct and of the wrong rollouts.
         length_unit: `tokens`, or `characters` if the dump has no token counts.
     """
@@ -58,15 +61,20 @@ class Section:
     trend: Columns
     heat: Columns
     trouble: Columns
+    levels: Columns
+    moves: Columns
     lengths: Columns
     length_unit: str
 
 
-def sections(rollouts: pl.DataFrame, characters: pl.DataFrame, *, solved_at: float) -> list[Section]:
+def sections(
+    rollouts: pl.DataFrame, characters: pl.DataFrame, moves: pl.DataFrame, *, solved_at: float
+) -> list[Section]:
     """The statistics of every run and phase, in the order run, train, eval.
 
     Args:
         rollouts: those of `sample_of(dump)`.
+        moves: those of `dump.levels_frame()`.
         characters: see `report.sample.Sample`; replaces token counts if the dump has none.
         solved_at: a rollout is correct if its base score is at least this, in [0, 1].
     """
@@ -79,10 +87,29 @@ def sections(rollouts: pl.DataFrame, characters: pl.DataFrame, *, solved_at: flo
         counted = of_phase["response_tokens"].count() > 0
         if not counted:
             of_phase = _in_characters(of_phase, characters)
-        made.append(
-            _section(headline, by_task.filter(mine), of_phase, solved_at, "tokens" if counted else "characters")
-        )
+        moved = moves.filter(pl.lit(headline["phase"] == "train"), run_id=headline["run_id"])
+        unit = "tokens" if counted else "characters"
+        made.append(_section(headline, by_task.filter(mine), of_phase, moved, solved_at, unit))
     return made
+
+
+def leaderboard(rollouts: pl.DataFrame, *, solved_at: float) -> list[dict[str, Any]]:
+    """A row per run and phase, the best first: `run_id`, `phase`, `groups`, `solve_rate` with its interval,
+    `mean_base_score`, and `categories`, the solve rate of each. Empty for a single run.
+    """
+    sample = Sample(rollouts)
+    overall = statistics(sample, "phase", solved_at=solved_at)
+    if overall["run_id"].n_unique() < 2:
+        return []
+    of_run: dict[tuple[str, str], dict[str, float]] = {}
+    for row in statistics(sample, "category", solved_at=solved_at).iter_rows(named=True):
+        of_run.setdefault((row["run_id"], row["phase"]), {})[row["category"]] = row["solve_rate"]
+    names = ("run_id", "phase", "groups", "solve_rate", "solve_rate_low", "solve_rate_high", "mean_base_score")
+    best = overall.sort("phase", pl.col("solve_rate"), descending=[False, True], nulls_last=True, maintain_order=True)
+    return [
+        {name: row[name] for name in names} | {"categories": of_run[row["run_id"], row["phase"]]}
+        for row in best.iter_rows(named=True)
+    ]
 
 
 def _in_characters(rollouts: pl.DataFrame, characters: pl.DataFrame) -> pl.DataFrame:
@@ -92,7 +119,12 @@ def _in_characters(rollouts: pl.DataFrame, characters: pl.DataFrame) -> pl.DataF
 
 
 def _section(
-    headline: dict[str, Any], by_task: pl.DataFrame, rollouts: pl.DataFrame, solved_at: float, length_unit: str
+    headline: dict[str, Any],
+    by_task: pl.DataFrame,
+    rollouts: pl.DataFrame,
+    moves: pl.DataFrame,
+    solved_at: float,
+    length_unit: str,
 ) -> Section:
     rollouts = rollouts.with_columns(right=(pl.col("base_score") >= solved_at).fill_null(False))
     by_point = _by_point(rollouts, MAX_POINTS, solved_at)
@@ -105,6 +137,8 @@ def _section(
         trend=_columns(_curves(_by_point(rollouts, MAX_TREND_POINTS, solved_at))),
         heat=_columns(_heat(_in_points(rollouts, MAX_HEAT_COLUMNS))),
         trouble=_columns(_trouble(by_point)),
+        levels=_columns(_levels(_in_points(rollouts, MAX_HEAT_COLUMNS))),
+        moves=_columns(moves.select("task", "step", "before", "after", "reason").sort("step", "task")),
         lengths=_columns(_histogram(rollouts)),
         length_unit=length_unit,
     )
@@ -143,6 +177,15 @@ def _heat(points: pl.DataFrame) -> pl.DataFrame:
     return (
         points.group_by(pl.col("task").cast(pl.String), "step", "last_step")
         .agg(solve_rate=pl.col("right").mean(), groups=pl.col(GROUP_INDEX).n_unique())
+        .sort("task", "step")
+    )
+
+
+def _levels(points: pl.DataFrame) -> pl.DataFrame:
+    groups = points.filter(pl.col("complexity").is_not_null()).unique(GROUP_INDEX)
+    return (
+        groups.group_by(pl.col("task").cast(pl.String), "step", "last_step")
+        .agg(pl.col("complexity").mean(), groups=pl.len())
         .sort("task", "step")
     )
 

@@ -27,8 +27,8 @@ function prepare(group) {
   return group;
 }
 
-function options(select, all, values) {
-  select.replaceChildren(el("option", { value: "" }, all), ...values.map((value) => el("option", { value }, words(value))));
+function options(select, all, values, nameOf = words) {
+  select.replaceChildren(el("option", { value: "" }, all), ...values.map((value) => el("option", { value }, nameOf(value))));
 }
 
 function setUpFilters() {
@@ -38,7 +38,7 @@ function setUpFilters() {
   options(byId("f-trouble"), "any or none", ["none", ...kinds((group) => [...group.trouble])]);
   options(byId("f-phase"), "all", kinds((group) => group.phase));
   const runs = kinds((group) => group.run_id);
-  options(byId("f-run"), "all", runs);
+  options(byId("f-run"), "all", runs, runName);
   byId("f-run-label").hidden = runs.length < 2;
   const steps = groups.map((group) => group.step).filter((step) => step != null);
   for (const label of document.querySelectorAll("#filters .step")) label.hidden = !steps.length;

@@ -23,9 +23,29 @@ function passCard(headline) {
   return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} correct; all ${most} correct: ${rate1(h[`pass_hat_${most}`])}`]] : [];
 }
 
+/** The name of a run: its model, and what tells it apart from others. */
+const runName = (id) => plain(report.runs.find((run) => run.run_id === id)?.name ?? id);
+
+/** The table of several runs by category; `choose` is called with the run and phase that was clicked. */
+function leaderboard(choose) {
+  const rows = report.leaderboard;
+  byId("leaderboard-section").hidden = !rows.length;
+  const categories = [...new Set(rows.flatMap((row) => Object.keys(row.categories)))].sort();
+  const phases = new Set(rows.map((row) => row.phase)).size > 1;
+  const head = ["run", ...(phases ? ["phase"] : []), "groups", "solved", "base score", ...categories];
+  const nodes = rows.map((row) => el("tr", {},
+    el("th", { scope: "row" }, el("button", { type: "button", onclick: () => choose(row) }, runName(row.run_id))),
+    phases ? el("td", {}, row.phase) : null,
+    el("td", {}, count(row.groups)),
+    el("td", { title: `95 %: ${interval(row, "solve_rate", rate1)}` }, rate1(row.solve_rate)),
+    el("td", {}, number(row.mean_base_score)),
+    categories.map((category) => el("td", {}, percent(row.categories[category])))));
+  byId("leaderboard").replaceChildren(el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, words(name))))), el("tbody", {}, nodes));
+}
+
 function about() {
   const lines = report.runs.map((run) =>
-    [report.runs.length > 1 ? run.run_id : null, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
+    [report.runs.length > 1 ? run.name : run.run_id, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
   byId("about").replaceChildren(...lines.filter(Boolean).flatMap((line) => [line, el("br")]));
   byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
   byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC license.";
@@ -80,6 +100,8 @@ function show(section) {
   taskTable(byId("tasks"), section, showTask);
   byId("tasks-hint").textContent = "Click a column to sort, a task to show its groups; hover over a number for its 95 % interval.";
   fillCharts("heat", (holder) => heatMap(holder, section));
+  byId("levels-section").hidden = !section.levels.task.length;
+  fillCharts("levels", (holder) => levelCurves(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));
   fillCharts("trouble", (holder) => troubleChart(holder, section));
   redraw();
@@ -89,7 +111,7 @@ function choice() {
   const select = byId("section");
   const several = new Set(report.sections.map((section) => section.run_id)).size > 1;
   select.replaceChildren(...report.sections.map((section, place) =>
-    el("option", { value: place }, several ? `${section.phase}, run ${plain(section.run_id)}` : section.phase)));
+    el("option", { value: place }, several ? `${section.phase}, run ${runName(section.run_id)}` : section.phase)));
   byId("section-label").hidden = report.sections.length < 2;
   const current = () => report.sections[Number(select.value)];
   select.addEventListener("change", () => { show(current()); unpacked.then(() => worst(current())); });
@@ -99,6 +121,12 @@ function choice() {
 about();
 const unpacked = startBrowser();
 const current = choice();
+leaderboard((row) => {
+  const place = report.sections.findIndex((section) => section.run_id === row.run_id && section.phase === row.phase);
+  byId("section").value = place;
+  byId("section").dispatchEvent(new Event("change"));
+  byId("h-curves").scrollIntoView();
+});
 show(current());
 let width = innerWidth;
 addEventListener("resize", () => {
