@@ -78,3 +78,14 @@ class PairBy(StrEnum):
     SCORE = "score"
     """After the length penalty: of two correct answers the shorter may be preferred."""
     BASE_SCORE = "base_score"
+
+
+class RunKind(StrEnum):
+    """What a machine is to be used for."""
+
+    READ = "read"
+    """Reading dumps and scoring, without training."""
+    CPU = "cpu"
+    VLLM = "vllm"
+    """On the CPU, with a vLLM server."""
+    GPU = "gpu"

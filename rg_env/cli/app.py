@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from rg_env.choices import ResponseFormat, Split
+from rg_env.choices import ResponseFormat, RunKind, Split
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.options import JsonFlag
@@ -241,3 +242,28 @@ def audit(
     from rg_env.audit.command import run_command
 
     sys.exit(run_command(tasks, items, quick, record, as_markdown, as_json))
+
+
+@app.command()
+def doctor(
+    kind: Annotated[RunKind | None, typer.Argument(help="Planned use. Default: what is installed.")] = None,
+    dump_dir: Annotated[Path, typer.Option(help="Folder for dumps.")] = Path("dumps"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Check what this machine has and lacks for a run; exit code 1 if the run would fail.
+
+    Example: rg-env doctor gpu
+    """
+    from rg_env.doctor import Level, examine, installed_kind
+
+    kind = kind or installed_kind()
+    findings = list(examine(kind, dump_dir))
+    if as_json:
+        print_json({"kind": kind, "findings": [asdict(finding) for finding in findings]})
+    else:
+        print_line(f"rg-env doctor {kind}")
+        table = Table(box=None, show_header=False)
+        for finding in findings:
+            table.add_row("" if finding.level is Level.OK else finding.level, cell(finding.subject), cell(finding.text))
+        console().print(table)
+    sys.exit(any(finding.level is Level.PROBLEM for finding in findings))

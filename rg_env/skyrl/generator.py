@@ -19,10 +19,13 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.curriculum import GroupFacts, RolloutFacts
+from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpWriter, GroupRecord, LevelRecord, Outcome
+from rg_env.dump.schema import answered
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.rollouts.summary import StepSummary, counted
+from rg_env.scoring.types import Verdict
 from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import TrainLoader
@@ -128,16 +131,21 @@ class RGDumpGenerator(SkyRLGymGenerator):
         stop_reasons = batch.output.get("stop_reasons")
         ids = batch.input.get("trajectory_ids") or [TrajectoryID(str(p), 0) for p in range(len(batch.slots))]
         groups: dict[str, list[_Rollout]] = {}
-        for trajectory, slot, rows, prompt in zip(ids, batch.slots, batch.rows, batch.input["prompts"], strict=True):
-            if slot.verdict is None or slot.item is None:
-                continue  # a row of another environment
+        for position, (trajectory, slot, rows, prompt) in enumerate(
+            zip(ids, batch.slots, batch.rows, batch.input["prompts"], strict=True)
+        ):
+            if batch.input["env_classes"][position] != ENV_CLASS:
+                continue
+            stop_reason = stop_reasons[rows[-1]] if stop_reasons else None
+            verdict = slot.verdict or Verdict.no_response(f"the rollout failed ({stop_reason})")
+            tokens = sum(len(batch.output["response_ids"][row]) for row in rows)
             rollout = _Rollout(
-                verdict=slot.verdict,
-                response_tokens=sum(len(batch.output["response_ids"][row]) for row in rows),
-                stop_reason=stop_reasons[rows[-1]] if stop_reasons else None,
+                verdict=verdict,
+                response_tokens=tokens if slot.verdict else None,
+                stop_reason=stop_reason,
                 conversation=[*prompt, {"role": "assistant", "content": self._without_end_token(slot.text)}],
                 repetition=trajectory.repetition_id,
-                item=slot.item,
+                item=slot.item or _item(batch, position),
                 uid=trajectory.instance_id,
                 row=rows[-1],
             )
@@ -210,7 +218,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         trajectories = batch.trajectory_of_each_row()
         episodes: list[dict[str, Any]] = [{} for _ in trajectories]
         for rollout in itertools.chain.from_iterable(groups):
-            episodes[rollout.row] = episode_metrics(rollout.item, rollout.verdict, self.config.solved_at)
+            if rollout.verdict.scored.status.is_counted:
+                episodes[rollout.row] = episode_metrics(rollout.item, rollout.verdict, self.config.solved_at)
         # SkyRL computed loss-mask and timing metrics before overlong filtering: those stay.
         metrics = dict(batch.output.get("rollout_metrics") or {})
         metrics |= get_rollout_metrics(
@@ -226,9 +235,13 @@ class RGDumpGenerator(SkyRLGymGenerator):
             metrics[f"rg_dump/mean_{outcome}"] = outcomes[outcome] / len(records)
         metrics["rg_dump/mean_no_signal"] = sum(record.no_signal for record in records) / len(records)
         rollouts = [rollout for record in records for rollout in record.rollouts]
-        metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in rollouts) / len(rollouts)
-        metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in rollouts) / len(rollouts)
+        counted_ones = answered(rollouts)
+        if counted_ones:
+            count = len(counted_ones)
+            metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in counted_ones) / count
+            metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in counted_ones) / count
         metrics["rg_dump/mean_masked"] = masked / len(rollouts)
+        metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
         if batch.phase == "train" and self.loader is not None:
             metrics |= self.loader.metrics()
         if self.writer is not None:
@@ -289,3 +302,10 @@ def _name_groups(batch: _Batch, records: Sequence[GroupRecord]) -> list[Trajecto
     groups = {record.uid: GroupUid(record.uid, record.group_id) for record in records}
     rows = [given[position] for position in batch.trajectory_of_each_row()]
     return [TrajectoryID(groups.get(row.instance_id, row.instance_id), row.repetition_id) for row in rows]
+
+
+def _item(batch: _Batch, position: int) -> Item:
+    """The question of a trajectory whose environment was never reached."""
+    extras = batch.input["env_extras"]
+    assert extras is not None
+    return Item.from_extra_info(extras[position].get("extra_info"))

@@ -63,8 +63,9 @@ class RGTrainerMixin:
 
         In SkyRL 0.3.0, the copies of a group (`replace`) have the same uid, and so do the groups of a prompt that is
         drawn again while a batch is being filled (`filter`). SkyRL then refuses its own batch, because it expects one
-        group per uid.
+        group per uid. SkyRL's main branch would index `trajectory_time_splits`, a dict, by row.
         """
+        dict.pop(generator_output, "trajectory_time_splits", None)
         output, uids, keep_sampling = super().handle_dynamic_sampling(  # type: ignore[misc]
             generator_output, _named(generator_output, uids)
         )

@@ -12,6 +12,7 @@ from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.skyrl.config import RGSkyRLGymConfig
+from rg_env.skyrl.env import SLOT
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.tasks import Item
 from tests.skyrl.generating import TASK, right, run, script_for, tokenizer, total
@@ -147,3 +148,27 @@ def test_scores_are_those_of_a_long_response_only_by_its_tokens(rows, tmp_path):
     [first, *_] = open_run(tmp_path).groups()
     assert [rollout.truncated for rollout in first.rollouts] == [False, True, False, True]
     assert first.rollouts[1].violation == "unclosed_think"
+
+
+def test_a_rollout_that_skyrl_gave_up_stays_in_its_group(tmp_path, monkeypatch):
+    """SkyRL may return a placeholder with `rollout_error` for a rollout that raised (its pull request 1986)."""
+    generate = SkyRLGymGenerator.generate
+
+    async def generate_and_fail(self, input_batch, disable_tqdm=False):
+        output = await generate(self, input_batch, disable_tqdm)
+        input_batch["env_extras"][1][SLOT].verdict = None
+        output["stop_reasons"][1] = "rollout_error"
+        return output
+
+    monkeypatch.setattr(SkyRLGymGenerator, "generate", generate_and_fail)
+    rows = ReasoningGymDataset(TASK, size=1)
+    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
+        output, _ = run(rows, script_for(rows, right("{}"), right("{}"), right("wrong"), right("{}")), writer=writer)
+    (group,) = open_run(tmp_path).groups()
+    assert [rollout.status.value for rollout in group.rollouts] == ["ok", "no_response", "ok", "ok"]
+    assert [total(reward) for reward in output["rewards"]] == pytest.approx([1.0, 2 / 3, 0.0, 1.0])
+    assert [any(mask) for mask in output["loss_masks"]] == [True, False, True, True]
+    metrics = output["rollout_metrics"]
+    assert metrics["environment/rg_dump/mean_solved"] == pytest.approx(2 / 3)
+    assert metrics["rg_dump/mean_score"] == pytest.approx(2 / 3)
+    assert metrics["rg_dump/mean_no_response"] == 0.25

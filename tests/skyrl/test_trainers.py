@@ -5,9 +5,11 @@ The record has every group that was generated, once, and says of every step exac
 
 import asyncio
 import copy
+import itertools
 import pickle
 import time
 from collections import Counter, defaultdict
+from types import SimpleNamespace
 
 import pytest
 from skyrl.train.trainer import RayPPOTrainer
@@ -16,6 +18,7 @@ from rg_env.dump import FileKind, group_id, open_lines, open_run, trained_from_l
 from rg_env.dump.repair.validate import validate
 from rg_env.dump.write.batch import Batch
 from rg_env.skyrl.group_uid import GroupUid
+from rg_env.skyrl.trainers import RGTrainerMixin
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, NoModels, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
@@ -279,3 +282,38 @@ def test_cancelling_leaves_whole_groups_only(tmp_path):
     assert len(ledger) >= BATCH
     assert {len(line.rollouts) for line in ledger} == {SAMPLES}
     assert len(trained_in(tmp_path / "dumps")[1]) == BATCH
+
+
+def test_dynamic_sampling_gets_only_lists_with_an_element_per_row():
+    """SkyRL's main branch selects rows of every key, also of `trajectory_time_splits`, which is a dict."""
+
+    class SkyRLMain:
+        def handle_dynamic_sampling(self, output, uids):
+            return {key: [value[row] for row in (0, 1)] for key, value in output.items()}, uids[:2], False
+
+    class Trainer(RGTrainerMixin, SkyRLMain):
+        cfg = SimpleNamespace(generator=SimpleNamespace(n_samples_per_prompt=2))
+
+    given = {"rewards": [1.0, 0.0, 0.0, 0.0], "trajectory_time_splits": {"llm": [1.0] * 4, "env": [0.1] * 4}}
+    output, uids, _ = Trainer().handle_dynamic_sampling(given, ["a", "a", "b", "b"])
+    assert (output, uids) == ({"rewards": [1.0, 0.0]}, ["a", "a"])
+
+
+def test_a_slow_group_may_be_trained_on_later_than_max_staleness_steps(tmp_path):
+    """SkyRL bounds the number of groups in progress, not the age of each: faster groups overtake a slow one."""
+    trainer = build(tmp_path, **KEEP_ALL, **FULLY_ASYNC, **{f"{RG}items": 6 * BATCH})
+    generate, calls = trainer.generator.generate, itertools.count()
+
+    async def slow_at_first(batch, disable_tqdm=False):
+        first = next(calls) == 0
+        output = await generate(batch, disable_tqdm=disable_tqdm)
+        while first and trainer.global_step < 4:
+            await asyncio.sleep(0.001)
+        return output
+
+    trainer.generator.generate = slow_at_first
+    train(trainer)
+    scheduled = {line.group_id: line.step for line in open_run(tmp_path / "dumps").ledger()}
+    ages = [step - scheduled[group] for step, groups in trained_in(tmp_path / "dumps").items() for group in groups]
+    assert max(ages) >= 3 > trainer.cfg.trainer.fully_async.max_staleness_steps
+    assert min(ages) >= 0

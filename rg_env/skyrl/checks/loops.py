@@ -74,7 +74,7 @@ def _check_fully_async(cfg: Any) -> None:
             "which is that × (trainer.fully_async.max_staleness_steps + 1)",
         ),
         "trainer.algorithm.policy_loss_type": (
-            loss in _FULLY_ASYNC_LOSSES,
+            loss in _FULLY_ASYNC_LOSSES or _is_rollout_anchored_cispo(algorithm, loss),
             "when the fully-async loop trains, the weights that sampled are gone; "
             f"use {' or '.join(_FULLY_ASYNC_LOSSES)}, which use the sampler's logprobs",
         ),
@@ -97,3 +97,8 @@ def _check_fully_async(cfg: Any) -> None:
     }
     for setting, (ok, right) in checks.items():
         require(cfg, setting, ok, right)
+
+
+def _is_rollout_anchored_cispo(algorithm: Any, loss: str) -> bool:
+    """SkyRL's main branch has a `cispo` that uses the sampler's logprobs; SkyRL 0.3.0 has no such setting."""
+    return loss == "cispo" and getattr(algorithm.cispo, "cispo_anchor", None) == "rollout"

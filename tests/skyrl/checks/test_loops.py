@@ -1,10 +1,12 @@
 """What one of SkyRL's loops cannot run or resume from is refused before anything starts; the rest passes."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 from rg_env.errors import ConfigError
+from rg_env.skyrl.checks.loops import check_loop
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import RGExperiment
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, settings
@@ -83,3 +85,14 @@ def test_the_run_goes_on_from_its_own_checkpoints_only(tmp_path, from_):
         assert not run_id.startswith("of-")
     else:
         assert (run_id, attempt) == ("of-checkpoints", 2)
+
+
+@pytest.mark.parametrize(("anchor", "accepted"), [("rollout", True), ("old", False), (None, False)])
+def test_cispo_in_the_fully_async_loop_needs_the_samplers_logprobs(tmp_path, anchor, accepted):
+    """`cispo_anchor` is new in SkyRL's main branch."""
+    cfg = load(tmp_path, **FULLY_ASYNC)
+    cfg.trainer.algorithm.policy_loss_type = "cispo"
+    if anchor:
+        cfg.trainer.algorithm.cispo.cispo_anchor = anchor
+    with nullcontext() if accepted else pytest.raises(ConfigError, match="rollout_is or dppo"):
+        check_loop(cfg)
