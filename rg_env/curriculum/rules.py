@@ -78,9 +78,6 @@ class Move:
     controller_version: int
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.task}: complexity {self.before:g} → {self.after:g}: {self.reason}"
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:

