@@ -35,6 +35,13 @@ def test_without_a_controller_the_rows_are_the_pure_draws_of_the_dataset(mode):
     assert drawn.version == 0
 
 
+@pytest.mark.parametrize("mode", [None, "random"])
+def test_stratified_rows_are_those_that_the_dataset_exports(mode):
+    dataset = ReasoningGymDataset(TASKS, seed=5, complexity_mode=mode, stratify=16)
+    drawn = Planner(dataset.mix, dataset.scales, RGDumpConfig(complexity_mode=mode, sampling="stratified"), 5)
+    assert drawn.plan(32, 16) == [dataset.draw(row) for row in range(32, 48)]
+
+
 def test_a_curriculum_draws_the_same_tasks_from_easy_questions_on():
     pure, curriculum = planner(TASKS), planner(TASKS, complexity_mode="curriculum")
     for plain, draw in zip(pure.plan(0, 64), curriculum.plan(0, 64), strict=True):
