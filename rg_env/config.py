@@ -136,6 +136,14 @@ class RGDumpConfig:
     debug_logging: bool = False
     suppress_base_env_logs: bool = False
 
+    # -- your own code
+    imports: list[str] = field(default_factory=list, metadata={"filled": True})
+    """Modules that are imported in every process of the run."""
+    reward: str | None = _setting(None, filled=True)
+    """`module.function`: maps the verdicts of a group to one finite number each, used in place of the base score."""
+    experiment_class: str | None = _setting(None, filled=True)
+    """`module.Class`: a subclass of `rg_env.skyrl.experiment.RGExperiment` that trains."""
+
     # -- hardware
     device: str = _setting("cuda", choices=("cuda", "cpu"))
     """`cuda`: SkyRL's own workers and vLLM. `cpu`: `rg_env.cpu`, the same trainer on this machine's cores."""

@@ -6,12 +6,17 @@ the outcome depends on base scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.errors import describe
 from rg_env.scoring.length import group_penalty
 from rg_env.scoring.types import Verdict
+
+RewardFunction = Callable[[Sequence[Verdict]], Sequence[float]]
+"""Maps the verdicts of a group, without rollouts that are kept out of the loss, to one finite number each."""
 
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
@@ -46,12 +51,17 @@ class Earned:
         reward: what SkyRL trains on.
         masked: True if the rollout is kept out of the loss, because there is no response, or its scorer
             failed or got no CPU time.
+        custom_reward: what the user's function returned for it; None without one.
+        reward_error: one line saying how that function failed; it is empty if it did not. Then all rollouts of the
+            group are kept out of the loss.
     """
 
     score: float
     penalty_factor: float
     reward: float
     masked: bool
+    custom_reward: float | None = None
+    reward_error: str = ""
 
 
 def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
@@ -67,6 +77,7 @@ def settle_group(
     max_length: int,
     penalize: bool,
     zero_on_non_stop: bool = False,
+    reward_function: RewardFunction | None = None,
 ) -> list[Earned]:
     """Apply the group's rules.
 
@@ -76,6 +87,8 @@ def settle_group(
         max_length: length in tokens at which the length penalty is complete, unless the settings have one.
         penalize: False outside the train phase: no length penalty.
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
+
+        reward_function: its values replace the base scores in the rewards. Outcome and score do not depend on it.
 
     Returns:
         one `Earned` per rollout, in order. A rollout is masked if its status is not counted, if its scorer got no CPU
@@ -96,13 +109,31 @@ def settle_group(
         correct=[score >= config.solved_at for score in scores],
         max_length=max_length,
     )
+    custom: Sequence[float | None] = [None] * len(sound)
+    error = ""
+    if reward_function is not None and sound:
+        custom, error = _custom_rewards(reward_function, [rollout.verdict for rollout in sound])
     earned = []
-    for rollout, factor, addition in zip(sound, penalty.factors, penalty.additions, strict=True):
+    for rollout, factor, addition, value in zip(sound, penalty.factors, penalty.additions, custom, strict=True):
         score = rollout.verdict.scored.score * factor
-        reward = compose_reward(score, rollout.verdict.parsed.violation is None, config, addition)
-        if zero_on_non_stop and not rollout.stopped:
+        paid = score if value is None else value * factor
+        reward = compose_reward(paid, rollout.verdict.parsed.violation is None, config, addition)
+        if error or (zero_on_non_stop and not rollout.stopped):
             reward = 0.0
-        earned.append(Earned(score, factor, reward, masked=False))
+        earned.append(Earned(score, factor, reward, bool(error), value, error))
     neutral = Earned(0.0, 1.0, sum(e.reward for e in earned) / len(earned) if earned else 0.0, masked=True)
     remaining = iter(earned)
     return [neutral if bad else next(remaining) for bad in failed]
+
+
+def _custom_rewards(function: RewardFunction, verdicts: Sequence[Verdict]) -> tuple[Sequence[float | None], str]:
+    """The values of the user's function, or None for each and what is wrong."""
+    try:
+        values = [float(value) for value in function(verdicts)]
+    except Exception as error:  # user code can raise anything
+        return [None] * len(verdicts), describe(error)
+    if len(values) != len(verdicts):
+        return [None] * len(verdicts), f"the reward function returned {len(values)} values for {len(verdicts)} rollouts"
+    if not all(map(math.isfinite, values)):
+        return [None] * len(verdicts), "the reward function returned a value that is not finite"
+    return values, ""

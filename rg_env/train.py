@@ -10,10 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error, print_text
+
+if TYPE_CHECKING:
+    from rg_env.skyrl.config import RGTrainConfig
 
 CHECK = "--check"
 """Argument: only check the settings."""
@@ -56,6 +59,7 @@ def train(argv: Iterable[str]) -> Path:
     cfg = load_config(argv)
     from rg_env.skyrl.launch import launch_training
 
+    _check_experiment(cfg)
     launch_training(cfg)
     return Path(cfg.rg_dump.dump_dir)
 
@@ -88,7 +92,16 @@ def check(argv: Iterable[str], *, training: bool = True) -> None:
     from rg_env.skyrl.config import as_yaml, load_config
 
     cfg = load_config(argv, training=training, tolerate=lambda missing: print_error(f"warning: {missing}"))
+    _check_experiment(cfg)
     print_text(as_yaml(cfg).rstrip())
+
+
+def _check_experiment(cfg: RGTrainConfig) -> None:
+    """Refuse an `experiment_class` that cannot train, before Ray starts."""
+    if cfg.rg_dump.experiment_class is not None:
+        from rg_env.skyrl.experiment import training_class
+
+        training_class(cfg)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord, has_no_signal, outcome_of
 from rg_env.dump.run_settings import RunSettings
 from rg_env.errors import DumpError
-from rg_env.rewards import Earned, Rollout, compose_reward, settle_group
+from rg_env.rewards import Earned, RewardFunction, Rollout, compose_reward, settle_group
 from rg_env.scoring import AnswerScore, Status, Verdict
 from rg_env.scoring.base_score import RAW_ALONE
 from rg_env.scoring.guard import GUARDED_TASKS
@@ -113,6 +113,7 @@ def _lay_out(
         max_length=max_length or 1,
         penalize=in_training and computable,
         zero_on_non_stop=settings.zero_reward_on_non_stop,
+        reward_function=_recorded(group.rollouts),
     )
     counted = [rollout for rollout, one in zip(settled, earned, strict=True) if not one.masked]
     why_factor = _why_penalty(config.length_penalty, counted, max_length, in_training)
@@ -137,6 +138,14 @@ def _lay_out(
         Step("no_signal", "whether all rewards are equal", group.no_signal, silent, compared=computable),
     ]
     return Replay(group, question, rollouts, steps, list(_remarks(settings, known, computable)))
+
+
+def _recorded(rollouts: Sequence[RolloutRecord]) -> RewardFunction | None:
+    """A reward function that returns what the user's returned in the run, and fails where that failed."""
+    if all(rollout.custom_reward is None and rollout.status is not Status.REWARD_ERROR for rollout in rollouts):
+        return None
+    values = [rollout.custom_reward for rollout in rollouts if rollout.custom_reward is not None]
+    return lambda _: values
 
 
 _DECIDE = ("generator.", "rg_dump.scorer", "rg_dump.length_penalty")
@@ -237,15 +246,18 @@ def _why_penalty(
 
 def _why_reward(rollout: Rollout, earned: Earned, settings: RunSettings) -> str:
     config: RGDumpConfig = settings.config
+    if earned.reward_error:
+        return "0, and kept out of the loss: the reward function failed"
     if earned.masked:
         return "the mean of the other rewards, so that it has no effect"
     if settings.zero_reward_on_non_stop and not rollout.stopped:
         return "0: generation did not stop by itself (zero_reward_on_non_stop)"
     well_formed = rollout.verdict.parsed.violation is None
-    alone = compose_reward(earned.score, well_formed, config)
-    parts = [
-        "the score" if config.binarize_at is None else f"1 if the score is at least {config.binarize_at:g}, else 0"
-    ]
+    custom = earned.custom_reward
+    paid = earned.score if custom is None else custom * earned.penalty_factor
+    alone = compose_reward(paid, well_formed, config)
+    name = "the score" if custom is None else f"the custom reward {custom:g} × penalty factor"
+    parts = [name if config.binarize_at is None else f"1 if {name} is at least {config.binarize_at:g}, else 0"]
     if config.format_bonus and well_formed:
         parts.append(f"{config.format_bonus:g} for the format")
     if not same(earned.reward, alone):

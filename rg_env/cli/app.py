@@ -145,7 +145,7 @@ def dataset(
     ),
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per batch, for --sampling stratified.")] = None,
 ) -> None:
-    """Write a Parquet file of prompts that SkyRL can train on without rg_env's generator.
+    """Write a Parquet file of prompts that stock SkyRL can train on after `rg_env.register()` (docs/your-code.md).
 
     Example: rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
     """

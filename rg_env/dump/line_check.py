@@ -220,7 +220,7 @@ def _wrong_number(group: GroupFacts, rollout: RolloutFacts) -> str | None:
             return f"`{name}` is {value}, outside [0, 1]"
     if rollout.violation is not None and rollout.status is Status.NO_RESPONSE:
         return "has a violation although there is no response"
-    if rollout.violation is not None or rollout.status is not Status.OK:
+    if rollout.violation is not None or rollout.status not in (Status.OK, Status.REWARD_ERROR):
         if base != 0 or raw is not None or tagged is not None:
             return "has scores although nothing was scored"
     elif raw is None or tagged is None:

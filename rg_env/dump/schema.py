@@ -107,6 +107,8 @@ class RolloutFacts:
         penalty_factor: in [0, 1]; 1 where no penalty applied.
         policy_version: the weights that generated it, where SkyRL knows.
         normalized: the score is that of another form of the answer, which `detail` shows (`scorer.normalize`).
+        custom_reward: what the user's reward function (`reward`) returned, which replaces the base score in the reward;
+            None without one, and if it failed (status `reward_error`).
         published_score: the score that the publisher of an imported response gave it, usually in [0, 1]; else None.
     """
 
@@ -124,6 +126,7 @@ class RolloutFacts:
     penalty_factor: float = 1.0
     policy_version: str | None = None
     normalized: bool = False
+    custom_reward: float | None = None
     published_score: float | None = None
 
 

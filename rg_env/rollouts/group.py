@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rg_env.dump.schema import GroupRecord, Message, RolloutRecord, answered, group_id, has_no_signal, outcome_of
 from rg_env.rewards import Earned, Rollout
+from rg_env.scoring.types import Status
 from rg_env.tasks import Item
 
 
@@ -83,6 +84,7 @@ def group_record(
 
 def _rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
+    failed = earned.reward_error and scored.status is Status.OK
     return RolloutRecord(
         conversation=rollout.conversation,
         score=earned.score,
@@ -91,8 +93,8 @@ def _rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str 
         raw_score=scored.raw,
         tagged_score=scored.tagged,
         violation=parsed.violation,
-        status=scored.status,
-        detail=scored.detail,
+        status=Status.REWARD_ERROR if failed else scored.status,
+        detail=earned.reward_error if failed else scored.detail,
         answer=parsed.answer,
         response_tokens=rollout.response_tokens,
         stop_reason=rollout.stop_reason,
@@ -101,4 +103,5 @@ def _rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str 
         repetition=rollout.repetition,
         policy_version=policy_version,
         normalized=scored.normalized,
+        custom_reward=earned.custom_reward,
     )

@@ -36,6 +36,9 @@ class Status(StrEnum):
     UNSCORABLE = "unscorable"
     """The question of an imported response cannot be made again. It counts in no outcome and no rate, either."""
 
+    REWARD_ERROR = "reward_error"
+    """The user's reward function failed. The scores are valid, but the rollout is not trained on."""
+
     @property
     def is_scorer_failure(self) -> bool:
         """True if the scorer failed, so that the score of 0 says nothing about the answer."""

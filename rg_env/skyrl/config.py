@@ -27,6 +27,7 @@ from rg_env.skyrl.checks.limits import limits_of
 from rg_env.skyrl.checks.model import NAMED_MODELS
 from rg_env.skyrl.checks.other_names import as_sentence, other_name
 from rg_env.skyrl.checks.settings import Setting, check_setting
+from rg_env.user_code import import_modules, load_reward
 
 
 @dataclass
@@ -80,14 +81,17 @@ def load_config(
         RGEnvError: one line naming the setting and what would be right.
     """
     settings = _read_settings(args)
-    extended = bool(settings.get(f"{PREFIX}.imports"))
+    extended = any(settings.get(f"{PREFIX}.{name}") for name in ("imports", "reward", "experiment_class"))
     for key, value in settings.items():
         check_setting(key, value, known_settings(), extended=extended)
     if settings.get(f"{PREFIX}.device") == "cpu":
         from rg_env.cpu import CPU_OVERRIDES
 
         settings = {**CPU_OVERRIDES, **settings}
-    check_quickly(_build(_Draft, settings), training=training)
+    draft = _build(_Draft, settings)
+    import_modules(draft.rg_dump)
+    load_reward(draft.rg_dump)
+    check_quickly(draft, training=training)
     cfg = _build(RGTrainConfig, settings)
     _resolve(cfg)
     if not training:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from loguru import logger
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
@@ -27,14 +27,17 @@ from skyrl.train.entrypoints.main_generate import EvalOnlyEntrypoint
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from skyrl.train.utils.trainer_utils import ResumeMode
 
+from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, claim_run, close_all, new_run_id, write_manifest
+from rg_env.errors import need
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_worker_logging
 from rg_env.skyrl.progress import ProgressSink
 from rg_env.skyrl.registration import register
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+from rg_env.user_code import import_modules, in_user_code, load_object
 
 
 class RGHooks:
@@ -184,10 +187,15 @@ def run_environment(cfg: RGTrainConfig) -> Iterator[None]:
     """Everything around a run inside its Ray task: logging, the registered env, a closed dump at the end."""
     set_up_worker_logging(cfg.rg_dump)
     register()
+    import_modules(cfg.rg_dump)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _close_and_exit)
     try:
         yield
+    except Exception as error:
+        if known := in_user_code(error, cfg.rg_dump, cfg.trainer.log_path):
+            raise known from None
+        raise
     finally:
         close_all()
 
@@ -200,7 +208,7 @@ def _close_and_exit(signum: int, frame: FrameType | None) -> None:
 def run_training(cfg: RGTrainConfig, progress: ProgressSink | None) -> None:
     """Body of the training task."""
     with run_environment(cfg):
-        experiment = _experiment_class(cfg, RGExperiment)(cfg)
+        experiment = _experiment_class(cfg, training_class(cfg))(cfg)
         experiment.progress = progress
         experiment.run()
 
@@ -213,6 +221,21 @@ def run_evaluation(cfg: RGTrainConfig) -> dict[str, float]:
         client = experiment.get_inference_client()
         metrics: dict[str, float] = asyncio.run(experiment.run(client))
         return metrics
+
+
+def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:
+    """The experiment that trains: ours, or the one that `experiment_class` names.
+
+    Raises:
+        ConfigError: it is no subclass of ours. UserCodeError: it cannot be loaded.
+    """
+    path = cfg.rg_dump.experiment_class
+    if path is None:
+        return RGExperiment
+    found = load_object("experiment_class", path)
+    ok = isinstance(found, type) and issubclass(found, RGExperiment)
+    need(ok, f"{PREFIX}.experiment_class", path, "must be a subclass of rg_env.skyrl.experiment.RGExperiment")
+    return cast(type[RGExperiment], found)
 
 
 def _experiment_class(cfg: RGTrainConfig, base: type[Any]) -> type[Any]:

@@ -30,6 +30,7 @@ from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import TrainLoader
 from rg_env.tasks import Item
+from rg_env.user_code import load_reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         """The loader of the training batches, set by the trainer; it learns what became of its rows."""
         self.summary = StepSummary(self.config.solved_at)
         """Of the training groups since it was last taken; the trainer takes it after each step."""
+        self._reward = load_reward(self.config)
         self._calls = itertools.count()
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -165,6 +167,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
             max_length=self.generator_cfg.sampling_params.max_generate_length,
             penalize=batch.phase == "train",
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
+            reward_function=self._reward,
         )
 
     def _observe(self, batch: _Batch, groups: Sequence[Sequence[_Rollout]]) -> list[LevelRecord]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
+from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
     from loguru import Record
@@ -27,9 +29,13 @@ def set_up_driver_logging(config: RGDumpConfig) -> None:
 def set_up_worker_logging(config: RGDumpConfig) -> None:
     """Inside the Ray task. SkyRL's trainer reconfigures loguru when it is built: call this again after that."""
     logger.remove()
-    logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=_ours if config.suppress_base_env_logs else None)
+    logger.add(
+        sys.stderr, format=_FORMAT, level="INFO", filter=_ours(config) if config.suppress_base_env_logs else None
+    )
 
 
-def _ours(record: Record) -> bool:
-    ours = (record["name"] or "").startswith("rg_env")
-    return ours or record["level"].no >= logger.level("WARNING").no
+def _ours(config: RGDumpConfig) -> Callable[[Record], bool]:
+    """Keeps warnings, and all lines of rg_env and of the user's modules."""
+    ours = ("rg_env", *named_modules(config))
+    warning = logger.level("WARNING").no
+    return lambda record: (record["name"] or "").startswith(ours) or record["level"].no >= warning

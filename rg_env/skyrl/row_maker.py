@@ -23,6 +23,7 @@ from loguru import logger
 
 from rg_env.errors import describe
 from rg_env.processes import die_with_parent
+from rg_env.user_code import import_inherited
 
 Make = Callable[[Any], Any]
 """Makes the row of a draw. Pure; can be pickled if there are worker processes."""
@@ -123,6 +124,7 @@ class _Worker:
 def _serve(connection: Connection, make: Make) -> None:
     """Body of a worker process."""
     die_with_parent()
+    import_inherited()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the trainer ends us
     while True:
         try:

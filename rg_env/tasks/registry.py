@@ -48,7 +48,13 @@ class TaskInfo:
 @functools.cache
 def task_categories() -> Mapping[str, str]:
     """The category of every task, in order of the names."""
-    return MappingProxyType({name: found.__module__.split(".")[1] for name, (found, _) in registered().items()})
+    return MappingProxyType({name: _category(found) for name, (found, _) in registered().items()})
+
+
+def _category(dataset_class: type[Any]) -> str:
+    """The name of its folder in reasoning-gym; `custom` for a task that a user's module has registered."""
+    package, *folders = dataset_class.__module__.split(".")
+    return folders[0] if package == "reasoning_gym" else "custom"
 
 
 def task_names() -> tuple[str, ...]:

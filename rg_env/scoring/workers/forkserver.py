@@ -19,6 +19,7 @@ from time import monotonic
 from rg_env.errors import one_line
 from rg_env.scoring.sandbox.sandbox import Measure
 from rg_env.scoring.workers.protocol import COMMAND, FORK, FORKED, KILL, MAX_LINE, decode_measures, recv_frame
+from rg_env.user_code import IMPORTS
 
 _INHERITED = (
     "PATH",
@@ -30,6 +31,7 @@ _INHERITED = (
     "LD_LIBRARY_PATH",
     "DYLD_LIBRARY_PATH",
     "RG_ENV_UNAUDITED",
+    IMPORTS,
 )
 _FORK_SECONDS = 30.0
 _EXIT_SECONDS = 5.0

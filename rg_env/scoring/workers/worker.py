@@ -43,6 +43,7 @@ from rg_env.scoring.workers.protocol import (
     send_frame,
 )
 from rg_env.tasks.audited import check_audited
+from rg_env.user_code import import_inherited
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
@@ -100,6 +101,7 @@ def _warm_up() -> None:
     now saves every fork what sympy imports and computes on first use (integration: 55 ms before, 13 ms after)."""
     import reasoning_gym  # noqa: F401  (an error in it shows now, not with the first answer)
 
+    import_inherited()
     for task in sorted(EVALUATING_TASKS):
         with suppress(Exception):  # a scorer that fails reports it when it is used
             dataset = make_scorer(task, {})

@@ -1,0 +1,144 @@
+"""Loads the modules, the reward function and the experiment class that a run's settings name.
+
+Invariant: an error in user code is one line with its file and line number; during a run, its traceback is in
+`user_code.log` in the run's log folder. Processes that this one starts inherit the names of the modules with tasks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.errors import ConfigError, RGEnvError, describe, one_line, refuse
+
+IMPORTS = "RG_ENV_IMPORTS"
+"""Environment variable: the modules with tasks, which scorer and dataloader processes import, separated by commas."""
+_LOG = "user_code.log"
+_FRAME = re.compile(r'File "(.+?)", line (\d+)')
+
+
+class UserCodeError(ConfigError):
+    """An error in the user's code; the message names file and line."""
+
+
+def named_modules(config: RGDumpConfig) -> list[str]:
+    """The modules of `imports`, and those of `reward` and `experiment_class`."""
+    objects = [path.rpartition(".")[0] for path in (config.reward, config.experiment_class) if path]
+    return list(dict.fromkeys([*config.imports, *objects]))
+
+
+def import_modules(config: RGDumpConfig) -> None:
+    """Import `imports`, and the modules of `reward` and `experiment_class`; also in processes started from now on.
+
+    Raises:
+        UserCodeError: a module does not exist or cannot be imported.
+    """
+    names = named_modules(config)
+    if not names:
+        return
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    _import(names)
+    os.environ[IMPORTS] = ",".join(_modules_of_tasks())
+
+
+def _modules_of_tasks() -> list[str]:
+    if "reasoning_gym" not in sys.modules:
+        return []
+    modules = {found.__module__ for found, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}
+    return sorted(module for module in modules if not module.startswith("reasoning_gym."))
+
+
+def import_inherited() -> None:
+    """Import the modules with tasks that the process that started this one has imported. Raises UserCodeError."""
+    _import(filter(None, os.environ.get(IMPORTS, "").split(",")))
+
+
+def load_object(setting: str, path: str) -> Any:
+    """The object that a setting names as `module.name`.
+
+    Raises:
+        UserCodeError, ConfigError: there is none.
+    """
+    module, _, name = path.rpartition(".")
+    _import([module])
+    if not hasattr(sys.modules[module], name):
+        refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}")
+    return getattr(sys.modules[module], name)
+
+
+def load_reward(config: RGDumpConfig) -> Callable[[Sequence[Any]], Any] | None:
+    """The function that `reward` names; None if it is not set. Raises as `load_object`."""
+    if config.reward is None:
+        return None
+    function = load_object("reward", config.reward)
+    if not callable(function):
+        refuse(f"{PREFIX}.reward", config.reward, "is not a function")
+    return function  # type: ignore[no-any-return]
+
+
+def in_user_code(error: BaseException, config: RGDumpConfig, folder: str) -> UserCodeError | None:
+    """The one line about an exception that the user's code raised, also in another process; None for any other.
+
+    Args:
+        folder: the run's log folder, where the traceback is written.
+    """
+    if isinstance(error, RGEnvError):
+        return None
+    text = "".join(traceback.format_exception(error))
+    files = _files(named_modules(config))
+    frames = [(file, line) for file, line in _FRAME.findall(text) if file in files or _is_ours_or_skyrls(file)]
+    if not frames or frames[-1][0] not in files:
+        return None
+    file, line = frames[-1]
+    log = Path(folder, _LOG)
+    with suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as out:
+            out.write(text)
+    last = text.strip().splitlines()[-1]
+    return UserCodeError(f"{file}:{line}: {one_line(last, 300)}; the traceback is in {log}")
+
+
+def _import(names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name not in (name, name.partition(".")[0]):
+                raise _failed_import(name, error) from error
+            raise UserCodeError(f"there is no module {name!r} in {Path.cwd()} or among the installed ones") from None
+        except Exception as error:
+            raise _failed_import(name, error) from error
+
+
+def _failed_import(name: str, error: BaseException) -> UserCodeError:
+    if isinstance(error, SyntaxError):
+        return UserCodeError(f"{error.filename}:{error.lineno}: {describe(error)}")
+    files = _files([name])
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
+    return UserCodeError(f"{place}: {describe(error)}")
+
+
+def _files(modules: Iterable[str]) -> set[str]:
+    found = set()
+    for name in modules:
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.origin is not None:
+                found.add(spec.origin)
+    return found
+
+
+def _is_ours_or_skyrls(file: str) -> bool:
+    return file.startswith(str(Path(__file__).parent)) or "/skyrl/" in file or "/skyrl_gym/" in file

@@ -1,0 +1,35 @@
+"""The files in examples/, which docs/your-code.md explains, train on the CPU."""
+
+import sys
+
+import pytest
+
+from rg_env.dump import open_run
+from tests.e2e.conftest import ROOT, rg_env, run_command
+
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
+
+
+def test_task_reward_estimator_loss_and_experiment_train_together(short_run):
+    done = rg_env("train", *short_run, ROOT / "examples" / "my_code.yaml", timeout=800)
+    dumps = next(arg.partition("=")[2] for arg in map(str, short_run) if "dump_dir" in arg)
+    groups = [line for line in open_run(dumps).ledger() if line.phase == "train"]
+    assert {line.step for line in groups} == {1, 2}
+    assert "double" in {line.task for line in groups}
+    rollouts = [rollout for line in groups for rollout in line.rollouts]
+    assert {str(rollout.status) for rollout in rollouts} <= {"ok", "rejected"}
+    for rollout in rollouts:
+        assert rollout.custom_reward is not None
+        assert rollout.base_score <= rollout.custom_reward <= rollout.base_score + 0.1
+        assert rollout.reward == pytest.approx(rollout.custom_reward * rollout.penalty_factor)
+    assert any(rollout.custom_reward != rollout.base_score for rollout in rollouts)
+    assert "training on 1000000 rows" in done.stdout + done.stderr  # the experiment's own line
+    rg_env("dumps", "validate", dumps)
+
+
+def test_exported_rows_train_under_skyrls_own_experiment(tmp_path):
+    rg_env("dataset", "--out", tmp_path / "train.parquet", "--rows", 16, "--tasks", "spell_backward")
+    done = run_command(sys.executable, "-m", "tests.e2e.stock_run", tmp_path, timeout=800)
+    saved = sorted(path.name for path in (tmp_path / "export").rglob("*") if path.is_file())
+    assert len([name for name in saved if name.startswith("global_step_")]) == 2, saved
+    assert "rg_dump scores but records nothing" in done.stdout + done.stderr

@@ -1,0 +1,155 @@
+"""Modules, reward functions and experiments of users: found, loaded, and one line where they are wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rg_env.config import RGDumpConfig
+from rg_env.errors import RGEnvError
+from rg_env.rewards import Rollout, settle_group
+from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
+from rg_env.tasks import Item
+from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object, load_reward
+from tests.documents import ROOT, python_blocks
+
+GOOD = "<think>1</think><answer>2</answer>"
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module into the current folder, under a name that no other test uses."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("RG_ENV_IMPORTS", raising=False)
+    monkeypatch.setenv("RG_ENV_IMPORTS", "")
+    name = f"user_{tmp_path.name}"
+
+    def write(text):
+        Path(f"{name}.py").write_text(text)
+        return name
+
+    yield write
+    sys.modules.pop(name, None)
+
+
+def verdict(score):
+    return Verdict(parse_response(GOOD), AnswerScore(score, 0.0, score, Status.OK))
+
+
+def settled(reward, *scores, **config):
+    group = [Rollout(verdict(score), 5, "stop") for score in scores]
+    return settle_group(group, RGDumpConfig(**config), max_length=100, penalize=True, reward_function=reward)
+
+
+def test_a_reward_function_replaces_the_base_score_before_bonus_and_penalty():
+    earned = settled(lambda verdicts: [2 * v.scored.score - 1 for v in verdicts], 1.0, 0.25, format_bonus=0.5)
+    assert [(one.score, one.custom_reward, one.reward) for one in earned] == [(1.0, 1.0, 1.5), (0.25, -0.5, 0.0)]
+    assert not any(one.masked for one in earned)
+
+
+def raising(verdicts):
+    raise KeyError("colour")
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda verdicts: [1.0], "1 values for 2 rollouts"),
+        (lambda verdicts: [1.0, float("nan")], "not finite"),
+        (lambda verdicts: [1.0, float("inf")], "not finite"),
+        (lambda verdicts: None, "TypeError"),
+        (lambda verdicts: ["a", "b"], "ValueError"),
+        (raising, "KeyError: 'colour'"),
+    ],
+)
+def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, error):
+    earned = settled(function, 1.0, 0.0)
+    assert all(one.masked and one.reward == 0 and error in one.reward_error for one in earned)
+    assert [one.score for one in earned] == [1.0, 0.0]
+    item = Item.from_extra_info(a_row()["extra_info"])
+    group = [
+        JudgedRollout(verdict(score), 5, "stop", [{"role": "user", "content": "?"}], number)
+        for number, score in enumerate((1.0, 0.0))
+    ]
+    record = group_record(Origin("20261121-053012-ab12", 1, "train", 1, 0), item, "0", group, earned, 0.99)
+    assert {rollout.status for rollout in record.rollouts} == {Status.REWARD_ERROR}
+    assert record.outcome == "mixed" and [r.base_score for r in record.rollouts] == [1.0, 0.0]
+    assert all(error in rollout.detail and rollout.custom_reward is None for rollout in record.rollouts)
+
+
+def a_row():
+    from rg_env import ReasoningGymDataset
+
+    return ReasoningGymDataset(["chain_sum"], size=1).row(0)
+
+
+def test_without_a_function_nothing_changes():
+    assert all(one.custom_reward is None and not one.reward_error for one in settled(None, 1.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1 /\n", ":1: SyntaxError"),
+        ("import math\nx = 1 / 0\n", ":2: ZeroDivisionError: division by zero"),
+        ("import no_such_package\n", ":1: ModuleNotFoundError: No module named 'no_such_package'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_line_with_its_place(module, text, expected):
+    name = module(text)
+    with pytest.raises(UserCodeError) as error:
+        import_modules(RGDumpConfig(imports=[name]))
+    assert f"{name}.py{expected}" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_does_not_exist_is_named(module):
+    name = module("def reward(verdicts): ...\nnumber = 3\n")
+    with pytest.raises(UserCodeError, match="no module 'no_such_module'"):
+        import_modules(RGDumpConfig(imports=["no_such_module"]))
+    import_modules(RGDumpConfig(imports=[name]))
+    with pytest.raises(RGEnvError, match="has no 'rewrad'"):
+        load_object("reward", f"{name}.rewrad")
+    with pytest.raises(RGEnvError, match="is not a function"):
+        load_reward(RGDumpConfig(reward=f"{name}.number"))
+    assert load_reward(RGDumpConfig(reward=f"{name}.reward")) is load_object("reward", f"{name}.reward")
+
+
+def test_an_error_during_a_run_is_one_line_and_its_traceback_is_in_the_log(module, tmp_path):
+    name = module("def reward(verdicts):\n    return verdicts[9]\n")
+    config = RGDumpConfig(reward=f"{name}.reward")
+    import_modules(config)
+    with pytest.raises(IndexError) as raised:
+        load_reward(config)([])
+    error = in_user_code(raised.value, config, str(tmp_path / "logs"))
+    assert f"{name}.py:2: IndexError: list index out of range" in str(error)
+    assert "Traceback" in (tmp_path / "logs" / "user_code.log").read_text()
+    with pytest.raises(ZeroDivisionError) as other:
+        1 / 0  # noqa: B018
+    assert in_user_code(other.value, config, str(tmp_path)) is None
+
+
+def test_a_custom_task_is_scored_in_the_scorer_processes():
+    """In a process of its own, because a task cannot be unregistered."""
+    probe = """
+from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
+from rg_env.tasks import Soundness, soundness_of, task_categories
+from rg_env.user_code import import_modules
+import_modules(RGDumpConfig(imports=["examples.my_task"]))
+item = ReasoningGymDataset({"double": {"weight": 1, "config": {"highest": 5}}}, size=1).item(0)
+with Scorer(workers=1) as scorer:
+    print(*(scorer.score(item.entry, answer).score for answer in (item.entry["answer"], "x")))
+print(task_categories()["double"], soundness_of("double") is Soundness.UNAUDITED)
+"""
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["1.0", "0.0", "custom", "True"], done.stderr
+
+
+def test_the_code_in_the_docs_is_that_of_the_examples():
+    blocks = [block for block in python_blocks(ROOT / "docs" / "your-code.md") if block.skip]
+    assert len(blocks) == 4
+    for block in blocks:
+        assert block.code in (ROOT / block.skip.removeprefix("part of ")).read_text()
