@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, RGEnvError, describe, one_line, refuse
+from rg_env.errors import ConfigError, RGEnvError, describe, need, one_line, refuse
 
 IMPORTS = "RG_ENV_IMPORTS"
 """Environment variable: the modules with tasks, which scorer and dataloader processes import, separated by commas."""
@@ -40,8 +40,11 @@ def import_modules(config: RGDumpConfig) -> None:
     """Import `imports`, and the modules of `reward` and `experiment_class`; also in processes started from now on.
 
     Raises:
-        UserCodeError: a module does not exist or cannot be imported.
+        ConfigError: a setting is not `module.name`. UserCodeError: a module does not exist or cannot be imported.
     """
+    for setting in ("reward", "experiment_class"):
+        path = getattr(config, setting)
+        need(path is None or path.rpartition(".")[0], f"{PREFIX}.{setting}", path, "write module.name")
     names = named_modules(config)
     if not names:
         return

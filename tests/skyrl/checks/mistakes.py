@@ -131,7 +131,15 @@ WRONG_PLACES = {
     "trainer.policy.model.path=nobody/nothing": "HF_HUB_OFFLINE",
     "trainer.policy.model.path=null": "it is not set",
 }
-MISTAKES = ATROPOS | OLDER_SKYRL | MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | WRONG_PLACES
+USER_CODE = {
+    f"{RG}.imports=[no_such_module]": "there is no module 'no_such_module'",
+    f"{RG}.imports=my_module": "write [my_module]",
+    f"{RG}.reward=my_reward": "write module.name",
+    f"{RG}.reward=no_such_module.my_reward": "there is no module 'no_such_module'",
+    f"{RG}.reward=json.dunps": "the module json has no 'dunps'",
+    f"{RG}.experiment_class=MyExperiment": "write module.name",
+}
+MISTAKES = ATROPOS | OLDER_SKYRL | MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | WRONG_PLACES | USER_CODE
 THROUGH_THE_COMMAND = (
     *("group_size=8", "generator.backend=vllm", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
     *("trainer.logger=wand", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),
