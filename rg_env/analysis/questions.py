@@ -7,6 +7,7 @@ Runs without a manifest are trusted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,17 @@ def differing_tasks(dump: Dump, other: Dump) -> list[str]:
             if known.setdefault(task, options) != options:
                 differing.add(task)
     return sorted(differing)
+
+
+def differing_suites(dump: Dump, other: Dump) -> str | None:
+    """One line on two runs that answered different suites; None if all are the same, or unknown."""
+    manifests = [[run.manifest for run in side.runs if "suite" in (run.manifest or {})] for side in (dump, other)]
+    if not all(manifests):
+        return None
+    from rg_env.suites.suite import same_suite  # loads reasoning-gym
+
+    remarks = (same_suite(mine, theirs) for mine, theirs in product(*manifests))
+    return next(filter(None, remarks), None)
 
 
 def _options(run: Run) -> dict[str, Any]:

@@ -29,10 +29,16 @@ def response(answer: object) -> str:
 
 
 def recorded(
-    scorer: Scorer, task: str, responses: Sequence[str], config: RGDumpConfig, uid: object = 0, **changes: Any
+    scorer: Scorer,
+    task: str,
+    responses: Sequence[str],
+    config: RGDumpConfig,
+    uid: object = 0,
+    one: Item | None = None,
+    **changes: Any,
 ) -> GroupRecord:
-    """The group of these responses; their lengths in tokens are 16, 32, 48 and so on."""
-    one = item(task)
+    """The group of these responses, to an item of the task; their lengths in tokens are 16, 32, 48 and so on."""
+    one = one or item(task)
     verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think, config.format) for text in responses]
     settled = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
     penalize = changes.get("phase") != "eval"
@@ -59,6 +65,7 @@ def recorded(
         )
     ]
     values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item": one.id}
+    values |= {"level": one.level or None, "complexity": one.complexity}
     return group(uid, rollouts, **values | changes)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rg_env.analysis import compare, flips
 from rg_env.analysis.paired import holm, sign_flip_p
-from rg_env.analysis.questions import differing_tasks
+from rg_env.analysis.questions import differing_suites, differing_tasks
 from rg_env.dump import open_run, write_manifest
 from rg_env.dump.schema import answered
 from tests.analysis.samples import groups, ledger_dump, write_ledger
@@ -163,6 +163,16 @@ def test_tasks_with_other_options_are_named(tmp_path):
     a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
     assert differing_tasks(a, b) == ["gcd"]
     assert differing_tasks(a, a) == []
+
+
+def test_other_suites_are_named(tmp_path):
+    for name, fingerprint in (("a", "1"), ("b", "2"), ("c", None)):
+        write_ledger(tmp_path / name, [group(0)], name)
+        suite = {"suite": {"name": name, "fingerprint": fingerprint}} if fingerprint else {}
+        write_manifest(tmp_path / name, name, suite)
+    a, b, c = (open_run(tmp_path / name) for name in "abc")
+    assert "a (1) and b (2)" in (differing_suites(a, b) or "")
+    assert differing_suites(a, a) is differing_suites(a, c) is None
 
 
 def test_the_same_run_twice_differs_nowhere(tmp_path):

@@ -8,12 +8,16 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.analysis.rejudge import Question
+from rg_env.analysis.replay import replay
 from rg_env.analysis.rescore import rescore
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
 from rg_env.errors import DumpError
 from rg_env.scoring import Status, Violation
+from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, item, recorded, response
 
 CONFIG = RGDumpConfig()
@@ -41,6 +45,25 @@ def test_nothing_changes_where_nothing_has_changed(groups, tmp_path):
     in_order = [(g.group_id, r.repetition) for g in open_run(tmp_path).groups() for r in g.rollouts]
     assert [(one.group_id, one.repetition) for one in seen] == in_order
     assert sum(task.rollouts for task in result.tasks.values()) == len(seen) == 6
+
+
+def test_items_of_a_level_are_judged_with_the_options_of_their_level(scorer, tmp_path):
+    rows = ReasoningGymDataset({"chain_sum": {"config": {"min_digits": 1}}}, size=4, complexity_mode="random")
+    items = [Item.from_extra_info(rows.row(k)["extra_info"]) for k in range(4)]
+    assert len({one.config_json for one in items}) > 1
+    made = [
+        recorded(scorer, "chain_sum", [response(one.entry["answer"]), response("-1")], CONFIG, k, one)
+        for k, one in enumerate(items)
+    ]
+    assert all(g.level and g.rollouts[0].base_score == 1.0 for g in made)
+    dump = dump_of(tmp_path, made, CONFIG)
+    assert rescore(dump, workers=1).changed == 0
+    for g, one in zip(dump.groups(), items, strict=True):
+        question = Question.of(g)
+        assert question is not None
+        assert question.config == json.loads(one.config_json)
+        assert json.loads(g.level).keys() and g.complexity == one.complexity
+        assert replay(dump, g.group_id).differences == 0
 
 
 def test_every_kind_of_change_is_counted_and_named(groups, tmp_path):

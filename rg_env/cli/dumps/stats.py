@@ -106,7 +106,7 @@ def _compare(
 
     from rg_env.analysis import compare, flips, sample_of
     from rg_env.analysis.comparison_table import legend, render_comparison
-    from rg_env.analysis.questions import differing_tasks
+    from rg_env.analysis.questions import differing_suites, differing_tasks
 
     with reading(dump, other, frames=1):
         sides = sample_of(dump, where, to_match=True), sample_of(other, other_where, to_match=True)
@@ -132,6 +132,8 @@ def _compare(
     for line in legend(totals, *shown):
         print_line(line)
     _print_flips(flipped, None if details else _FLIPS_SHOWN)
+    if remark := differing_suites(dump, other):
+        print_error(f"{remark}; only questions that both have are compared one by one")
     if unmatched:
         print_error(f"not matched question by question, because the task's options differ: {', '.join(unmatched)}")
 
