@@ -18,7 +18,7 @@ import asyncio
 import functools
 import random
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,7 +31,6 @@ from rg_env.config import RGDumpConfig
 from rg_env.curriculum import GroupFacts, Move, Planner
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.skyrl.row_maker import Make, RowMaker
-from rg_env.tasks.draw import Draw
 
 Batch = list[dict[str, Any]]
 """Rows as SkyRL's trainers expect them."""
@@ -43,7 +42,6 @@ class Plans(Protocol):
     def plan(self, position: int, count: int) -> Sequence[Any]: ...
     def observe(self, groups: Iterable[GroupFacts]) -> list[Move]: ...
     def complexities(self) -> Mapping[str, float]: ...
-    def why(self, task: str) -> str: ...
     def shares(self) -> Mapping[str, float]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
@@ -73,9 +71,6 @@ class ShuffledFiles:
 
     def shares(self) -> Mapping[str, float]:
         return {}
-
-    def why(self, task: str) -> str:
-        return ""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -117,7 +112,6 @@ class TrainLoader:
         batch_size: in rows.
         workers: processes that make rows; 0: a thread.
         settings: on which the rows depend, for a comparison with those of a checkpoint.
-        explain: log why the tasks of each batch were drawn.
     """
 
     def __init__(
@@ -131,12 +125,10 @@ class TrainLoader:
         batch_size: int,
         workers: int,
         settings: Mapping[str, Any],
-        explain: bool = False,
     ) -> None:
         self._plans, self._collate = plans, collate
         self._rows, self._epochs, self._batch_size = rows, epochs, batch_size
         self._settings = {**settings, "train_batch_size": batch_size}
-        self._explain = explain
         self._adaptive = settings.get("sampling") == "adaptive"
         self._maker = RowMaker(make, workers)
         self._lock = threading.RLock()  # plans, observations and checkpoints come from different threads
@@ -220,19 +212,12 @@ class TrainLoader:
             return None
         if draws is None:
             draws = self._plans.plan(self._position(number * self._batch_size), self._batch_size)
-            if self._explain:
-                self._log(number, draws)
         return _Planned(number, draws, self._maker.submit(draws))
 
     def _position(self, row: int) -> int:
         """The position in the planner's sequence of a row of the run. The rows that are left over in an epoch count."""
         epoch, place = divmod(row, len(self) * self._batch_size)
         return epoch * self._rows + place
-
-    def _log(self, number: int, draws: Sequence[Draw]) -> None:
-        for (task, level), count in Counter((draw.task, draw.complexity) for draw in draws).items():
-            at = "" if level is None else f" at c {level:g}"
-            logger.info("batch {}: {} rows of {}{}; {}", number, count, task, at, self._plans.why(task))
 
     def _drop(self) -> None:
         for row in self._next.rows if self._next else ():
@@ -372,5 +357,4 @@ def train_loader(cfg: Any, dataset: ReasoningGymDataset | PromptDataset, kind: t
         batch_size=cfg.trainer.train_batch_size,
         workers=workers,
         settings=settings,
-        explain=rg.debug_logging and isinstance(dataset, ReasoningGymDataset),
     )

@@ -165,17 +165,6 @@ def test_the_same_settings_are_not_reported(loaders, log):
     assert "other settings" not in "".join(log)
 
 
-def test_debug_logging_says_why_a_task_was_drawn(loaders):
-    lines = []
-    sink = logger.add(lines.append, format="{message}", level="INFO")
-    loader = loaders(debug_logging=True, **CURRICULUM)
-    run(loader, 3)
-    logger.remove(sink)
-    drawn = [line for line in lines if line.startswith("batch 3: ")]
-    assert sum(int(line.split()[2]) for line in drawn) == BATCH
-    assert all("usefulness" in line and " at c " in line for line in drawn)
-
-
 # -- files
 
 
