@@ -12,7 +12,6 @@ import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,11 @@ from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry
 from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, random_complexity, weighted_draw
-from rg_env.tasks.items import MAX_REDRAWS
-from rg_env.tasks.levels import Scale, samples, scale_of
+from rg_env.tasks.levels import Scale, first_questions, scale_of
 
 ENV_CLASS = "rg_dump"
 ROW_GROUP = 1000
 """Rows per parquet row group; an export keeps one group in memory."""
-
-TRIED_ITEMS = 4
-"""Items that are made to find out whether a level can be used."""
 
 Example = tuple[list[Message], str, dict[str, Any], str]
 """(messages, env class, extras, uid), as SkyRL's loaders expect from a dataset."""
@@ -163,12 +158,11 @@ class ReasoningGymDataset:
             self.scales[task.name] = scale
 
     def _can_be_used(self, scale: Scale, complexity: float) -> bool:
-        """Whether items can be made at a complexity and at least half of the first ones fit the prompt limit."""
-        draws = islice(samples(scale.task, scale.options(complexity)), MAX_REDRAWS)
-        entries = list(islice((draw for draw in draws if isinstance(draw, dict)), TRIED_ITEMS))
+        """Whether items can be made at a complexity and the first ones fit the prompt limit."""
+        questions = first_questions(scale.task, encode_entry(scale.options(complexity)))
         limit = self._max_prompt_length
-        fitting = (limit is None or self._prompts.length(scale.task, entry["question"]) <= limit for entry in entries)
-        return 2 * sum(fitting) >= TRIED_ITEMS
+        fit = all(limit is None or self._prompts.length(scale.task, question) <= limit for question in questions)
+        return bool(questions) and fit
 
     def _log_cut_levels(self) -> None:
         whole = {name: scale_of(name, self._options[name]) for name in self._options if self._complexity_mode}

@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rg_env.tasks.items import hash64
+from rg_env.tasks.entry_json import decode_entry
+from rg_env.tasks.items import MAX_REDRAWS, hash64
 from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
@@ -155,3 +156,14 @@ def samples(task: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any] | 
             yield dataset.make(hash64("levels", task, number) >> 32)
         except Exception as error:
             yield error
+
+
+@functools.lru_cache(maxsize=1024)  # a run's training and evaluation set ask for the same ones
+def first_questions(task: str, options_json: str) -> tuple[str, ...]:
+    """The questions of the first two of `samples`; fewer if `MAX_REDRAWS` draws do not give two.
+
+    Args:
+        options_json: the task's options, from `encode_entry`.
+    """
+    draws = itertools.islice(samples(task, decode_entry(options_json)), MAX_REDRAWS)
+    return tuple(itertools.islice((draw["question"] for draw in draws if isinstance(draw, dict)), 2))
