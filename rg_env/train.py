@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from rg_env.errors import RGEnvError
 from rg_env.output import print_error, print_text
 
 if TYPE_CHECKING:
+    from rg_env.rollouts.scores import Summary
+    from rg_env.skyrl.checkpoints import Checkpoint
     from rg_env.skyrl.config import RGTrainConfig
 
 CHECK = "--check"
@@ -64,21 +67,81 @@ def train(argv: Iterable[str]) -> Path:
     return Path(cfg.rg_dump.dump_dir)
 
 
-def evaluate(argv: Iterable[str]) -> dict[str, float]:
-    """Evaluate on the fixed evaluation set.
-
-    Returns:
-        SkyRL's evaluation metrics.
+def collect(argv: Iterable[str], *, groups: int, samples: int, folder: Path, resume: bool) -> None:
+    """Record `samples` responses to each of `groups` questions of the train split, without training.
 
     Raises:
-        ConfigError: before anything is started.
+        ConfigError: a wrong setting, an unfinished run in the folder, or one with other settings.
     """
+    from rg_env.config import PREFIX
     from rg_env.skyrl.config import load_config
 
-    cfg = load_config(argv, training=False)
-    from rg_env.skyrl.launch import launch_evaluation
+    unlike_training = [f"{PREFIX}.dump_other_rollouts=true", f"{PREFIX}.length_penalty.kind=none"]
+    cfg = load_config([*unlike_training, *argv, f"{PREFIX}.dump_dir={folder}"], training=False)
+    cfg.generator.n_samples_per_prompt = samples  # after the checks of training batches
+    from rg_env.skyrl.checkpoints import refuse_resumption
+    from rg_env.skyrl.launch import launch_rollouts
+    from rg_env.skyrl.rollout_run import RolloutJob
 
-    return launch_evaluation(cfg)
+    refuse_resumption(cfg)
+    launch_rollouts(cfg, [(None, RolloutJob("collect", cfg.rg_dump.dump_dir, resume, groups))])
+
+
+def evaluate(
+    argv: Iterable[str],
+    *,
+    suite: str = "fixed",
+    samples: int | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    checkpoint: str | None = None,
+) -> list[Summary]:
+    """Evaluate a policy, or checkpoints of a run.
+
+    Args:
+        samples: responses to each question; None: `generator.eval_n_samples_per_prompt`.
+        folder: of the dump, with one folder in it for each of several checkpoints; None: a new one next to that of the
+            configuration, unless `argv` names one.
+        checkpoint: a path, `latest` or `all`; None: the policy of the configuration.
+
+    Returns:
+        the scores of each.
+
+    Raises:
+        ConfigError: a wrong setting, or the folder has an unfinished run.
+    """
+    from rg_env.config import PREFIX
+    from rg_env.rollouts.plan import default_folder
+    from rg_env.rollouts.scores import summarize
+    from rg_env.skyrl.config import load_config
+
+    args = list(argv)
+    given = any(arg.startswith(f"{PREFIX}.dump_dir=") for arg in args)
+    own = [f"{PREFIX}.dump_eval_rollouts=true"]
+    own += [f"generator.eval_n_samples_per_prompt={samples}"] if samples else []
+    own += [f"{PREFIX}.dump_dir={folder}"] if folder else []
+    cfg = load_config([*args, *own], training=False)
+    from rg_env.skyrl.checkpoints import find_checkpoints, loadable, refuse_resumption
+    from rg_env.skyrl.launch import launch_rollouts
+    from rg_env.skyrl.rollout_run import RolloutJob
+
+    if checkpoint is None:
+        refuse_resumption(cfg)
+    dump = Path(cfg.rg_dump.dump_dir)
+    if folder is None and not given:
+        dump = default_folder(dump.parent)
+    found: list[Checkpoint | None] = [*find_checkpoints(checkpoint, cfg)] if checkpoint else [None]
+    names = [one.name if one else cfg.trainer.policy.model.path for one in found]
+    with ExitStack() as folders:
+        models = [folders.enter_context(loadable(one)) if one else None for one in found]
+        dumps = [dump / name.replace(" ", "_") for name in names] if len(found) > 1 else [dump]
+        jobs = [
+            RolloutJob("eval", str(place), resume, suite=suite, step=one.step if one else None)
+            for one, place in zip(found, dumps, strict=True)
+        ]
+        run_ids = launch_rollouts(cfg, list(zip(models, jobs, strict=True)))
+    runs = zip(dumps, run_ids, names, strict=True)
+    return [summarize(place, run_id, name, cfg.rg_dump.solved_at) for place, run_id, name in runs]
 
 
 def check(argv: Iterable[str], *, training: bool = True) -> None:

@@ -15,7 +15,7 @@ from rg_env.cpu import named_model
 from rg_env.dump import open_run
 from rg_env.skyrl.checks.model import NAMED_MODELS
 from rg_env.skyrl.config import load_config
-from rg_env.skyrl.experiment import RGEvalExperiment
+from rg_env.skyrl.rollout_run import RolloutExperiment
 from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -115,7 +115,7 @@ def test_an_evaluation_gives_skyrl_engines_that_have_the_weights_of_the_model(pa
 
     setup = "skyrl.backends.skyrl_train.inference_servers.setup"  # imports vLLM's router
     monkeypatch.setitem(sys.modules, setup, SimpleNamespace(build_new_inference_client=build))
-    experiment = object.__new__(RGEvalExperiment)
+    experiment = object.__new__(RolloutExperiment)
     experiment.cfg, experiment.tokenizer = load_config([str(path)], training=False), None
     experiment.colocate_pg = experiment.get_colocate_pg()
     experiment.get_inference_client()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,8 @@ from rich.table import Table
 from rg_env.choices import ResponseFormat, RunKind, Split
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
-from rg_env.cli.options import JsonFlag
+from rg_env.cli.evaluate import evaluate
+from rg_env.cli.options import Check, JsonFlag
 from rg_env.errors import RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
@@ -27,9 +27,6 @@ app = typer.Typer(
 )
 app.add_typer(dumps_app, name="dumps")
 
-_Check = Annotated[
-    bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
-]
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -54,7 +51,7 @@ def main() -> None:
 
 
 @app.command(context_settings=_PASS_ON)
-def train(ctx: typer.Context, check: _Check = False) -> None:
+def train(ctx: typer.Context, check: Check = False) -> None:
     """Train with YAML files and key=value overrides, as on SkyRL's command line; exit code 2 if a setting is wrong.
 
     Example: rg-env train configs/quickstart.yaml trainer.epochs=1
@@ -64,24 +61,7 @@ def train(ctx: typer.Context, check: _Check = False) -> None:
     sys.exit(command.run_command(command.check if check else command.train, ctx.args))
 
 
-@app.command("eval", context_settings=_PASS_ON)
-def evaluate(ctx: typer.Context, check: _Check = False) -> None:
-    """Evaluate on the fixed evaluation set, with the same arguments as `train`.
-
-    Example: rg-env eval configs/quickstart.yaml
-    """
-    from rg_env import train as command
-
-    def report(argv: Iterable[str]) -> None:
-        if check:
-            command.check(argv, training=False)
-            return
-        metrics = command.evaluate(argv)
-        print_json({key: metrics[key] for key in sorted(metrics)}, default=float)
-
-    sys.exit(command.run_command(report, ctx.args))
-
-
+app.command("eval", context_settings=_PASS_ON)(evaluate)
 app.command(context_settings=_PASS_ON)(collect)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -27,7 +29,7 @@ def collect(
     price_in: shared.PriceIn = None,
     price_out: shared.PriceOut = None,
 ) -> None:
-    """Record responses to training questions without training, from any OpenAI-compatible server.
+    """Record responses to training questions without training, from a server or SkyRL's engines.
 
     Example: rg-env collect --endpoint http://127.0.0.1:8000/v1 --model nano --tasks gcd --groups 100 --out runs/gcd
     """
@@ -49,7 +51,11 @@ def collect(
     )
     if endpoint is None:
         flags.refuse_without_endpoint()
-        raise ConfigError("name a server with --endpoint")
+        from rg_env.train import collect as run
+        from rg_env.train import run_command
+
+        job = partial(run, groups=groups, samples=samples, folder=out, resume=resume)
+        sys.exit(run_command(job, ctx.args))
     from rg_env.config import LengthPenaltyConfig, RGDumpConfig
     from rg_env.rollouts.questions import train_questions
     from rg_env.rollouts.session import run_endpoint

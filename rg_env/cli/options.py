@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rg_env.dump import Dump
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
+Check = Annotated[
+    bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
+]
 DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
 Where = Annotated[
     list[str] | None,

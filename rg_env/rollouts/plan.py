@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Claim:
 
     Attributes:
         attempt: 1 for a new run.
-        done: number of the call and id of the item of each group in the ledger.
+        done: number of the call and uid of each group in the ledger.
     """
 
     run_id: str
@@ -104,12 +105,17 @@ def _planned_runs(folder: Path) -> Iterator[tuple[dict[str, Any], Claim]]:
             yield plan, Claim(run_id, attempt + 1, done_groups(folder, run_id))
 
 
+def default_folder(parent: Path) -> Path:
+    """A new folder for one evaluation."""
+    return parent / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
 def done_groups(folder: Path, run_id: str) -> frozenset[tuple[int, str]]:
-    """Number of the call and id of the item of each group in the run's ledger."""
+    """Number of the call and uid of each group in the run's ledger."""
     files = [file.path for file in list_files(folder, run_id)]
     if not files:
         return frozenset()
-    return frozenset((record.call, record.item) for record in open_run(*files).ledger(all_attempts=True))
+    return frozenset((record.call, record.uid) for record in open_run(*files).ledger(all_attempts=True))
 
 
 def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import need
-from rg_env.prompts import Message
+from rg_env.prompts import Message, build_messages
+from rg_env.suites.suite import FIXED, Suite, load_suite
 from rg_env.tasks import Item
 
 
@@ -60,41 +61,41 @@ def train_questions(config: RGDumpConfig, groups: int) -> DatasetQuestions:
     need(mode != "curriculum", f"{PREFIX}.complexity_mode", mode, right)
     need(config.sampling == "weighted", f"{PREFIX}.sampling", config.sampling, "needs training batches; use weighted")
     dataset = ReasoningGymDataset(
-        config.tasks, size=groups, seed=config.seed, split="train", complexity_mode=mode, **_prompt_options(config)
+        config.tasks,
+        size=groups,
+        seed=config.seed,
+        split="train",
+        complexity_mode=mode,
+        system_prompt=config.system_prompt,
+        worked_examples=config.worked_examples,
+        format=config.format,
     )
     return DatasetQuestions(dataset, {"split": "train", "seed": config.seed, "tasks": config.tasks})
 
 
-def fixed_questions(config: RGDumpConfig) -> DatasetQuestions:
-    """The fixed evaluation set of the settings."""
-    each = config.num_eval_samples_per_task
-    dataset = ReasoningGymDataset.fixed_eval(
-        config.tasks,
-        seed=config.eval_seed,
-        samples_per_task=each,
-        complexity_mode=config.complexity_mode,
-        **_prompt_options(config),
-    )
-    return DatasetQuestions(dataset, {"suite": "fixed", "seed": config.eval_seed, "tasks": config.tasks, "each": each})
+class SuiteQuestions:
+    """The items of a suite, with its system prompt. All are made at once."""
 
-
-def _prompt_options(config: RGDumpConfig) -> dict[str, Any]:
-    return {
-        "system_prompt": config.system_prompt,
-        "worked_examples": config.worked_examples,
-        "format": config.format,
-    }
-
-
-class ListedQuestions:
-    """Items with one system prompt, as in a suite."""
-
-    def __init__(self, items: Sequence[Question], facts: Mapping[str, Any]) -> None:
-        self._items = items
-        self.facts = facts
+    def __init__(self, suite: Suite, config: RGDumpConfig) -> None:
+        self._items = list(suite.items())
+        self._prompt = suite.system_prompt
+        self._examples = config.worked_examples if suite.name == FIXED else []
+        self.facts: Mapping[str, Any] = {"suite": suite.as_manifest()}
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __getitem__(self, index: int) -> Question:
-        return self._items[index]
+        item = self._items[index]
+        return Question(item, build_messages(item.entry["question"], item.task, self._prompt, self._examples))
+
+
+def suite_questions(name: str, config: RGDumpConfig) -> SuiteQuestions:
+    """The questions of a suite; sets the settings that the suite determines: format and system prompt.
+
+    Raises:
+        ConfigError: there is no such suite, or it cannot be made.
+    """
+    suite = load_suite(name, config)
+    config.format, config.system_prompt = suite.format.value, suite.system_prompt
+    return SuiteQuestions(suite, config)

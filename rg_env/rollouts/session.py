@@ -198,6 +198,7 @@ def _manifest(run: Claim, plan: Plan, url: str) -> dict[str, Any]:
         "model": plan.model,
         "endpoint": url,
         "plan": plan.facts(),
+        "suite": plan.questions.get("suite"),
         "settings": {"environment": {"skyrl_gym": {"rg_dump": asdict(plan.config)}}, "generator": generator},
         "task_mix": plan.config.tasks,
     }

@@ -6,16 +6,15 @@ closed. The scorer processes end with the task's process.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, cast
 
 from loguru import logger
@@ -23,7 +22,6 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 from skyrl.backends.skyrl_train.utils.io import io
 from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
-from skyrl.train.entrypoints.main_generate import EvalOnlyEntrypoint
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from skyrl.train.utils.trainer_utils import ResumeMode
 
@@ -46,6 +44,8 @@ class RGHooks:
     cfg: RGTrainConfig
     tokenizer: Any
     progress: ProgressSink | None = None
+    recorded: Mapping[str, Any] = MappingProxyType({})
+    """Further entries of the manifest."""
 
     def get_eval_dataset(self) -> ReasoningGymDataset | PromptDataset | None:
         """The fixed evaluation set, or the files of `data.val_data`."""
@@ -65,7 +65,7 @@ class RGHooks:
             inference_engine_client=inference_engine_client,
             tokenizer=tokenizer,
             policy_model_name=resolve_policy_model_name(cfg),
-            writer=open_writer(cfg, *self._run_identity()),
+            writer=open_writer(cfg, *self._run_identity(), self.recorded),
         )
 
     def _run_identity(self) -> tuple[str, int]:
@@ -119,10 +119,6 @@ class RGExperiment(RGHooks, BasePPOExp):
         return trainer
 
 
-class RGEvalExperiment(RGHooks, EvalOnlyEntrypoint):
-    """SkyRL's evaluation without training; SkyRL's own class builds the stock generator."""
-
-
 class RunReporter(TrainingCallback):
     """Reports progress to the driver and closes the dump at the end of the run."""
 
@@ -155,8 +151,10 @@ def _normal(folder: str) -> str:
     return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
 
 
-def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
-    """Write the manifest of this run and open its dump."""
+def open_writer(
+    cfg: RGTrainConfig, run_id: str, attempt: int, recorded: Mapping[str, Any] = MappingProxyType({})
+) -> DumpWriter:
+    """Write the manifest of this run, with `recorded` in it, and open its dump."""
     rg = cfg.rg_dump
     writer = DumpWriter(
         Path(rg.dump_dir),
@@ -176,6 +174,7 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
             "model": cfg.trainer.policy.model.path,
             "settings": asdict(cfg),
             "task_mix": rg.tasks,
+            **recorded,
         },
     )
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)
@@ -208,19 +207,9 @@ def _close_and_exit(signum: int, frame: FrameType | None) -> None:
 def run_training(cfg: RGTrainConfig, progress: ProgressSink | None) -> None:
     """Body of the training task."""
     with run_environment(cfg):
-        experiment = _experiment_class(cfg, training_class(cfg))(cfg)
+        experiment = experiment_class(cfg, training_class(cfg))(cfg)
         experiment.progress = progress
         experiment.run()
-
-
-def run_evaluation(cfg: RGTrainConfig) -> dict[str, float]:
-    """Body of the evaluation task. Returns SkyRL's evaluation metrics."""
-    with run_environment(cfg):
-        experiment = _experiment_class(cfg, RGEvalExperiment)(cfg)
-        # Built outside an event loop: SkyRL may run its own loop to build the client.
-        client = experiment.get_inference_client()
-        metrics: dict[str, float] = asyncio.run(experiment.run(client))
-        return metrics
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:
@@ -238,7 +227,8 @@ def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:
     return cast(type[RGExperiment], found)
 
 
-def _experiment_class(cfg: RGTrainConfig, base: type[Any]) -> type[Any]:
+def experiment_class(cfg: RGTrainConfig, base: type[Any]) -> type[Any]:
+    """The experiment for the device of the run."""
     if cfg.rg_dump.device != "cpu":
         return base
     from rg_env.cpu import CPUMixin

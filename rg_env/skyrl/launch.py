@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -17,6 +19,7 @@ from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import set_up_driver_logging
 from rg_env.skyrl.placement import on_this_node
 from rg_env.skyrl.progress import ProgressSink, show_progress
+from rg_env.skyrl.rollout_run import RolloutJob
 
 _STOP_SECONDS = 20.0
 """How long a canceled run may take to close its dump before Ray is stopped."""
@@ -36,21 +39,27 @@ def launch_training(cfg: RGTrainConfig) -> None:
         _wait(job, sink)
 
 
-def launch_evaluation(cfg: RGTrainConfig) -> dict[str, float]:
-    """Evaluate on the fixed evaluation set.
+def launch_rollouts(cfg: RGTrainConfig, jobs: Sequence[tuple[Path | None, RolloutJob]]) -> list[str]:
+    """Run jobs one after the other.
 
     Args:
         cfg: from `load_config`.
+        jobs: each with the folder of its model; None: that of the configuration.
 
     Returns:
-        SkyRL's evaluation metrics.
+        the id of each run.
     """
-    cfg.trainer.eval_interval = max(1, cfg.trainer.eval_interval)  # SkyRL's switch for having an evaluation set at all
     set_up_driver_logging(cfg.rg_dump)
-    logger.info("evaluating {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
+    run_ids = []
     with running_ray(cfg):
-        metrics: dict[str, float] = _wait(on_this_node(_evaluation_task).remote(cfg), None)
-        return metrics
+        for model, job in jobs:
+            own = copy.deepcopy(cfg)
+            if model is not None:
+                own.trainer.policy.model.path = str(model)
+            logger.info("{} with {} on {}", job.command, own.trainer.policy.model.path, cfg.rg_dump.device)
+            sink = ProgressSink()
+            run_ids.append(_wait(on_this_node(_rollout_task).remote(own, job, sink), sink))
+    return run_ids
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
@@ -61,10 +70,10 @@ def training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
-def _evaluation_task(cfg: RGTrainConfig) -> dict[str, float]:
-    from rg_env.skyrl.experiment import run_evaluation
+def _rollout_task(cfg: RGTrainConfig, job: RolloutJob, sink: ProgressSink) -> str:
+    from rg_env.skyrl.rollout_run import run_rollouts
 
-    return run_evaluation(cfg)
+    return run_rollouts(cfg, job, sink)
 
 
 @contextmanager

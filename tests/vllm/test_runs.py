@@ -1,12 +1,16 @@
 """Evaluation and training with a vLLM server as the engine, through SkyRL's own HTTP client."""
 
 import json
+import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
+import yaml
 
 from rg_env.dump import FileKind, open_lines, open_run, trained_from_line
+from rg_env.dump.repair.validate import validate
 from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
 SYNCHRONOUS, ASYNCHRONOUS = (ROOT / "configs" / f"{name}.yaml" for name in ("cpu_vllm", "cpu_vllm_async"))
@@ -43,14 +47,15 @@ def test_evaluation(run, tmp_path):
         f"{RG}.num_eval_samples_per_task=8",
         "generator.eval_n_samples_per_prompt=3",
         "generator.eval_sampling_params.max_generate_length=18",
+        "--json",
     )
-    metrics = json.loads(done.stdout[done.stdout.index("{") :])
+    total = json.loads(done.stdout[done.stdout.index("{") :])["total"]
     groups = list(open_run(tmp_path / "dumps").groups())
     assert [len(group.rollouts) for group in groups] == [3] * 16
     assert len({group.item for group in groups}) == 16
     rollouts = rollouts_of(tmp_path / "dumps", "eval")
-    assert metrics["eval/all/avg_score"] == pytest.approx(sum(r.reward for r in rollouts) / len(rollouts))
-    assert 0.1 < metrics["eval/all/avg_score"] < 0.9, "nano solves a third of these"
+    assert total["mean_base_score"] == pytest.approx(sum(r.base_score for r in rollouts) / len(rollouts))
+    assert 0.1 < total["mean_base_score"] < 0.9, "nano solves a third of these"
 
     assert {rollout.stop_reason for rollout in rollouts} == {"stop", "length"}
     for rollout in rollouts:
@@ -60,6 +65,48 @@ def test_evaluation(run, tmp_path):
         text = rollout.conversation[-1]["content"]
         assert "<|im_end|>" not in text
         assert rollout.violation or f"<answer>{rollout.answer}</answer>" in text
+
+
+def test_any_client_of_the_server(server, run, tmp_path):
+    """Two clients of `--endpoint` at once, one killed and resumed; and the same scores as with SkyRL's engine."""
+    tasks = json.dumps(yaml.safe_load(SYNCHRONOUS.read_text())[RG]["tasks"])
+    model = ["--endpoint", server, "--model", "nano", "--tasks", tasks, "--max-tokens", "64"]
+    command = ["collect", *model, "--groups", "60", "--samples", "4", "--concurrency", "4"]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-c", "from rg_env.cli import main; main()", *command, "--out", str(folder)],
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+        )
+        for folder in folders
+    ]
+    deadline = time.monotonic() + 120
+    while not list(folders[0].glob("*groups*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    clients[0].kill()
+    assert clients[1].wait(timeout=300) == 0
+    clients[0].wait()
+    rg_env(*command, "--out", folders[0], "--resume")
+    for folder in folders:
+        ledger = list(open_run(folder).ledger(all_attempts=True))
+        assert len(ledger) == len({record.uid for record in ledger}) == 60
+        assert {len(record.rollouts) for record in ledger} == {4}
+        assert {rollout.status for record in ledger for rollout in record.rollouts} == {"ok"}
+        assert validate(folder).good
+
+    seen = []
+    settings = ["num_eval_samples_per_task=60"]
+    theirs = rg_env("eval", *model, "--samples", "4", "--out", tmp_path / "endpoint", "--json", *settings)
+    ours = rg_env("eval", SYNCHRONOUS, *run, "--samples", "4", "--out", tmp_path / "skyrl", "--json")
+    for done in (theirs, ours):
+        seen.append(json.loads(done.stdout[done.stdout.index("{") :]))
+    assert seen[0]["suite"]["fingerprint"] == seen[1]["suite"]["fingerprint"]
+    one, other = (result["total"] for result in seen)
+    assert one["rollouts"] == other["rollouts"] == 2 * 60 * 4
+    for score in ("mean_base_score", "solve_rate", "format_rate"):
+        assert one[f"{score}_low"] <= other[f"{score}_high"], (score, seen)
+        assert other[f"{score}_low"] <= one[f"{score}_high"], (score, seen)
 
 
 def test_training_raises_the_reward_and_the_server_follows_the_trainer(run, tmp_path):

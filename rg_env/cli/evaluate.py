@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rg_env.cli import endpoint as shared
+from rg_env.cli.options import Check, JsonFlag
+from rg_env.output import console, print_error, print_json, print_line
+
+if TYPE_CHECKING:
+    from rg_env.rollouts.scores import Summary
+
+
+def evaluate(
+    ctx: typer.Context,
+    suite: Annotated[
+        str, typer.Option(help="Questions: fixed, rg_easy, rg_hard or a YAML file (docs/suites.md).")
+    ] = "fixed",
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Responses to each question. Default: 1, or as configured.")
+    ] = None,
+    out: shared.Out = None,
+    resume: shared.Resume = False,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="A checkpoint or exported model to evaluate; latest, or all of the run.")
+    ] = None,
+    endpoint: shared.Endpoint = None,
+    model: shared.Model = None,
+    tasks: shared.Tasks = None,
+    temperature: shared.Temperature = None,
+    top_p: shared.TopP = None,
+    max_tokens: shared.MaxTokens = None,
+    concurrency: shared.Concurrency = None,
+    timeout: shared.Timeout = None,
+    retries: shared.Retries = None,
+    max_tokens_total: shared.MaxTokensTotal = None,
+    price_in: shared.PriceIn = None,
+    price_out: shared.PriceOut = None,
+    check: Check = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Evaluate on a suite of questions: with the arguments of `train`, or a model behind an endpoint.
+
+    Example: rg-env eval configs/quickstart.yaml --samples 4
+    """
+    flags = shared.EndpointFlags(
+        endpoint,
+        model,
+        tasks,
+        temperature,
+        top_p,
+        max_tokens,
+        concurrency,
+        timeout,
+        retries,
+        max_tokens_total,
+        price_in,
+        price_out,
+    )
+    if endpoint is None:
+        flags.refuse_without_endpoint()
+        if check:
+            from rg_env import train as command
+
+            sys.exit(command.run_command(lambda argv: command.check(argv, training=False), ctx.args))
+        sys.exit(_with_skyrl(ctx.args, suite, samples, out, resume, checkpoint, as_json))
+    raise typer.Exit(_with_endpoint(ctx.args, flags, suite, samples or 1, out, resume, checkpoint, as_json))
+
+
+def _with_endpoint(
+    args: list[str],
+    flags: shared.EndpointFlags,
+    suite: str,
+    samples: int,
+    out: Path | None,
+    resume: bool,
+    checkpoint: str | None,
+    as_json: bool,
+) -> int:
+    from rg_env.config import RGDumpConfig
+    from rg_env.errors import need
+    from rg_env.rollouts.plan import default_folder
+    from rg_env.rollouts.questions import suite_questions
+    from rg_env.rollouts.scores import summarize
+    from rg_env.rollouts.session import run_endpoint
+    from rg_env.rollouts.settings import apply_overrides
+
+    need(checkpoint is None, "--checkpoint", checkpoint, "a server has one model; leave it out")
+    need(flags.tasks is None or suite == "fixed", "--tasks", flags.tasks, f"the suite {suite} has its own tasks")
+    shared.quiet_logs()
+    options = flags.options()
+    folder = out or default_folder(Path("runs"))
+    config = RGDumpConfig(tasks=flags.tasks, dump_dir=str(folder), dump_eval_rollouts=True)
+    apply_overrides(config, args)
+    try:
+        questions = suite_questions(suite, config)
+        finished = run_endpoint("eval", questions, samples, config, options, folder=folder, resume=resume)
+    except KeyboardInterrupt:
+        return 130
+    shared.print_finished(finished, options)
+    if finished.done and (finished.totals.responses or not finished.totals.failures):
+        show([summarize(folder, finished.run_id, options.model, config.solved_at)], as_json)
+    return finished.exit_code
+
+
+def _with_skyrl(
+    args: list[str],
+    suite: str,
+    samples: int | None,
+    out: Path | None,
+    resume: bool,
+    checkpoint: str | None,
+    as_json: bool,
+) -> int:
+    from rg_env.train import evaluate as run
+    from rg_env.train import run_command
+
+    def report(argv: list[str]) -> None:
+        show(run(argv, suite=suite, samples=samples, folder=out, resume=resume, checkpoint=checkpoint), as_json)
+
+    return run_command(report, args)  # type: ignore[arg-type]
+
+
+def show(summaries: list[Summary], as_json: bool) -> None:
+    """Print the scores of one run, or a table over several."""
+    from rg_env.rollouts.scores import render, render_all
+
+    if as_json:
+        print_json([one.as_dict() for one in summaries] if len(summaries) > 1 else summaries[0].as_dict())
+        return
+    console().print(render(summaries[0]) if len(summaries) == 1 else render_all(summaries))
+    for summary in summaries:
+        if summary.no_response:
+            print_error(f"{summary.name}: {summary.no_response} requests without a response are not counted")
+    print_line(f"dump: {summaries[0].folder}")

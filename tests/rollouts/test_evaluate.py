@@ -1,0 +1,96 @@
+"""`rg-env eval --endpoint`: a suite's questions, scores that count every rollout once, a table and JSON."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from rg_env.cli import app
+from rg_env.dump import open_run
+from rg_env.dump.repair.validate import validate
+from tests.rollouts.server import completion, error, serving
+
+SUITE = """
+size: 3
+seed: 1
+system_prompt: Answer in <answer> tags.
+format: lenient
+tasks: {gcd: {}, chain_sum: {size: 2}}
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SUITE)
+    return path
+
+
+def evaluate(server, suite, *more):
+    command = ["eval", "--endpoint", server.url, "--model", "m", "--suite", str(suite), "--retries", "0", *more]
+    return CliRunner().invoke(app, command)
+
+
+def test_scores_are_counted_over_rollouts(suite, tmp_path):
+    """Requests that fail count nowhere; every other rollout counts once."""
+    out = tmp_path / "dump"
+
+    def script(number, body):
+        if body["messages"][-1]["content"].startswith("Find the Greatest"):
+            return completion("<ANSWER>7</ANSWER>") if number % 2 else error(500, "oops")
+        return completion("nothing")
+
+    with serving(script) as server:
+        done = evaluate(server, suite, "--samples", "4", "--out", str(out), "--json")
+    assert done.exit_code == 0, done.output
+    assert {body["messages"][0]["content"] for body in server.requests} == {"Answer in <answer> tags."}
+    result = json.loads(done.stdout)
+    rollouts = [r for record in open_run(out).ledger() for r in record.rollouts]
+    counted = [rollout for rollout in rollouts if rollout.status != "no_response"]
+    assert len(rollouts) == 5 * 4
+    assert result["no_response"] == len(rollouts) - len(counted) > 0
+    assert result["total"]["rollouts"] == len(counted)
+    assert result["total"]["mean_base_score"] == pytest.approx(sum(r.base_score for r in counted) / len(counted))
+    assert result["total"]["upstream_score"] == pytest.approx(sum(r.raw_score or 0 for r in counted) / len(counted))
+    assert {row["name"] for row in result["tasks"]} == {"gcd", "chain_sum"}
+    assert {row["name"] for row in result["categories"]} == {"arithmetic"}
+    assert result["suite"]["name"] == "mine"
+    assert result["total"]["pass_at_4_low"] is not None
+    assert validate(out).good
+    groups = list(open_run(out).groups())
+    assert {group.phase for group in groups} == {"eval"}
+    assert len(groups) == 5, "texts are kept"
+    formats = {rollout.violation for group in groups for rollout in group.rollouts if group.task == "gcd"}
+    assert formats == {None}, "the suite's format is lenient: tags in any case, no think block"
+
+
+def test_the_table_has_the_total_first_and_an_interval(suite, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda number, body: completion("<answer>1</answer>")) as server:
+        done = evaluate(server, suite)
+    assert done.exit_code == 0, done.output
+    rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    assert [row[0] for row in rows if row[0] in ("total", "arithmetic", "chain_sum", "gcd")] == [
+        "total",
+        "arithmetic",
+        "chain_sum",
+        "gcd",
+    ]
+    assert "[" in done.stdout
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("eval-"), "a folder of its own by default"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--checkpoint", "latest"], "a server has one model"),
+        (["--tasks", "gcd"], "has its own tasks"),
+        (["--suite", "rg_esay"], "did you mean rg_easy"),
+    ],
+)
+def test_what_cannot_be_honored_is_refused(more, message, suite, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda number, body: completion("")) as server:
+        assert message in str(evaluate(server, suite, *more).exception)
+    assert not server.requests

@@ -1,0 +1,64 @@
+"""`--endpoint` without any extra: in a fresh environment that has only the declared dependencies."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.rollouts.server import completion, serving
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "ray", "skyrl", "skyrl_gym", "transformers", "omegaconf")
+LISTING = f"""
+import sys
+from rg_env.cli import main
+try:
+    main()
+finally:
+    found = [name for name in {HEAVY!r} if name in sys.modules]
+    print("heavy:", *found, file=sys.stderr)
+"""
+
+
+def run(python, *args, cwd):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
+    command = [str(python), "-c", LISTING, *map(str, args)]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=200)
+
+
+def try_everything(python, folder):
+    """Collect, resume, evaluate, and read the dump; nothing heavy is imported."""
+    with serving(lambda number, body: completion("<think>x</think><answer>1</answer>")) as server:
+        model = ("--endpoint", server.url, "--model", "m", "--samples", "2", "--tasks", "gcd")
+        commands = [
+            ("collect", *model, "--groups", "3", "--out", folder / "dump"),
+            ("collect", *model, "--groups", "3", "--out", folder / "dump", "--resume"),
+            ("eval", *model, "--out", folder / "eval"),
+            ("dumps", "stats", folder / "dump"),
+            ("dumps", "validate", folder / "dump", folder / "eval"),
+            ("dumps", "rescore", folder / "eval"),
+            ("collect", "--help"),
+            ("eval", "--help"),
+        ]
+        for command in commands:
+            done = run(python, *command, cwd=folder)
+            assert done.returncode == 0, (command, done.stderr[-2000:])
+            assert done.stderr.splitlines()[-1] == "heavy:", done.stderr[-500:]
+
+
+def test_nothing_heavy_is_imported(tmp_path):
+    try_everything(sys.executable, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_fresh_environment_without_extras(tmp_path):
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", ROOT], check=True, timeout=800)
+    installed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True).stdout
+    assert not {line.split()[0] for line in installed.splitlines() if line} & {"torch", "ray", "skyrl", "transformers"}
+    try_everything(python, tmp_path)
