@@ -135,6 +135,8 @@ class RGDumpConfig:
     # -- logging
     debug_logging: bool = False
     suppress_base_env_logs: bool = False
+    log_rollouts: int = _setting(0, at_least=0)
+    """Groups per step and evaluation whose best and worst rollout go to W&B or TensorBoard as a table."""
 
     # -- your own code
     imports: list[str] = field(default_factory=list, metadata={"filled": True})

@@ -24,6 +24,7 @@ from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from skyrl.train.utils.trainer_utils import ResumeMode
+from skyrl.train.utils.trajectory_logging import TrajectoryLogger
 
 from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
@@ -34,6 +35,7 @@ from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_worker_logging
 from rg_env.skyrl.progress import ProgressSink
 from rg_env.skyrl.registration import register
+from rg_env.skyrl.rollout_table import RolloutTable
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.user_code import import_modules, in_user_code, load_object
 
@@ -46,6 +48,7 @@ class RGHooks:
     progress: ProgressSink | None = None
     recorded: Mapping[str, Any] = MappingProxyType({})
     """Further entries of the manifest."""
+    _generator: RGDumpGenerator
 
     def get_eval_dataset(self) -> ReasoningGymDataset | PromptDataset | None:
         """The fixed evaluation set, or the files of `data.val_data`."""
@@ -59,7 +62,7 @@ class RGHooks:
         )
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
-        return RGDumpGenerator(
+        self._generator = RGDumpGenerator(
             generator_cfg=cfg.generator,
             skyrl_gym_cfg=cfg.environment.skyrl_gym,
             inference_engine_client=inference_engine_client,
@@ -67,6 +70,11 @@ class RGHooks:
             policy_model_name=resolve_policy_model_name(cfg),
             writer=open_writer(cfg, *self._run_identity(), self.recorded),
         )
+        return self._generator
+
+    def get_trajectory_logger(self) -> TrajectoryLogger:
+        """With `log_rollouts` our table of rollouts, otherwise SkyRL's."""
+        return RolloutTable(self._generator.samples) if self.cfg.rg_dump.log_rollouts else TrajectoryLogger()
 
     def _run_identity(self) -> tuple[str, int]:
         """Run id and attempt of the dump."""

@@ -2,7 +2,7 @@
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
 recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts in
-`summary`, so that evaluation may overlap training.
+`summary` and the rollouts in `samples`, each by phase, so that evaluation may overlap training.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rg_env.dump import DumpWriter, GroupRecord, LevelRecord, Outcome
 from rg_env.dump.schema import answered
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rollouts.samples import RolloutSamples
 from rg_env.rollouts.summary import StepSummary, counted
 from rg_env.scoring.types import Verdict
 from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
@@ -87,6 +88,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.summary = StepSummary(self.config.solved_at)
         """Of the training groups since it was last taken; the trainer takes it after each step."""
         self._reward = load_reward(self.config)
+        self.samples = RolloutSamples(self.config.log_rollouts)
+        """Rollouts for the tracker's table; the trainer takes them after each step and evaluation."""
         self._calls = itertools.count()
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -122,6 +125,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
             output["trajectory_ids"] = _name_groups(batch, records)
         if phase == "train":
             self.summary.add(records)
+        self.samples.add(phase, records)
         self._log(records)
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)

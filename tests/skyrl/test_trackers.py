@@ -1,0 +1,114 @@
+"""docs/metrics.md lists exactly our metrics, and they reach TensorBoard and W&B through SkyRL's `Tracking`."""
+
+import json
+import re
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from skyrl.train.utils.tracking import Tracking
+
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import DumpWriter, open_run
+from rg_env.rollouts.samples import COLUMNS, RolloutSamples
+from rg_env.scoring.types import Status, Violation
+from rg_env.skyrl.config import load_config
+from rg_env.skyrl.env import RGDumpEnv
+from rg_env.skyrl.loader import TrainLoader
+from rg_env.skyrl.rollout_table import RolloutTable
+from tests.e2e.conftest import ROOT
+from tests.skyrl.generating import TASK, right, run, script_for
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """SkyRL's metrics of one `generate()` call, and its groups."""
+    folder = tmp_path_factory.mktemp("run")
+    rows = ReasoningGymDataset(TASK, size=2)
+    config = RGDumpConfig(dump_other_rollouts=True)
+    with DumpWriter(folder, "run", 1) as writer:
+        script = script_for(rows, right("{}"), right("wrong\x1b[2J | <b>"), "no tags", right("{}"))
+        output, _ = run(rows, script, writer=writer, config=config)
+    return output["rollout_metrics"], list(open_run(folder).groups())
+
+
+def test_the_page_lists_every_metric(done):
+    metrics, _ = done
+    episode = {"task": "gcd", "base_score": 1.0, "solved": True, "violation": None, "status": "ok", "normalized": True}
+    episodes = [
+        episode,
+        *({**episode, "violation": violation.value} for violation in Violation),
+        *({**episode, "status": status.value} for status in Status),
+    ]
+    names = {f"environment/{name}" for name in RGDumpEnv.aggregate_metrics(episodes) if "/gcd/" not in name}
+    names |= {name for name in metrics if name.startswith("rg_dump/")}
+    plans = SimpleNamespace(shares=lambda: {"gcd": 1.0}, complexities=lambda: {"gcd": 0.3})
+    names |= TrainLoader.metrics(SimpleNamespace(_lock=nullcontext(), _plans=plans, _adaptive=True)).keys()
+    names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
+
+
+def tracked(backend, done):
+    """What one step sends."""
+    metrics, groups = done
+    cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
+    tracker = Tracking("rg_env", "test", backend=backend, config=cfg)
+    samples = RolloutSamples(1)
+    samples.add("train", groups)
+    RolloutTable(samples).log(tracker=tracker, global_step=3, wandb_key="trajectories/train", num_samples=0)
+    tracker.log(metrics, step=3, commit=True)
+    tracker.finish()
+    return metrics
+
+
+def test_tensorboard(done, tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path))
+    metrics = tracked("tensorboard", done)
+    read = EventAccumulator(str(tmp_path)).Reload()
+    for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
+        (event,) = read.Scalars(name)
+        assert (event.step, event.value) == (3, pytest.approx(metrics[name]))
+    (text,) = read.Tensors("rollouts/train/text_summary")
+    table = text.tensor_proto.string_val[0].decode().splitlines()
+    assert [len(re.findall(r" \| ", line)) for line in table] == [len(COLUMNS) - 1] * 4
+    assert "\x1b" not in "".join(table)
+
+
+def log_records(data):
+    """The records of W&B's offline file: LevelDB's log format after a header of 7 bytes."""
+    place, whole = 7, b""
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        whole = (whole if kind in (3, 4) else b"") + data[place + 7 : place + 7 + length]
+        if kind in (1, 4):
+            yield whole
+        place += 7 + length
+
+
+def test_wandb_offline(done, tmp_path, monkeypatch):
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    metrics = tracked("wandb", done)
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    seen = {}
+    for data in log_records(file.read_bytes()):
+        record = Record()
+        record.ParseFromString(data)
+        seen |= {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
+    for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
+        assert json.loads(seen[name]) == pytest.approx(metrics[name])
+    (table,) = tmp_path.glob("wandb/offline-run-*/files/media/table/**/*.table.json")
+    content = json.loads(table.read_text())
+    assert content["columns"] == list(COLUMNS)
+    assert [row[2] for row in content["data"]] == ["best", "worst"]
+    assert [row[0] for row in content["data"]] == [3, 3]
