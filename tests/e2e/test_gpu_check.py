@@ -1,0 +1,24 @@
+"""`make gpu-check`, on the CPU."""
+
+import json
+import sys
+
+import pytest
+
+from tests.e2e.conftest import ROOT, run_command
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_gpu_check_on_the_cpu(short_run, tmp_path):
+    config, *overrides = [arg for arg in short_run if "_path=" not in str(arg) and "dump_dir" not in str(arg)]
+    evaluation = ["trainer.eval_before_train=true", "trainer.eval_interval=2", "trainer.hf_save_interval=2"]
+    out = tmp_path / "check"
+    command = [ROOT / "scripts" / "gpu_check.py", "--config", config, "--out", out, *overrides, *evaluation]
+    done = run_command(sys.executable, *command, timeout=280)
+    result = json.loads((out / "result.json").read_text())
+    assert all(result["passed"].values()), result["passed"]
+    assert len(result["metrics"]["seconds_per_step"]) == 2
+    assert len(result["metrics"]["solved_in_evaluation"]) == 2
+    assert max(result["metrics"]["logprob_difference"]) < 1e-3
+    assert (out / "result.txt").read_text().strip() in done.stdout
