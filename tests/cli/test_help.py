@@ -24,7 +24,7 @@ def commands():
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
 def test_every_command_says_what_it_is_for_and_has_an_example(path):
     purpose, example = commands()[path].help.split("\n\nExample: ")
-    assert re.fullmatch(r"[A-Z].{20,}\.", purpose)
+    assert re.fullmatch(r"[A-Z].{20,}\.", purpose, re.DOTALL)
     words = shlex.split(example.partition("| ")[2] or example)
     assert tuple(words[: len(path) + 1]) == ("rg-env", *path)
     shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200"}).stdout
