@@ -20,6 +20,7 @@ from rg_env.dump.open_file import open_regular
 from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
+from rg_env.sanitize import visible
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,10 @@ class Run:
 
 def run_names(runs: Iterable[Run]) -> dict[str, str]:
     """A short name of each run by run id: the model, with the folder and then the run id as far as needed to tell the
-    runs apart. A single run has model and folder. Without a model, the run id.
+    runs apart. A single run has model and folder. Without a model, the run id. Names are safe to print.
     """
     runs = list(runs)
-    forms = {
-        run.run_id: [run.model, f"{run.model} ({run.folder})", f"{run.model} ({run.folder}, {run.run_id})"]
-        if run.model
-        else [run.run_id]
-        for run in runs
-    }
+    forms = {run.run_id: _names(run) for run in runs}
     if len(runs) == 1:
         return {run_id: found[:2][-1] for run_id, found in forms.items()}
     taken = [Counter(found[min(k, len(found) - 1)] for found in forms.values()) for k in range(3)]
@@ -79,6 +75,13 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
         run_id: next((name for name, times in zip(found, taken, strict=False) if times[name] == 1), found[-1])
         for run_id, found in forms.items()
     }
+
+
+def _names(run: Run) -> list[str]:
+    if not run.model:
+        return [run.run_id]
+    model, folder = (visible(text, one_line=True) for text in (run.model, run.folder))
+    return [model, f"{model} ({folder})", f"{model} ({folder}, {run.run_id})"]
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
