@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.errors import describe
+from rg_env.errors import RGEnvError, describe, one_line
 from rg_env.scoring.length import group_penalty
 from rg_env.scoring.types import Verdict
 
@@ -87,7 +87,6 @@ def settle_group(
         max_length: length in tokens at which the length penalty is complete, unless the settings have one.
         penalize: False outside the train phase: no length penalty.
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
-
         reward_function: its values replace the base scores in the rewards. Outcome and score do not depend on it.
 
     Returns:
@@ -131,7 +130,7 @@ def _custom_rewards(function: RewardFunction, verdicts: Sequence[Verdict]) -> tu
     try:
         values = [float(value) for value in function(verdicts)]
     except Exception as error:  # user code can raise anything
-        return [None] * len(verdicts), describe(error)
+        return [None] * len(verdicts), one_line(error) if isinstance(error, RGEnvError) else describe(error)
     if len(values) != len(verdicts):
         return [None] * len(verdicts), f"the reward function returned {len(values)} values for {len(verdicts)} rollouts"
     if not all(map(math.isfinite, values)):

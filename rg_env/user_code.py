@@ -6,6 +6,7 @@ Invariant: an error in user code is one line with its file and line number; duri
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -23,6 +24,7 @@ from rg_env.errors import ConfigError, RGEnvError, describe, need, one_line, ref
 IMPORTS = "RG_ENV_IMPORTS"
 """Environment variable: the modules with tasks, which scorer and dataloader processes import, separated by commas."""
 _LOG = "user_code.log"
+_logged: set[tuple[Path, str, str]] = set()
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
 
@@ -79,21 +81,36 @@ def load_object(setting: str, path: str) -> Any:
     return getattr(sys.modules[module], name)
 
 
-def load_reward(config: RGDumpConfig) -> Callable[[Sequence[Any]], Any] | None:
-    """The function that `reward` names; None if it is not set. Raises as `load_object`."""
+def load_reward(config: RGDumpConfig, folder: str | None = None) -> Callable[[Sequence[Any]], Any] | None:
+    """The function that `reward` names; None if it is not set. Its exceptions become `in_user_code`.
+
+    Args:
+        folder: as of `in_user_code`.
+
+    Raises:
+        UserCodeError, ConfigError: as `load_object`.
+    """
     if config.reward is None:
         return None
     function = load_object("reward", config.reward)
     if not callable(function):
         refuse(f"{PREFIX}.reward", config.reward, "is not a function")
-    return function  # type: ignore[no-any-return]
+
+    @functools.wraps(function)
+    def reward(verdicts: Sequence[Any]) -> Any:
+        try:
+            return function(verdicts)
+        except Exception as error:
+            raise in_user_code(error, config, folder) or error from error
+
+    return reward
 
 
-def in_user_code(error: BaseException, config: RGDumpConfig, folder: str) -> UserCodeError | None:
+def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None) -> UserCodeError | None:
     """The one line about an exception that the user's code raised, also in another process; None for any other.
 
     Args:
-        folder: the run's log folder, where the traceback is written.
+        folder: the run's log folder, where the first traceback of each line of code is written; None: nowhere.
     """
     if isinstance(error, RGEnvError):
         return None
@@ -103,13 +120,17 @@ def in_user_code(error: BaseException, config: RGDumpConfig, folder: str) -> Use
     if not frames or frames[-1][0] not in files:
         return None
     file, line = frames[-1]
+    message = f"{file}:{line}: {one_line(text.strip().splitlines()[-1], 300)}"
+    if folder is None:
+        return UserCodeError(message)
     log = Path(folder, _LOG)
-    with suppress(OSError):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as out:
-            out.write(text)
-    last = text.strip().splitlines()[-1]
-    return UserCodeError(f"{file}:{line}: {one_line(last, 300)}; the traceback is in {log}")
+    if (log, file, line) not in _logged:
+        _logged.add((log, file, line))
+        with suppress(OSError):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a", encoding="utf-8") as out:
+                out.write(text)
+    return UserCodeError(f"{message}; the traceback is in {log}")
 
 
 def _import(names: Iterable[str]) -> None:

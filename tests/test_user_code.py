@@ -80,6 +80,18 @@ def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, 
     assert all(error in rollout.detail and rollout.custom_reward is None for rollout in record.rollouts)
 
 
+def test_a_reward_function_that_raises_is_named_with_its_line_and_leaves_one_traceback(module, tmp_path):
+    name = module("def reward(verdicts):\n    return [1 / 0 for verdict in verdicts]\n")
+    config = RGDumpConfig(reward=f"{name}.reward")
+    import_modules(config)
+    for _ in range(2):
+        earned = settled(load_reward(config, str(tmp_path / "logs")), 1.0)
+    log = tmp_path / "logs" / "user_code.log"
+    place = tmp_path / f"{name}.py"
+    assert earned[0].reward_error == f"{place}:2: ZeroDivisionError: division by zero; the traceback is in {log}"
+    assert log.read_text().count("Traceback") == 1
+
+
 def a_row():
     from rg_env import ReasoningGymDataset
 
@@ -115,7 +127,7 @@ def test_what_does_not_exist_is_named(module):
         load_object("reward", f"{name}.rewrad")
     with pytest.raises(RGEnvError, match="is not a function"):
         load_reward(RGDumpConfig(reward=f"{name}.number"))
-    assert load_reward(RGDumpConfig(reward=f"{name}.reward")) is load_object("reward", f"{name}.reward")
+    assert load_reward(RGDumpConfig(reward=f"{name}.reward")).__wrapped__ is load_object("reward", f"{name}.reward")
 
 
 def test_an_error_during_a_run_is_one_line_and_its_traceback_is_in_the_log(module, tmp_path):
@@ -123,7 +135,7 @@ def test_an_error_during_a_run_is_one_line_and_its_traceback_is_in_the_log(modul
     config = RGDumpConfig(reward=f"{name}.reward")
     import_modules(config)
     with pytest.raises(IndexError) as raised:
-        load_reward(config)([])
+        load_object("reward", config.reward)([])
     error = in_user_code(raised.value, config, str(tmp_path / "logs"))
     assert f"{name}.py:2: IndexError: list index out of range" in str(error)
     assert "Traceback" in (tmp_path / "logs" / "user_code.log").read_text()

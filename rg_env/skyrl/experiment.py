@@ -69,6 +69,7 @@ class RGHooks:
             tokenizer=tokenizer,
             policy_model_name=resolve_policy_model_name(cfg),
             writer=open_writer(cfg, *self._run_identity(), self.recorded),
+            log_folder=cfg.trainer.log_path,
         )
         return self._generator
 

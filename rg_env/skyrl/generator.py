@@ -76,10 +76,13 @@ class RGDumpGenerator(SkyRLGymGenerator):
 
     Args:
         writer: writes the groups; None records nothing.
+        log_folder: for the traceback of a reward function that fails; None writes none.
         Everything else: as `SkyRLGymGenerator`.
     """
 
-    def __init__(self, *args: Any, writer: DumpWriter | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, writer: DumpWriter | None = None, log_folder: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
@@ -87,7 +90,9 @@ class RGDumpGenerator(SkyRLGymGenerator):
         """The loader of the training batches, set by the trainer; it learns what became of its rows."""
         self.summary = StepSummary(self.config.solved_at)
         """Of the training groups since it was last taken; the trainer takes it after each step."""
-        self._reward = load_reward(self.config)
+        self._reward = load_reward(self.config, log_folder)
+        self._reward_errors: set[str] = set()
+        """What the reward function's failures were, each logged once."""
         self.samples = RolloutSamples(self.config.log_rollouts)
         """Rollouts for the tracker's table; the trainer takes them after each step and evaluation."""
         self._calls = itertools.count()
@@ -116,6 +121,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         records, masked = [], 0
         for group in groups:
             earned = self._settle(batch, group)
+            self._warn(earned)
             _write_back(output, group, earned)
             records.append(self._record(batch, group, earned))
             masked += sum(one.masked for one in earned)
@@ -173,6 +179,11 @@ class RGDumpGenerator(SkyRLGymGenerator):
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
             reward_function=self._reward,
         )
+
+    def _warn(self, group: Sequence[Earned]) -> None:
+        for error in {one.reward_error for one in group} - self._reward_errors - {""}:
+            self._reward_errors.add(error)
+            logger.warning("the reward function failed, so its groups are not trained on: {}", error)
 
     def _observe(self, batch: _Batch, groups: Sequence[Sequence[_Rollout]]) -> list[LevelRecord]:
         """Show the loader the groups of a training batch.

@@ -102,6 +102,15 @@ def test_zero_reward_on_non_stop_is_honored(rows):
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 0.0]
 
 
+def test_a_reward_function_that_fails_is_one_warning_and_trains_nothing(rows, tmp_path, monkeypatch, warnings):
+    (tmp_path / "failing_reward.py").write_text("def reward(verdicts):\n    return verdicts[9]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    output, _ = run(rows, script_for(rows, *RESPONSES), config=RGDumpConfig(reward="failing_reward.reward"))
+    (warning,) = [text for text in warnings if "reward function" in text]
+    assert warning.endswith("failing_reward.py:2: IndexError: list index out of range")
+    assert not any(map(any, output["loss_masks"]))
+
+
 def test_the_reward_setting_reaches_skyrl(rows):
     config = dataclasses.replace(RGDumpConfig(), format_bonus=0.25, length_penalty=LengthPenaltyConfig(kind="none"))
     output, _ = run(rows, script_for(rows, *RESPONSES), config=config)
