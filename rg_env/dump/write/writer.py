@@ -110,7 +110,8 @@ class DumpWriter:
         """
         future = asyncio.wrap_future(self.submit(groups))
         try:
-            on_disk = await asyncio.wait_for(asyncio.shield(future), timeout)
+            async with asyncio.timeout(timeout):  # unlike wait_for, it never swallows a cancellation
+                on_disk = await asyncio.shield(future)
         except TimeoutError:
             if not self._late:
                 logger.error(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,27 @@ def test_a_slow_disk_holds_up_training_for_the_timeout_only_and_is_said_once(tmp
     assert len(said) == 2
     assert said[0].startswith("ERROR dump: 1 groups not on disk after 0.01 s")
     assert said[1].startswith("WARNING dump: the disk keeps up again; 3 groups had been late")
+
+
+@pytest.mark.parametrize("ticks", range(8))
+def test_a_cancellation_while_a_write_completes_is_not_lost(tmp_path: Path, monkeypatch, ticks: int) -> None:
+    """SkyRL's asynchronous loop cancels its workers at the end, and would wait forever for one that goes on."""
+    written: Future[bool] = Future()
+    written.set_running_or_notify_cancel()
+
+    async def generate() -> None:
+        task = asyncio.ensure_future(writer.write([group(0)], timeout=60))
+        await asyncio.sleep(0)
+        written.set_result(True)
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        was_waiting = task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled() == was_waiting
+
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        monkeypatch.setattr(writer, "submit", lambda groups: written)
+        asyncio.run(generate())
 
 
 def test_memory_is_bounded_and_what_is_dropped_is_counted_and_said(tmp_path, stuck_disk, log):
