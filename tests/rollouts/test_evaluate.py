@@ -1,6 +1,7 @@
 """`rg-env eval --endpoint`: a suite's questions, scores that count every rollout once, a table and JSON."""
 
 import json
+from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
@@ -34,10 +35,13 @@ def evaluate(server, suite, *more):
 def test_scores_are_counted_over_rollouts(suite, tmp_path):
     """Requests that fail count nowhere; every other rollout counts once."""
     out = tmp_path / "dump"
+    requests = Counter()
 
     def script(number, body):
-        if body["messages"][-1]["content"].startswith("Find the Greatest"):
-            return completion("<ANSWER>7</ANSWER>") if number % 2 else error(500, "oops")
+        question = body["messages"][-1]["content"]
+        requests[question] += 1
+        if question.startswith("Find the Greatest"):
+            return completion("<ANSWER>7</ANSWER>") if requests[question] % 2 else error(500, "oops")
         return completion("nothing")
 
     with serving(script) as server:
