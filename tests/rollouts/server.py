@@ -52,6 +52,7 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 128  # with the default of 5, the system refuses connections that arrive at once
     block_on_close = False
 
     def __init__(self, script: Script) -> None:

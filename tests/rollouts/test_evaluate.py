@@ -1,6 +1,7 @@
 """`rg-env eval --endpoint`: a suite's questions, scores that count every rollout once, a table and JSON."""
 
 import json
+import threading
 from collections import Counter
 
 import pytest
@@ -35,14 +36,14 @@ def evaluate(server, suite, *more):
 def test_scores_are_counted_over_rollouts(suite, tmp_path):
     """Requests that fail count nowhere; every other rollout counts once."""
     out = tmp_path / "dump"
-    requests = Counter()
+    requests, one_at_a_time = Counter(), threading.Lock()
 
     def script(number, body):
         question = body["messages"][-1]["content"]
-        requests[question] += 1
-        if question.startswith("Find the Greatest"):
-            return completion("<ANSWER>7</ANSWER>") if requests[question] % 2 else error(500, "oops")
-        return completion("nothing")
+        with one_at_a_time:
+            requests[question] += 1
+            fails = question.startswith("Find the Greatest") and requests[question] % 2
+        return error(500, "oops") if fails else completion("<ANSWER>7</ANSWER>")
 
     with serving(script) as server:
         done = evaluate(server, suite, "--samples", "4", "--out", str(out), "--json")

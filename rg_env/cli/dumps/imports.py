@@ -46,10 +46,13 @@ def reasoning_gym_eval(
 
     from rg_env.suites.importing import import_evaluations
 
-    logger.disable("rg_env.dump.write.commit")  # the progress of files, meant for training runs
     files = [path] if path.is_file() else path.rglob("*.json")
-    with late_bar("importing", sum(file.stat().st_size for file in files)) as advance:
-        runs = import_evaluations(path, out, workers=workers, advance=advance)
+    logger.disable("rg_env.dump.write.commit")  # the progress of files, meant for training runs
+    try:
+        with late_bar("importing", sum(file.stat().st_size for file in files)) as advance:
+            runs = import_evaluations(path, out, workers=workers, advance=advance)
+    finally:
+        logger.enable("rg_env.dump.write.commit")
     unscorable = sum(task.unscorable for run in runs for task in run.tasks.values())
     if as_json:
         print_json([asdict(run) | {score: run.mean(score) for score in _SCORES} for run in runs], default=str)
