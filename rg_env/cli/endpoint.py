@@ -89,8 +89,11 @@ def quiet_logs() -> None:
 
     from loguru import logger
 
+    def to_stderr(line: str) -> None:
+        sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
+
     logger.remove()
-    logger.add(sys.stderr, level="WARNING", format="rg-env: {message}", diagnose=False, backtrace=False)
+    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", diagnose=False, backtrace=False)
 
 
 def print_finished(finished: Finished, options: EndpointOptions) -> None:
