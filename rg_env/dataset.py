@@ -19,12 +19,12 @@ from loguru import logger
 
 from rg_env.atomic import replacing
 from rg_env.choices import ResponseFormat
-from rg_env.curriculum.sampling import systematic
+from rg_env.curriculum.sampling import stratified_draws
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry
-from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, random_complexity, weighted_draw
+from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
 from rg_env.tasks.levels import Scale, first_questions, scale_of
 
 ENV_CLASS = "rg_dump"
@@ -126,6 +126,7 @@ class ReasoningGymDataset:
         """The requested task mix without the tasks that cannot be used."""
         self._options = {task.name: task.options for task in self.mix.tasks}
         self._shares = {task.name: self.mix.share(task) for task in self.mix.tasks}
+        self._last_batch: tuple[int, list[Draw]] = (-1, [])
         self._log_cut_levels()
         self._samples_per_task = samples_per_task
         self._size = size if samples_per_task is None else samples_per_task * len(self.mix.tasks)
@@ -210,9 +211,12 @@ class ReasoningGymDataset:
         if self._stratify is None:
             return weighted_draw(self.mix, self.scales, self.seed, self.split, index)
         batch, place = divmod(index, self._stratify)
-        name = systematic(self._shares, self._stratify, self.seed, batch * self._stratify)[place]
-        complexity = random_complexity(self.seed, self.split, index) if name in self.scales else None
-        return Draw(name, index, complexity, self._shares[name])
+        number, draws = self._last_batch
+        if number != batch:
+            start, count = batch * self._stratify, self._stratify
+            draws = stratified_draws(self._shares, self.scales, self.seed, self.split, start, count)
+            self._last_batch = batch, draws
+        return draws[place]
 
     def item_of(self, draw: Draw) -> Item:
         """The item of a draw: a pure function of the arguments and the draw."""

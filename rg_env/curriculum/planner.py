@@ -19,10 +19,10 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.curriculum.rules import RECENT, RULES, START, Move, moved, next_level
-from rg_env.curriculum.sampling import adaptive_shares, systematic, usefulness
+from rg_env.curriculum.sampling import adaptive_shares, stratified_draws, usefulness
 from rg_env.curriculum.solve_rate import GroupFacts, Tally, tally, total
 from rg_env.errors import ConfigError, need
-from rg_env.tasks.draw import Draw, random_complexity, weighted_draw
+from rg_env.tasks.draw import Draw, weighted_draw
 from rg_env.tasks.items import hash64
 from rg_env.tasks.mix import TaskMix
 
@@ -75,6 +75,7 @@ class Planner:
         self._mix, self._scales, self._settings, self._seed = mix, scales, settings, seed
         self._weights = {task.name: task.weight for task in mix.tasks}
         self._states = {task: TaskState() for task in self._weights}
+        self._randomized: Mapping[str, HasLevels] = scales if mode == "random" else {}
         self._rule = RULES[settings.complexity_rule] if mode == "curriculum" else None
         self.version = 0
         """Number of observed batches; 0 if neither a curriculum nor adaptive sampling needs them."""
@@ -88,16 +89,10 @@ class Planner:
             position: number of rows of the run that were planned before.
             count: rows of the batch.
         """
-        rows = range(position, position + count)
         if self._settings.sampling == "weighted":
-            draws = [self._weighted(row) for row in rows]
+            draws = [self._weighted(row) for row in range(position, position + count)]
         else:
-            shares = self.shares()
-            tasks = systematic(shares, count, self._seed, position)
-            draws = [
-                Draw(task, row, self._random_complexity(task, row), shares[task])
-                for row, task in zip(rows, tasks, strict=True)
-            ]
+            draws = stratified_draws(self.shares(), self._randomized, self._seed, Split.TRAIN, position, count)
         if self._settings.debug_logging:
             for task, number in sorted(Counter(draw.task for draw in draws).items()):
                 logger.info("rows from {}: {} of {}: {}", position, number, task, self.why(task))
@@ -129,12 +124,7 @@ class Planner:
     def _weighted(self, row: int) -> Draw:
         if self._settings.items is not None:
             row = _reshuffled(row, self._settings.items, self._seed)
-        scaled = self._scales if self._settings.complexity_mode == "random" else ()
-        return weighted_draw(self._mix, scaled, self._seed, Split.TRAIN, row)
-
-    def _random_complexity(self, task: str, row: int) -> float | None:
-        random = self._settings.complexity_mode == "random" and task in self._scales
-        return random_complexity(self._seed, Split.TRAIN, row) if random else None
+        return weighted_draw(self._mix, self._randomized, self._seed, Split.TRAIN, row)
 
     def _at_level(self, draw: Draw) -> Draw:
         complexity = self._states[draw.task].complexity if self._rule and draw.task in self._scales else draw.complexity
@@ -178,18 +168,7 @@ class Planner:
         state.complexity = after
         if rule.restarts:
             state.groups, state.since = [], self.version
-        return Move(
-            task=task,
-            before=before,
-            after=after,
-            solve_rate=decision.solve_rate,
-            low=decision.low,
-            high=decision.high,
-            groups=decision.groups,
-            counted=decision.counted,
-            controller_version=self.version,
-            reason=decision.reason,
-        )
+        return Move(task, before, after, decision.evidence, self.version)
 
     # -- saving
 

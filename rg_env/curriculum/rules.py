@@ -55,41 +55,46 @@ ATROPOS_MIN_GROUPS, ATROPOS_GROUPS, ATROPOS_DEAD_BAND = 3, 5, 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A change of the complexity of a task.
+class Evidence:
+    """What a rule based its decision on. The fields are those of `rg_env.dump.LevelRecord`.
 
     Attributes:
-        before, after: complexities.
         solve_rate: what the rule compared with the target.
-        low, high: bounds of its confidence interval; None for `atropos`.
-        groups, counted: how many groups, and rollouts in them, it was computed from.
-        controller_version: after the move (`rg_env.tasks.draw.Draw`).
+        lower, upper: bounds of its confidence interval; None for `atropos`.
+        rollouts, groups: how many rollouts that count, and groups, it was computed from.
         reason: one line.
     """
 
-    task: str
-    before: float
-    after: float
     solve_rate: float
-    low: float | None
-    high: float | None
+    lower: float | None
+    upper: float | None
+    rollouts: int
     groups: int
-    counted: int
-    controller_version: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of a rule: the change of c (0: stay), and the attributes of `Move` that explain it."""
+    """The outcome of a rule: the change of c (0: stay), and why."""
 
     change: float
-    solve_rate: float
-    low: float | None
-    high: float | None
-    groups: int
-    counted: int
-    reason: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of the complexity of a task.
+
+    Attributes:
+        before, after: complexities.
+        controller_version: after the move (`rg_env.tasks.draw.Draw`).
+    """
+
+    task: str
+    before: float
+    after: float
+    evidence: Evidence
+    controller_version: int
 
 
 def interval(complexity: float, groups: Sequence[Tally], target: float) -> Decision | None:
@@ -116,7 +121,7 @@ def interval(complexity: float, groups: Sequence[Tally], target: float) -> Decis
     elif high < target - MARGIN:
         change, why = -LARGE_STEP if high < HARD else -STEP, f"below the target {target:g} − {MARGIN:g}"
     reason = f"{solved} of {counted} rollouts in {len(groups)} groups solved, interval {low:.2f} to {high:.2f}, {why}"
-    return Decision(change, rate, low, high, len(groups), counted, reason)
+    return Decision(change, Evidence(rate, low, high, counted, len(groups), reason))
 
 
 def atropos(complexity: float, groups: Sequence[Tally], target: float) -> Decision | None:
@@ -139,7 +144,7 @@ def atropos(complexity: float, groups: Sequence[Tally], target: float) -> Decisi
     elif mean < HARD and complexity > 0.5 and stable:
         change = -LARGE_STEP
     reason = f"mean {mean:.2f} of the last {len(groups)} groups, target {target:g}, stability {stability:.2f}"
-    return Decision(change * stability, mean, None, None, len(groups), counted, reason)
+    return Decision(change * stability, Evidence(mean, None, None, counted, len(groups), reason))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
+from rg_env.choices import Split
 from rg_env.curriculum.rules import MIN_COUNTED
 from rg_env.curriculum.solve_rate import Tally, total
-from rg_env.tasks.draw import uniform
+from rg_env.tasks.draw import Draw, random_complexity, uniform
 from rg_env.tasks.items import hash64
 
 
@@ -70,3 +71,19 @@ def systematic(shares: Mapping[str, float], count: int, *key: object) -> list[st
             place += 1
         tasks.append(order[place])
     return [task for _, task in sorted(enumerate(tasks), key=lambda pair: hash64("row", *key, pair[0]))]
+
+
+def stratified_draws(
+    shares: Mapping[str, float], scaled: Container[str], seed: int, split: Split, position: int, count: int
+) -> list[Draw]:
+    """The draws of a batch that holds the tasks in proportion to their shares (`systematic`).
+
+    Args:
+        scaled: the tasks whose complexity is random; the others have their default options.
+        position: row number of the first row of the batch.
+        count: rows of the batch.
+    """
+    return [
+        Draw(task, row, random_complexity(seed, split, row) if task in scaled else None, shares[task])
+        for row, task in enumerate(systematic(shares, count, seed, position), position)
+    ]

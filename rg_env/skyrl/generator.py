@@ -7,6 +7,7 @@ recorded reward is exactly the one returned to SkyRL. The generator keeps no sta
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -205,7 +206,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         run_id, attempt = self._run()
         records = []
         for move in self.loader.observe(facts):
-            logger.info("level of {}: c {:g} → {:g}, {}", move.task, move.before, move.after, move.reason)
+            logger.info("level of {}: c {:g} → {:g}, {}", move.task, move.before, move.after, move.evidence.reason)
             records.append(
                 LevelRecord(
                     run_id=run_id,
@@ -215,12 +216,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
                     rule=self.config.complexity_rule,
                     before=move.before,
                     after=move.after,
-                    solve_rate=move.solve_rate,
-                    lower=move.low,
-                    upper=move.high,
-                    rollouts=move.counted,
-                    groups=move.groups,
-                    reason=move.reason,
+                    **dataclasses.asdict(move.evidence),
                 )
             )
         return records

@@ -146,9 +146,10 @@ def test_the_level_follows_a_policy_that_is_reset(rule):
 def test_a_move_says_why():
     one = planner(["gcd"], complexity_mode="curriculum")
     (move,) = one.observe([group("gcd", 8)] * 4)
-    assert (move.task, move.before, move.groups, move.counted) == ("gcd", 0.3, 4, 32)
-    assert move.after > 0.3 and move.solve_rate == 1.0 and move.low > 0.7 and move.controller_version == 1
-    assert "32 of 32 rollouts in 4 groups solved" in move.reason and "above the target 0.7" in move.reason
+    why = move.evidence
+    assert (move.task, move.before, why.groups, why.rollouts) == ("gcd", 0.3, 4, 32)
+    assert move.after > 0.3 and why.solve_rate == 1.0 and why.lower > 0.7 and move.controller_version == 1
+    assert "32 of 32 rollouts in 4 groups solved" in why.reason and "above the target 0.7" in why.reason
 
 
 def test_a_move_is_at_least_one_level_of_an_attribute():

@@ -28,12 +28,13 @@ def test_a_rule_stays_in_range_and_has_evidence(name, complexity, history, targe
         return
     assert 0 <= moved(complexity, decision.change) <= 1
     assert abs(decision.change) <= 0.1
-    assert decision.counted >= MIN_COUNTED
-    assert "\n" not in decision.reason
+    evidence = decision.evidence
+    assert evidence.rollouts >= MIN_COUNTED
+    assert "\n" not in evidence.reason
     if decision.change:
-        assert (decision.change > 0) == (decision.solve_rate > target)
-    if decision.low is not None and decision.high is not None:
-        assert decision.low <= decision.solve_rate + 1e-12 and decision.solve_rate <= decision.high + 1e-12
+        assert (decision.change > 0) == (evidence.solve_rate > target)
+    if evidence.lower is not None and evidence.upper is not None:
+        assert evidence.lower <= evidence.solve_rate + 1e-12 and evidence.solve_rate <= evidence.upper + 1e-12
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -67,13 +68,14 @@ class TestInterval:
             history = [chooser.randint(0, 7) for _ in range(chooser.randint(1, 6))]
             more = list(history)
             more[chooser.randrange(len(more))] += 1
-            less_high, more_high = (interval(0.5, groups(*one), TARGET) for one in (history, more))
-            assert less_high.low <= more_high.low and less_high.high <= more_high.high
+            less_high, more_high = (interval(0.5, groups(*one), TARGET).evidence for one in (history, more))
+            assert less_high.lower <= more_high.lower and less_high.upper <= more_high.upper
 
     def test_rollouts_of_one_group_count_less_than_rollouts_of_many(self):
-        one_group, many = interval(0.5, groups(16, of=16), TARGET), interval(0.5, groups(*[1] * 16, of=1), TARGET)
+        histories = groups(16, of=16), groups(*[1] * 16, of=1)
+        one_group, many = (interval(0.5, history, TARGET).evidence for history in histories)
         assert one_group.solve_rate == many.solve_rate == 1
-        assert one_group.low < 0.5 < 0.85 < many.low
+        assert one_group.lower < 0.5 < 0.85 < many.lower
 
     def test_old_groups_are_forgotten(self):
         assert change(interval, 0.5, groups(*[0] * 30, *[8] * RECENT)) == 0.1
