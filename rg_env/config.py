@@ -65,7 +65,8 @@ class RGDumpConfig:
     # -- tasks and items
     tasks: Any = None
     """The task mix: None (the default mix), a list of names, `category:NAME` or patterns such as `*_sum`,
-    or a mapping of those to a weight or to `{weight: 2.0, config: {option: value}}`."""
+    or a mapping of those to a weight or to `{weight: 2.0, config: {option: value},
+    levels: {attribute: [lowest, highest]}}`."""
     size: int = _setting(1_000_000, at_least=1)
     """Rows in the training dataset. Rows are made on demand, so any size costs nothing."""
     seed: int = _setting(42, at_least=0)

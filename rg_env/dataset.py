@@ -25,7 +25,7 @@ from rg_env.output import console
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry
 from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
-from rg_env.tasks.levels import Scale, first_questions, scale_of
+from rg_env.tasks.levels import Scale, first_questions
 
 ENV_CLASS = "rg_dump"
 ROW_GROUP = 1000
@@ -122,7 +122,10 @@ class ReasoningGymDataset:
         self._complexity_mode, self._stratify = complexity_mode, stratify
         self.scales: dict[str, Scale] = {}
         """The scales of difficulty of the tasks that have one; empty without a complexity mode."""
-        self.mix = TaskMix.parse(tasks).keep(self._prepare)
+        requested = TaskMix.parse(tasks)
+        if complexity_mode is None:
+            requested.refuse_levels()
+        self.mix = requested.keep(self._prepare)
         """The requested task mix without the tasks that cannot be used."""
         self._options = {task.name: task.options for task in self.mix.tasks}
         self._shares = {task.name: self.mix.share(task) for task in self.mix.tasks}
@@ -150,7 +153,7 @@ class ReasoningGymDataset:
         Raises:
             ConfigError: the task cannot be used.
         """
-        scale = scale_of(task.name, task.options) if self._complexity_mode else None
+        scale = task.scale if self._complexity_mode else None
         if scale is not None and (task.options or self._max_prompt_length is not None):
             scale = scale.within(functools.cache(functools.partial(self._can_be_used, scale)))
         if scale is None:
@@ -166,7 +169,7 @@ class ReasoningGymDataset:
         return bool(questions) and fit
 
     def _log_cut_levels(self) -> None:
-        whole = {name: scale_of(name, self._options[name]) for name in self._options if self._complexity_mode}
+        whole = {task.name: task.scale for task in self.mix.tasks if self._complexity_mode}
         cut = [name for name, scale in whole.items() if scale is not None and scale != self.scales.get(name)]
         if cut:
             reason = f"prompts over max_prompt_length={self._max_prompt_length}, or options that do not fit"

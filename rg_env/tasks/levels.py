@@ -5,8 +5,8 @@ highest usable level of every attribute. Options that the mix fixes are never ch
 
 The attributes and their values are those of reasoning-gym's curricula. A range attribute takes the values of its level
 alone, not those of easier levels too, so that an item is as hard as its level says. `levels.json` in this folder has
-the usable levels, as `scripts/find_levels.py` found them. Not covered: whether levels are usable together with options
-that the mix fixes; `Scale.within` tries those.
+the usable levels, as `scripts/find_levels.py` found them; a mix may use fewer. Not covered: whether levels are usable
+together with options that the mix fixes; `Scale.within` tries those.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rg_env.errors import ConfigError, did_you_mean
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.items import MAX_REDRAWS, hash64
 from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
@@ -97,15 +98,49 @@ class Scale:
         return replace(self, attributes=tuple(parts))
 
 
-def scale_of(task: str, fixed_options: Mapping[str, Any]) -> Scale | None:
-    """The scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes."""
-    usable = _record().get(task, {}).get("levels", {})
+def scale_of(
+    task: str, fixed_options: Mapping[str, Any], limits: Mapping[str, tuple[int, int]] | None = None
+) -> Scale | None:
+    """The scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes.
+
+    Args:
+        limits: for some attributes, the lowest and the highest level of the scale (`check_limits`).
+    """
+    levels = _record().get(task, {}).get("levels", {}) | dict(limits or {})
     free = tuple(
-        replace(part, low=usable[part.name][0], high=usable[part.name][1])
+        replace(part, low=levels[part.name][0], high=levels[part.name][1])
         for part in attributes_of(task)
-        if part.name in usable and not part.values[0].keys() & fixed_options.keys()
+        if part.name in levels and not part.values[0].keys() & fixed_options.keys()
     )
     return Scale(task, dict(fixed_options), free) if any(part.high > part.low for part in free) else None
+
+
+def check_limits(task: str, fixed_options: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Check the levels that a mix limits a task to.
+
+    Args:
+        limits: attribute → [lowest, highest] level, as YAML or JSON gives them.
+
+    Raises:
+        ConfigError: an attribute that the task does not have or that an option fixes, or levels that are not usable.
+    """
+    scale = scale_of(task, fixed_options)
+    usable = {part.name: part for part in scale.attributes} if scale else {}
+    checked = {}
+    for name, bounds in limits.items():
+        where = f"tasks.{task}.levels.{name}"
+        if name not in usable:
+            hint = did_you_mean(str(name), usable, f"it has {', '.join(usable) or 'none'}")
+            raise ConfigError(f"{where}: task {task!r} has no attribute {name!r} that can be moved{hint}")
+        low, high = usable[name].low, usable[name].high
+        whole = isinstance(bounds, (list, tuple)) and all(type(bound) is int for bound in bounds)
+        if not whole or len(bounds) != 2 or not low <= bounds[0] < bounds[1] <= high:
+            raise ConfigError(
+                f"{where}={bounds!r}: must be [lowest, highest] with {low} <= lowest < highest <= {high}; "
+                f"`rg-env tasks --levels {task}` shows the levels"
+            )
+        checked[name] = (bounds[0], bounds[1])
+    return checked
 
 
 def seconds_of(task: str) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.curriculum import GroupFacts, Move, Planner, RolloutFacts
 from rg_env.tasks import TaskMix
 from rg_env.tasks.draw import Draw
-from rg_env.tasks.levels import Scale, scale_of
+from rg_env.tasks.levels import Scale
 
 GOOD = {"well_formed": True, "scorer_ok": True, "truncated": False}
 GROUP_SIZE = 8
@@ -27,7 +27,7 @@ def group(task: str, solved: int, version: int = 0, of: int = GROUP_SIZE, **chan
 
 def planner(tasks: object, seed: int = 0, **settings: object) -> Planner:
     mix = TaskMix.parse(tasks)
-    found = {task.name: scale_of(task.name, task.options) for task in mix.tasks}
+    found = {task.name: task.scale for task in mix.tasks}
     scales: dict[str, Scale] = {name: scale for name, scale in found.items() if scale is not None}
     return Planner(mix, scales, RGDumpConfig(**settings), seed)  # type: ignore[arg-type]
 

@@ -26,6 +26,7 @@ from rg_env.scoring import Scorer
 from rg_env.tasks import Item, task_names
 from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw
 from rg_env.tasks.levels import RECORD, Scale, attributes_of, samples, scale_of, seconds_of, why_cut
+from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.registry import check_options
 
 WITHOUT = ("acre", "gsm_symbolic", "list_functions")
@@ -37,6 +38,7 @@ SAMPLE = (
 )  # fmt: skip
 """Tasks with cut-off ends or a check of answers, whose items are made here; the script tries all tasks."""
 HASH_SEED_TASKS = ["codeio", "isomorphic_strings", "polynomial_multiplication", "pool_matrix", "ransom_note"]
+LIMITS = {"num_digits": [0, 1]}
 complexities = st.floats(0, 1)
 
 
@@ -323,3 +325,35 @@ def test_an_export_with_levels(tmp_path: Path) -> None:
     import polars as pl
 
     assert all(info["level"] for info in pl.read_parquet(out)["extra_info"])
+
+
+class TestLevelsOfTheMix:
+    def test_limits_are_the_ends_of_the_scale(self):
+        (task,) = TaskMix.parse({"chain_sum": {"config": {"min_terms": 2, "max_terms": 2}, "levels": LIMITS}}).tasks
+        assert task.scale.level(0) == {"num_digits": 0} and task.scale.level(1) == {"num_digits": 1}
+        assert task.scale.options(1)["max_digits"] == 2
+
+    @pytest.mark.parametrize(
+        ("levels", "message"),
+        [
+            ({"num_digit": [0, 1]}, "did you mean num_digits"),
+            ({"num_terms": [0, 1]}, "no attribute 'num_terms' that can be moved"),
+            ({"num_digits": [0, 10]}, "0 <= lowest < highest <= 9"),
+            ({"num_digits": [1, 1]}, "lowest < highest"),
+            ({"num_digits": 1}, r"must be \[lowest, highest\]"),
+            ({"num_digits": [0, True]}, r"must be \[lowest, highest\]"),
+            ([0, 1], "must be a mapping of attributes"),
+        ],
+    )
+    def test_wrong_limits_are_one_line(self, levels, message):
+        with pytest.raises(ConfigError, match=message) as raised:
+            TaskMix.parse({"chain_sum": {"config": {"min_terms": 2, "max_terms": 2}, "levels": levels}})
+        assert "\n" not in str(raised.value)
+
+    def test_limits_without_a_complexity_mode_are_refused(self):
+        with pytest.raises(ConfigError, match="no effect without complexity_mode"):
+            ReasoningGymDataset({"chain_sum": {"levels": LIMITS}})
+
+    def test_rows_have_only_these_levels(self):
+        dataset = ReasoningGymDataset({"chain_sum": {"levels": LIMITS}}, size=40, complexity_mode="random")
+        assert {json.loads(dataset.item(index).level)["num_digits"] for index in range(40)} == {0, 1}

@@ -15,7 +15,6 @@ from rg_env.errors import ConfigError, did_you_mean
 from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
 from rg_env.skyrl.checks.settings import require
 from rg_env.tasks import TaskMix
-from rg_env.tasks.levels import scale_of
 
 _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 """Advantage estimators that compare a response with the others of its group."""
@@ -97,5 +96,7 @@ def check_training(cfg: Any) -> None:
         enough = f"must be at least trainer.train_batch_size={batch}"
         require(cfg, f"{PREFIX}.{name}", rows is None or rows >= batch, enough)
     mix = TaskMix.parse(rg.tasks)
-    scales = {task.name: scale for task in mix.tasks if (scale := scale_of(task.name, task.options)) is not None}
+    if rg.complexity_mode is None:
+        mix.refuse_levels()
+    scales = {task.name: scale for task in mix.tasks if (scale := task.scale) is not None}
     Planner(mix, scales, rg, rg.seed)
