@@ -54,6 +54,22 @@ class PromptBuilder:
         return len(self.tokenizer.apply_chat_template(self.messages(task, question), **options))
 
 
+def check_parquet(path: str | Path) -> Path:
+    """The path of a parquet file that can be written, even if it exists.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    target = Path(path).expanduser()
+    if target.suffix != ".parquet":
+        raise ConfigError(f"{target}: the name must end in .parquet")
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder: give the name of a file")
+    if not target.parent.is_dir():
+        raise ConfigError(f"{target}: there is no folder {target.parent}")
+    return target
+
+
 class ReasoningGymDataset:
     """Reasoning Gym items on demand, drawn from a task mix by weight.
 
@@ -299,15 +315,9 @@ class ReasoningGymDataset:
         Raises:
             ConfigError: the path cannot be a parquet file, or the dataset has fewer rows.
         """
-        target = Path(path).expanduser()
+        target = check_parquet(path)
         count = self._size if rows is None else rows
         need_number("rows", count, whole=True, at_least=1, at_most=self._size)
-        if target.suffix != ".parquet":
-            raise ConfigError(f"{target}: the name must end in .parquet")
-        if target.is_dir():
-            raise ConfigError(f"{target} is a folder: give the name of a file")
-        if not target.parent.is_dir():
-            raise ConfigError(f"{target}: there is no folder {target.parent}")
         try:
             with replacing(target) as draft:
                 self._stream_parquet(draft, count)

@@ -11,6 +11,7 @@ from rg_env.audit.report import markdown, render, sandbox_lines, verdict
 from rg_env.audit.run import run_audit
 from rg_env.output import console, print_error, print_json, print_text
 from rg_env.scoring.guard import EVALUATING_TASKS
+from rg_env.tasks import TaskMix
 from rg_env.tasks.audited import UNAUDITED_VARIABLE
 from rg_env.tasks.audited import record as record_audited
 from rg_env.tasks.upstream.dataset import registered
@@ -29,6 +30,8 @@ def run_command(tasks: str | None, items: int, quick: bool, record: bool, as_mar
     logger.disable("rg_env")  # answers that hang are expected here
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
+        if tasks:
+            TaskMix.parse(tasks)  # a wrong name is reported before a progress bar appears
         with Progress(*columns, console=console(stderr=True)) as bar:
             shown = bar.add_task("starting", total=None)
             audit = run_audit(

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
+from rg_env import __version__
 from rg_env.choices import ResponseFormat, RunKind, Split
+from rg_env.cli import complete
+from rg_env.cli.base import Command, Group
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import evaluate
-from rg_env.cli.options import Check, JsonFlag
-from rg_env.errors import RGEnvError
+from rg_env.cli.options import Check, JsonFlag, Settings, TaskMix
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    help="Train and evaluate with SkyRL on Reasoning Gym, and analyze the recorded rollouts.\n\nExample: rg-env tasks",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Train and evaluate language models on Reasoning Gym with SkyRL, and analyze the recorded rollouts.
+
+    Examples:
+      rg-env doctor
+      rg-env train configs/quickstart.yaml
+      rg-env dumps stats runs/quickstart/dumps
+    """,
 )
 app.add_typer(dumps_app, name="dumps")
 
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_PASS_ON = {"ignore_unknown_options": True}
+"""Unknown options reach the check of settings, which knows their names elsewhere."""
 
 
 def main() -> None:
     """Run the command line; an error that the user can fix is one line and exit code 2."""
     guard_streams()
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(standalone_mode=False, prog_name="rg-env"))
     except typer.TyperException as error:  # wrong usage; the help has been printed if there is no message
-        if message := error.format_message():
-            print_error(f"{message.rstrip('.')}; use --help for help")
+        if message := error.format_message().replace("Value error, ", "").rstrip("."):
+            command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
+            print_error(message if message.endswith("?") else f"{message}; see `{command} --help`")
         sys.exit(error.exit_code)
     except RGEnvError as error:
         print_error(error)
@@ -50,44 +63,80 @@ def main() -> None:
         sys.exit(1)
 
 
-@app.command(context_settings=_PASS_ON)
-def train(ctx: typer.Context, check: Check = False) -> None:
-    """Train with YAML files and key=value overrides, as on SkyRL's command line; exit code 2 if a setting is wrong.
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
 
-    Example: rg-env train configs/quickstart.yaml trainer.epochs=1
+        parts = [f"rg-env {__version__}"]
+        for package in ("reasoning-gym", "skyrl"):
+            with suppress(PackageNotFoundError):
+                parts.append(f"{package} {version(package)}")
+        print_line(", ".join([*parts, f"Python {platform.python_version()}"]))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit.")
+    ] = False,
+) -> None:
+    """Options in front of the command."""
+
+
+@app.command(cls=Command, context_settings=_PASS_ON)
+def train(settings: Settings = None, check: Check = False) -> None:
+    """Train a model.
+
+    Settings are SkyRL's and those of rg_env (docs/settings.md). All are checked before anything starts; exit code 2 if
+    one is wrong.
+
+    Examples:
+      rg-env train configs/quickstart.yaml
+      rg-env train configs/quickstart.yaml trainer.max_training_steps=20
+      rg-env train configs/quickstart.yaml trainer.policy.model.path=smollm2 --check
     """
     from rg_env import train as command
 
-    sys.exit(command.run_command(command.check if check else command.train, ctx.args))
+    sys.exit(command.run_command(command.check if check else command.train, settings or []))
 
 
-app.command("eval", context_settings=_PASS_ON)(evaluate)
-app.command(context_settings=_PASS_ON)(collect)
+app.command("eval", cls=Command, context_settings=_PASS_ON)(evaluate)
+app.command(cls=Command, context_settings=_PASS_ON)(collect)
 
 
-@app.command()
+@app.command(cls=Command)
 def tasks(
     levels: Annotated[
-        str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
+        str | None,
+        typer.Option(
+            metavar="TASK", help="Show the levels of difficulty of this task instead.", autocompletion=complete.tasks
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the tasks of Reasoning Gym; each is checked by generating one item.
+    """List the tasks of Reasoning Gym, or the levels of one.
 
-    Example: rg-env tasks --levels chain_sum
+    Each task is checked by generating one item.
+
+    Examples:
+      rg-env tasks
+      rg-env tasks --levels chain_sum
     """
     if levels is not None:
         from rg_env.cli.levels import show_levels
 
         show_levels(levels, as_json)
         return
+    from rich.table import Table
+
     from rg_env.tasks import list_tasks
 
     found = list_tasks(validate=True)
     if as_json:
         print_json([task.as_dict() for task in found])
         return
-    table = Table("task", "category", "default mix", "levels", "soundness", "state / reason", box=None)
+    table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
     table.columns[0].no_wrap = True
     for task in found:
         table.add_row(
@@ -102,36 +151,47 @@ def tasks(
     print_line(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix")
 
 
-@app.command()
+@app.command(cls=Command)
 def dataset(
-    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Parquet file to write.")],
     rows: Annotated[int, typer.Option(min=1, help="Number of rows; with --split eval, rows per task.")] = 1000,
     split: Annotated[
         Split, typer.Option(help="Training or evaluation questions; the two never overlap.")
     ] = Split.TRAIN,
-    mix: Annotated[
-        str | None,
-        typer.Option("--tasks", help="Names, categories and patterns separated by commas, or a mix in YAML."),
-    ] = None,
+    mix: TaskMix = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of the questions. Default: 42 for train, 123 for eval.")
     ] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
     complexity_mode: Annotated[
-        str | None, typer.Option(help="random: levels of difficulty at random; with --split eval, all levels in turn.")
+        str | None,
+        typer.Option(
+            metavar="random", help="Random levels of difficulty; with --split eval, all levels in turn. Default: none."
+        ),
     ] = None,
-    sampling: Annotated[str, typer.Option(help="weighted; stratified: every batch has the shares of the mix.")] = (
-        "weighted"
-    ),
+    sampling: Annotated[
+        str,
+        typer.Option(
+            metavar="weighted|stratified", help="Draw tasks by weight, or in every batch the exact shares of the mix."
+        ),
+    ] = "weighted",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per batch, for --sampling stratified.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a Parquet file of prompts that stock SkyRL can train on after `rg_env.register()` (docs/your-code.md).
+    """Write prompts to a Parquet file that stock SkyRL can train on.
 
-    Example: rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
+    SkyRL needs `rg_env.register()` once (docs/your-code.md).
+
+    Examples:
+      rg-env dataset --out train.parquet
+      rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
+      rg-env dataset --out eval.parquet --split eval --rows 5
     """
-    from rg_env.dataset import ReasoningGymDataset
+    from rg_env.dataset import ReasoningGymDataset, check_parquet
     from rg_env.errors import need
 
+    if check_parquet(out).exists() and not force:
+        raise ConfigError(f"{out} exists: replace it with --force, or choose another file")
     need(
         complexity_mode in (None, "random"),
         "--complexity-mode",
@@ -155,23 +215,30 @@ def dataset(
     print_line(f"{len(made)} rows in {out}")
 
 
-@app.command()
+@app.command(cls=Command)
 def score(
-    task: Annotated[str, typer.Argument(help="Task of Reasoning Gym, see `rg-env tasks`.")],
-    response: Annotated[str | None, typer.Option(help="Response to score; - reads it from standard input.")] = None,
-    index: Annotated[int, typer.Option(min=0, help="Index of the item.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data set.")] = 42,
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Name of the task, see `rg-env tasks`.", autocompletion=complete.tasks)
+    ],
+    response: Annotated[str | None, typer.Option(help="Response to score; - reads standard input.")] = None,
+    index: Annotated[int, typer.Option(min=0, help="Index of the item in the split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the items.")] = 42,
     split: Annotated[Split, typer.Option(help="Split of the item.")] = Split.TRAIN,
-    prefilled_think: Annotated[bool, typer.Option(help="The prompt already opened <think>.")] = False,
+    prefilled_think: Annotated[
+        bool, typer.Option("--prefilled-think", help="The prompt already opened <think>.")
+    ] = False,
     response_format: Annotated[
         ResponseFormat,
-        typer.Option("--format", help="strict: think block, then answer block. lenient: an answer block."),
+        typer.Option("--format", help="strict: a think block, then an answer block. lenient: an answer block."),
     ] = ResponseFormat.STRICT,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score a response to one item and show every score; without --response, show the item.
+    """Show an item of a task, or score a response to it.
 
-    Example: echo "<think>1+1</think><answer>2</answer>" | rg-env score chain_sum --response -
+    Examples:
+      rg-env score chain_sum
+      rg-env score chain_sum --response "<think>2+2</think><answer>4</answer>"
+      cat response.txt | rg-env score chain_sum --index 7 --response -
     """
     from rg_env.dataset import ReasoningGymDataset
     from rg_env.scoring import Scorer
@@ -204,36 +271,59 @@ def score(
     print_fields(shown)
 
 
-@app.command()
+@app.command(cls=Command)
 def audit(
-    tasks: Annotated[str | None, typer.Option("--tasks", help="Task mix. Default: all tasks.")] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            "--tasks",
+            help="Names, patterns and categories separated by commas. Default: all tasks.",
+            autocompletion=complete.tasks,
+        ),
+    ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,
     record: Annotated[
         bool, typer.Option("--record", help="For maintainers: record the installed scorers as audited.")
     ] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Output the page for the documentation.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Output docs/audit.md.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Attack the scorers of Reasoning Gym and of rg_env; exit code 1 if rg_env has a hole in the default mix.
+    """Attack the scorers of Reasoning Gym and of rg_env with wrong answers.
 
-    Example: rg-env audit --tasks gcd,countdown --quick
+    Exit code 1 if rg_env has a hole in the default mix.
+
+    Examples:
+      rg-env audit --tasks gcd,countdown --quick
     """
     from rg_env.audit.command import run_command
 
     sys.exit(run_command(tasks, items, quick, record, as_markdown, as_json))
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(
-    kind: Annotated[RunKind | None, typer.Argument(help="Planned use. Default: what is installed.")] = None,
-    dump_dir: Annotated[Path, typer.Option(help="Folder for dumps.")] = Path("dumps"),
+    kind: Annotated[
+        RunKind | None,
+        typer.Argument(
+            metavar="USE",
+            help="Planned use: read (dumps only), cpu, vllm or gpu. Default: what is installed.",
+            autocompletion=lambda: list(RunKind),
+        ),
+    ] = None,
+    dump_dir: Annotated[Path, typer.Option(help="Folder in which dumps will be written.")] = Path("dumps"),
     as_json: JsonFlag = False,
 ) -> None:
-    """Check what this machine has and lacks for a run; exit code 1 if the run would fail.
+    """Check what this machine has and lacks for a run.
 
-    Example: rg-env doctor gpu
+    Exit code 1 if the run would fail.
+
+    Examples:
+      rg-env doctor
+      rg-env doctor gpu --dump-dir /data/dumps
     """
+    from rich.table import Table
+
     from rg_env.doctor import Level, examine, installed_kind
 
     kind = kind or installed_kind()

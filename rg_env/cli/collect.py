@@ -2,19 +2,20 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.errors import ConfigError
+from rg_env.cli.options import Settings
 
 
 def collect(
-    ctx: typer.Context,
     groups: Annotated[int, typer.Option(min=1, help="Number of questions.")],
-    out: shared.Out = None,
-    samples: Annotated[int, typer.Option(min=1, help="Responses to each question.")] = 8,
+    out: Annotated[Path, typer.Option(help="Dump folder.")],
+    settings: Settings = None,
+    samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 8,
     resume: shared.Resume = False,
     endpoint: shared.Endpoint = None,
     model: shared.Model = None,
@@ -29,12 +30,16 @@ def collect(
     price_in: shared.PriceIn = None,
     price_out: shared.PriceOut = None,
 ) -> None:
-    """Record responses to training questions without training, from a server or SkyRL's engines.
+    """Record rollouts on training questions without training.
 
-    Example: rg-env collect --endpoint http://127.0.0.1:8000/v1 --model nano --tasks gcd --groups 100 --out runs/gcd
+    The responses come from SkyRL's engines, configured as for `rg-env train`, or from a model behind an
+    OpenAI-compatible endpoint, which needs neither torch nor Ray nor SkyRL.
+
+    Examples:
+      rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
+      rg-env collect --endpoint http://127.0.0.1:8000/v1 --model qwen \\
+        --tasks gcd,lcm --groups 100 --out runs/gcd
     """
-    if out is None:
-        raise ConfigError("name the folder of the dump with --out")
     flags = shared.EndpointFlags(
         endpoint,
         model,
@@ -50,12 +55,12 @@ def collect(
         price_out,
     )
     if endpoint is None:
-        flags.refuse_without_endpoint()
+        flags.refuse_without_endpoint(settings)
         from rg_env.train import collect as run
         from rg_env.train import run_command
 
         job = partial(run, groups=groups, samples=samples, folder=out, resume=resume)
-        sys.exit(run_command(job, ctx.args))
+        sys.exit(run_command(job, settings or []))
     from rg_env.config import LengthPenaltyConfig, RGDumpConfig
     from rg_env.rollouts.questions import train_questions
     from rg_env.rollouts.session import run_endpoint
@@ -69,7 +74,7 @@ def collect(
         dump_other_rollouts=True,
         length_penalty=LengthPenaltyConfig(kind="none"),
     )
-    apply_overrides(config, ctx.args)
+    apply_overrides(config, settings or [])
     try:
         questions = train_questions(config, groups)
         finished = run_endpoint("collect", questions, samples, config, options, folder=out, resume=resume)

@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.cli import complete
 from rg_env.errors import ConfigError
 from rg_env.output import print_error, print_line
 
 if TYPE_CHECKING:
     from rg_env.rollouts.session import EndpointOptions, Finished
 
+_Option = partial(typer.Option, rich_help_panel="Options for a model behind an endpoint")
+
 Endpoint = Annotated[
     str | None,
-    typer.Option(help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; key: OPENAI_API_KEY."),
+    _Option(metavar="URL", help="Base URL of an OpenAI-compatible server. The API key is read from OPENAI_API_KEY."),
 ]
-Model = Annotated[str | None, typer.Option(help="The server's name for the model.")]
-Tasks = Annotated[str | None, typer.Option(help="Task names, categories and patterns, or a mix in YAML.")]
-Temperature = Annotated[float | None, typer.Option(min=0, help="Sampling temperature. Default: 1.")]
-TopP = Annotated[float | None, typer.Option(min=0, max=1, help="Nucleus sampling. Default: 1.")]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Longest response in tokens. Default: 4096.")]
-Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests at the same time. Default: 32.")]
-Timeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds for one try of a request. Default: 600.")]
-Retries = Annotated[int | None, typer.Option(min=0, help="Further tries of a failed request. Default: 5.")]
+Model = Annotated[str | None, _Option(metavar="NAME", help="The server's name for the model.")]
+Tasks = Annotated[
+    str | None,
+    _Option(
+        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: the default mix.",
+        autocompletion=complete.tasks,
+    ),
+]
+Temperature = Annotated[float | None, _Option(min=0, help="Sampling temperature. Default: 1.")]
+TopP = Annotated[float | None, _Option(min=0, max=1, help="Nucleus sampling. Default: 1.")]
+MaxTokens = Annotated[int | None, _Option(min=1, help="Maximum tokens per response. Default: 4096.")]
+Concurrency = Annotated[int | None, _Option(min=1, help="Maximum number of parallel requests. Default: 32.")]
+Timeout = Annotated[
+    float | None, _Option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request. Default: 600.")
+]
+Retries = Annotated[int | None, _Option(min=0, help="Retries of a failed request. Default: 5.")]
 MaxTokensTotal = Annotated[
-    int | None, typer.Option(min=1, help="Start no new group once this many tokens have been used.")
+    int | None, _Option(min=1, help="Token budget: no new group starts once this many tokens have been used.")
 ]
-PriceIn = Annotated[float | None, typer.Option(min=0, help="Price of a million prompt tokens.")]
-PriceOut = Annotated[float | None, typer.Option(min=0, help="Price of a million response tokens.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of the dump.")]
+PriceIn = Annotated[float | None, _Option(min=0, help="Price per million prompt tokens, to show the cost.")]
+PriceOut = Annotated[float | None, _Option(min=0, help="Price per million response tokens.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the unfinished run in the dump folder.")]
 
 
 @dataclass(frozen=True)
@@ -52,12 +62,14 @@ class EndpointFlags:
     price_in: float | None
     price_out: float | None
 
-    def refuse_without_endpoint(self) -> None:
-        """Raises ConfigError if an option was given that only an endpoint honors."""
+    def refuse_without_endpoint(self, settings: list[str] | None) -> None:
+        """Raises ConfigError without settings, and if an option was given that only an endpoint honors."""
         for name, value in vars(self).items():
             if name != "endpoint" and value is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise ConfigError(f"{option} needs --endpoint; without it, set it in the configuration (key=value)")
+        if not settings:
+            raise ConfigError("name a configuration, such as configs/quickstart.yaml, or a server with --endpoint")
 
     def options(self) -> EndpointOptions:
         """Complete options. Raises ConfigError without a model."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import Check, JsonFlag
+from rg_env.cli.options import Check, JsonFlag, Settings
 from rg_env.output import console, print_error, print_json, print_line
 
 if TYPE_CHECKING:
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    ctx: typer.Context,
+    settings: Settings = None,
     suite: Annotated[
-        str, typer.Option(help="Questions: fixed, rg_easy, rg_hard or a YAML file (docs/suites.md).")
+        str,
+        typer.Option(
+            metavar="SUITE",
+            help="Questions: fixed, rg_easy, rg_hard or a YAML file (docs/suites.md).",
+            autocompletion=lambda: ["fixed", "rg_easy", "rg_hard"],
+        ),
     ] = "fixed",
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Responses to each question. Default: 1, or as configured.")
+        int | None, typer.Option(min=1, help="Responses per question. Default: as configured, or 1.")
     ] = None,
-    out: shared.Out = None,
+    out: Annotated[Path | None, typer.Option(help="Dump folder. Default: a new folder.")] = None,
     resume: shared.Resume = False,
     checkpoint: Annotated[
-        str | None, typer.Option(help="A checkpoint or exported model to evaluate; latest, or all of the run.")
+        str | None,
+        typer.Option(metavar="PATH|latest|all", help="Evaluate a checkpoint or an exported model of the run."),
     ] = None,
     endpoint: shared.Endpoint = None,
     model: shared.Model = None,
@@ -42,9 +48,15 @@ def evaluate(
     check: Check = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Evaluate on a suite of questions: with the arguments of `train`, or a model behind an endpoint.
+    """Evaluate a model on a suite of questions.
 
-    Example: rg-env eval configs/quickstart.yaml --samples 4
+    The model is that of a training configuration, one of its checkpoints, or a model behind an OpenAI-compatible
+    endpoint, which needs neither torch nor Ray nor SkyRL.
+
+    Examples:
+      rg-env eval configs/quickstart.yaml --samples 4
+      rg-env eval configs/quickstart.yaml --checkpoint latest
+      rg-env eval --endpoint http://127.0.0.1:8000/v1 --model qwen --suite rg_easy
     """
     flags = shared.EndpointFlags(
         endpoint,
@@ -61,13 +73,13 @@ def evaluate(
         price_out,
     )
     if endpoint is None:
-        flags.refuse_without_endpoint()
+        flags.refuse_without_endpoint(settings)
         if check:
             from rg_env import train as command
 
-            sys.exit(command.run_command(lambda argv: command.check(argv, training=False), ctx.args))
-        sys.exit(_with_skyrl(ctx.args, suite, samples, out, resume, checkpoint, as_json))
-    raise typer.Exit(_with_endpoint(ctx.args, flags, suite, samples or 1, out, resume, checkpoint, as_json))
+            sys.exit(command.run_command(lambda argv: command.check(argv, training=False), settings or []))
+        sys.exit(_with_skyrl(settings or [], suite, samples, out, resume, checkpoint, as_json))
+    raise typer.Exit(_with_endpoint(settings or [], flags, suite, samples or 1, out, resume, checkpoint, as_json))
 
 
 def _with_endpoint(

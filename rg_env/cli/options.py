@@ -7,21 +7,43 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.cli import complete
 from rg_env.output import print_error
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CONFIG.yaml | KEY=VALUE",
+        help="YAML files and single settings, in any order. Later files override earlier ones, single settings "
+        "override files.",
+        autocompletion=complete.settings,
+    ),
+]
+TaskMix = Annotated[
+    str | None,
+    typer.Option(
+        "--tasks",
+        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: the default mix.",
+        autocompletion=complete.tasks,
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 Check = Annotated[
     bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
 ]
-DumpPaths = Annotated[list[Path], typer.Argument(help="Dump folders or files.")]
+DumpPaths = Annotated[list[Path], typer.Argument(metavar="DUMP", help="Dump folders or files.")]
 Where = Annotated[
     list[str] | None,
-    typer.Option(help="Filter condition, repeatable: task=gcd,spell_*, step=10..20, phase=eval …"),
+    typer.Option(
+        metavar="COND", help="Filter condition, such as task=gcd,spell_*, step=10..20 or phase=eval. Repeatable."
+    ),
 ]
-ScorerTimeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds per answer. Default: as in the run.")]
+ScorerTimeout = Annotated[
+    float | None, typer.Option(min=0.001, metavar="SEC", help="Seconds per answer. Default: as in the run.")
+]
 
 _PROBLEMS_SHOWN = 10
 

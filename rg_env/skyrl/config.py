@@ -125,8 +125,8 @@ def _read_settings(args: Iterable[str]) -> dict[str, Any]:
             overrides |= _read_override(arg)
         else:
             other = other_name(arg)
-            hint = as_sentence(other) if other else "such as trainer.max_training_steps=10"
-            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value; {hint}")
+            hint = f"; {as_sentence(other)}" if other else ", such as trainer.max_training_steps=10"
+            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value{hint}")
     if not settings and not overrides:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     return settings | overrides

@@ -40,6 +40,11 @@ def audited_version() -> str:
     return version
 
 
+def audited_tasks() -> tuple[str, ...]:
+    """The tasks whose scorers were audited, sorted."""
+    return tuple(_record()["scorers"])
+
+
 @functools.cache
 def installed_version() -> str:
     """The installed version of reasoning-gym; `unknown` if it declares none."""

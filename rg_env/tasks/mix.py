@@ -78,8 +78,8 @@ class TaskMix:
         if spec is None:
             return cls(tuple(TaskSpec(name) for name in task_categories() if in_default_mix(name)))
         chosen: dict[str, TaskSpec] = {}
-        for entry in _entries(spec):
-            names, named = _select(entry.name)
+        selected = [(*_select(entry.name), entry) for entry in _entries(spec)]  # a wrong name is reported first
+        for names, named, entry in selected:
             for name in names:
                 if named or name not in chosen or not chosen[name].named:
                     options = check_options(name, entry.options)
@@ -197,6 +197,9 @@ def _weight(selector: str, value: Any) -> float:
 
 def _select(selector: str) -> tuple[list[str], bool]:
     """The tasks that a selector matches, and whether it is an exact name."""
+    if not selector.startswith(_CATEGORY) and not any(sign in selector for sign in "*?["):
+        check_name(selector)
+        return [selector], True
     categories = task_categories()
     if selector.startswith(_CATEGORY):
         wanted = selector.removeprefix(_CATEGORY)
@@ -205,13 +208,10 @@ def _select(selector: str) -> tuple[list[str], bool]:
             hint = did_you_mean(wanted, known, f"there are {', '.join(known)}")
             raise ConfigError(f"unknown category {wanted!r}{hint}")
         found = [name for name, category in categories.items() if category == wanted]
-    elif any(sign in selector for sign in "*?["):
+    else:
         found = fnmatch.filter(categories, selector)
         if not found:
             raise ConfigError(f"tasks: the pattern {selector!r} matches no task; `rg-env tasks` lists them")
-    else:
-        check_name(selector)
-        return [selector], True
     if not (sound := _sound(found)):
         raise ConfigError(
             f"tasks: {selector!r} matches only tasks whose scores cannot be trusted ({_shorten(found)}); "

@@ -6,12 +6,14 @@ Invariant: nothing heavy is imported before a function is called.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from rg_env.errors import ConfigError, describe, did_you_mean
+from rg_env.tasks.audited import audited_tasks, audited_version, installed_version
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream import UnusableItemError
@@ -108,8 +110,17 @@ def check_name(name: str) -> None:
     """
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
-    if name not in task_categories():
-        raise ConfigError(f"unknown task {name!r}{did_you_mean(name, task_names(), '`rg-env tasks` lists them')}")
+    known = audited_tasks() if _none_can_be_added() else task_names()
+    if name not in known:
+        raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, '`rg-env tasks` lists them')}")
+
+
+def _none_can_be_added() -> bool:
+    """Whether the audited tasks are all there are, so that a wrong name is found without importing reasoning-gym.
+
+    Modules of users that add tasks import it.
+    """
+    return "reasoning_gym" not in sys.modules and installed_version() == audited_version()
 
 
 def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from rg_env.tasks.audited import audited_tasks
+
 
 class Soundness(StrEnum):
     """Whether a task's score can be trusted."""
@@ -17,8 +19,10 @@ class Soundness(StrEnum):
     """Upstream's scorer is exploitable; rg_env checks the answer before the scorer sees it."""
     UNSOUND = "unsound"
     """Wrong answers are known to score, and no check outside the scorer can reject them."""
+    AUDITED = "audited"
+    """`rg-env audit` found no hole (docs/audit.md). The scorer's source has not been reviewed."""
     UNAUDITED = "unaudited"
-    """Constants and copies of the question earn less than 0.5 on average; nothing else has been tried."""
+    """A user's own task: nothing has been tried."""
 
 
 KNOWN_UNSOUND: dict[str, str] = {
@@ -118,7 +122,9 @@ def soundness_of(task: str) -> Soundness:
         return Soundness.UNSOUND
     if task in GUARDED:
         return Soundness.GUARDED
-    return Soundness.SOUND if task in _SOUND else Soundness.UNAUDITED
+    if task in _SOUND:
+        return Soundness.SOUND
+    return Soundness.AUDITED if task in audited_tasks() else Soundness.UNAUDITED
 
 
 def reason_for(task: str) -> str:

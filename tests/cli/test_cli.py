@@ -1,6 +1,7 @@
 """`rg-env` as a person types it: answers on standard output, one line on standard error, exit codes 0, 1, 2."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -45,12 +46,17 @@ def test_score_names_the_violation():
     assert shown["base_score"] == 0.0
 
 
-def test_dataset_writes_what_it_says(tmp_path):
+def test_dataset_writes_what_it_says_and_replaces_nothing_by_accident(tmp_path):
     out = tmp_path / "eval.parquet"
-    done = invoke("dataset", "--out", out, "--rows", 2, "--split", "eval", "--tasks", "chain_sum,lcm")
+    out.write_text("valuable")
+    arguments = ("dataset", "--out", out, "--rows", 2, "--split", "eval", "--tasks", "chain_sum,lcm")
+    refused = invoke(*arguments).exception
+    assert isinstance(refused, RGEnvError) and "--force" in str(refused)
+    assert out.read_text() == "valuable"
+    done = invoke(*arguments, "--force")
     assert done.exit_code == 0
     assert "4 rows" in done.stdout
-    assert out.stat().st_size > 0
+    assert out.read_bytes()[:4] == b"PAR1"
 
 
 @pytest.mark.parametrize(
@@ -82,19 +88,50 @@ def test_what_a_person_can_mend_is_one_line(args, says):
     assert "\n" not in str(error)
 
 
-def test_the_process_prints_one_line_and_exits_2():
-    command = [sys.executable, "-c", "from rg_env.cli import main; main()", "score", "chain_sun"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("rg-env: unknown task 'chain_sun'")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("module", ["rg_env.cli", "rg_env.dump", "rg_env.analysis", "rg_env.scoring", "rg_env.tasks"])
-def test_the_light_parts_import_nothing_heavy(module):
-    probe = f"import sys, {module}; print([m for m in ('torch', 'ray', 'skyrl', 'skyrl_gym') if m in sys.modules])"
+def test_the_light_parts_import_nothing_heavy():
+    light = ["rg_env.cli", "rg_env.dump", "rg_env.analysis", "rg_env.scoring", "rg_env.tasks"]
+    probe = f"import sys, {', '.join(light)}; print({{'torch', 'ray', 'skyrl', 'skyrl_gym'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"
+
+
+def test_version_names_what_a_bug_report_needs():
+    shown = invoke("--version").stdout
+    assert re.fullmatch(r"rg-env 0\.1\.0, reasoning-gym [\d.]+, skyrl [\d.]+, Python [\d.]+\n", shown)
+
+
+def complete(line):
+    """What bash offers after a line."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    env = {"_RG_ENV_COMPLETE": "complete_bash", **words}
+    return CliRunner().invoke(app, [], prog_name="rg-env", env=env).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("rg-env du", ["dumps"]),
+        ("rg-env dumps re", ["report", "recover", "rescore", "replay"]),
+        ("rg-env dumps stats --again", ["--against", "--against-where"]),
+        ("rg-env dumps stats x --by p", ["phase"]),
+        ("rg-env score chain", ["chain_sum"]),
+        ("rg-env dataset --tasks gcd,lc", ["gcd,lcm"]),
+        ("rg-env eval --suite rg_", ["rg_easy", "rg_hard"]),
+        ("rg-env train configs/quickstart.yaml trainer.epo", ["trainer.epochs="]),
+        ("rg-env train configs/", []),
+        ("rg-env train ", []),
+        ("rg-env doctor ", ["read", "cpu", "vllm", "gpu"]),
+    ],
+)
+def test_the_shell_completes_commands_options_tasks_and_settings(line, offered):
+    assert complete(line) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_completion_script(shell):
+    done = CliRunner().invoke(app, [], prog_name="rg-env", env={"_RG_ENV_COMPLETE": f"source_{shell}"})
+    assert done.exit_code == 0
+    assert f"_RG_ENV_COMPLETE=complete_{shell}" in done.stdout
 
 
 def test_score_in_the_lenient_format():

@@ -2,6 +2,7 @@
 
 import typer
 
+from rg_env.cli.base import Command, Group
 from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.export import export_app
 from rg_env.cli.dumps.imports import import_app
@@ -15,9 +16,17 @@ from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(
     no_args_is_help=True,
-    help="Analyze, check and repair the dumps of runs.\n\nExample: rg-env dumps stats dumps/sample",
+    cls=Group,
+    help="""Analyze, export, check and repair dumps.
+
+    A dump is the set of files with recorded rollouts that runs write to a folder.
+
+    Examples:
+      rg-env dumps stats runs/quickstart/dumps
+      rg-env dumps show runs/quickstart/dumps --where outcome=all_failed
+    """,
 )
 for command in (stats, show, report, audit, validate, recover, rescore, replay):
-    dumps_app.command()(command)
+    dumps_app.command(cls=Command)(command)
 dumps_app.add_typer(export_app, name="export")
 dumps_app.add_typer(import_app, name="import")

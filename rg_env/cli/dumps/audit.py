@@ -10,11 +10,14 @@ _ITEMS_SHOWN = 10
 
 
 def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> None:
-    """Find signs of reward hacking, and answers that models agree on but that score low.
+    """Look for signs of reward hacking and for wrong stored answers.
 
-    Exit code 1 if there are any; answers on which only the samples of a single model agree do not count.
+    A stored answer may be wrong if several models, or most samples of one, agree on an answer that scores low. Exit
+    code 1 if anything is found, except answers on which only the samples of a single model agree.
 
-    Example: rg-env dumps audit dumps/sample
+    Examples:
+      rg-env dumps audit dumps/sample
+      rg-env dumps audit runs/a/dumps runs/b/dumps --where phase=eval
     """
     from rg_env.analysis import select
     from rg_env.analysis.signs import Consensus, Coverage, find_signs

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from rg_env.choices import PairBy, Think
+from rg_env.cli import complete
+from rg_env.cli.base import Command, Group
 from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.cli.progress import reading
 from rg_env.output import print_error, print_line
@@ -17,44 +18,45 @@ if TYPE_CHECKING:
     from rg_env.analysis.export.kinds import Kind
 
 
-class _Formats(TyperGroup):
-    """Reports an unknown format in one line."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        from rg_env.analysis.export import ExportError
-
-        if args and args[0] not in self.commands:
-            raise ExportError(f"no format {args[0]!r}: use one of {', '.join(self.commands)}")
-        return super().resolve_command(ctx, args)
-
-
 export_app = typer.Typer(
-    cls=_Formats,
+    cls=Group,
     no_args_is_help=True,
-    help="Make a training data set from a dump, with a card.\n\n"
-    "Example: rg-env dumps export sft dumps/sample --out sft/train.jsonl",
+    help="""Make a data set for supervised fine-tuning, DPO or GRPO from a dump.
+
+    A data set card (README.md) is written next to it.
+
+    Examples:
+      rg-env dumps export sft runs/quickstart/dumps --out data/sft/train.jsonl
+      rg-env dumps export dpo runs/quickstart/dumps --out data/dpo/train.parquet
+    """,
 )
 
-Out = Annotated[Path, typer.Option("--out", help="FILE.jsonl or FILE.parquet; README.md is written next to it.")]
+Out = Annotated[
+    Path,
+    typer.Option("--out", metavar="FILE", help="FILE.jsonl or FILE.parquet; README.md is written next to it."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an earlier export.")]
-Tasks = Annotated[str, typer.Option(help="Names and patterns of tasks, separated by commas. Default: all.")]
+Tasks = Annotated[
+    str,
+    typer.Option(help="Names and patterns of tasks, separated by commas. Default: all.", autocompletion=complete.tasks),
+]
 ThinkOption = Annotated[Think, typer.Option(help="Keep or drop think blocks.")]
 PerTaskOption = Annotated[
     str | None,
-    typer.Option(help="Maximum number of examples per task: a number, all, median (of all tasks) or smallest."),
+    typer.Option(metavar="N", help="Maximum number of examples per task: a number, all, median or smallest."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed for choosing examples in tasks that have more.")]
+Seed = Annotated[int, typer.Option(help="Seed for choosing examples of tasks that have more.")]
 IncludeEval = Annotated[
     bool, typer.Option("--include-eval", help="Include evaluation groups. Contaminates later evaluations.")
 ]
 
 
-@export_app.command()
+@export_app.command(cls=Command)
 def sft(
     paths: DumpPaths,
     out: Out,
     min_score: Annotated[float, typer.Option(help="Minimum base score of a response.")] = 0.99,
-    per_group: Annotated[int, typer.Option(help="Maximum number of responses per group; the best come first.")] = 1,
+    per_group: Annotated[int, typer.Option(help="Maximum number of responses per group, best first.")] = 1,
     think: ThinkOption = Think.KEEP,
     where: Where = None,
     tasks: Tasks = "",
@@ -63,25 +65,29 @@ def sft(
     include_eval: IncludeEval = False,
     force: Force = False,
 ) -> None:
-    """Export good responses for supervised fine-tuning; tasks are balanced (--per-task median by default).
+    """Export good responses for supervised fine-tuning.
 
-    Example: rg-env dumps export sft dumps/sample --out sft/train.jsonl
+    Tasks are balanced by default (--per-task median).
+
+    Examples:
+      rg-env dumps export sft dumps/sample --out sft/train.jsonl
+      rg-env dumps export sft dumps/sample --think drop --out sft/train.parquet
     """
     from rg_env.analysis.export import Sft
 
     _export(Sft(min_score, per_group), paths, out, think, where, tasks, per_task, seed, include_eval, force)
 
 
-@export_app.command()
+@export_app.command(cls=Command)
 def dpo(
     paths: DumpPaths,
     out: Out,
     margin: Annotated[float, typer.Option(help="Minimum difference between the two scores.")] = 0.5,
     by: Annotated[
-        PairBy, typer.Option(help="The score to compare: after the length penalty, or before.")
+        PairBy, typer.Option(help="Compare scores after the length penalty, or base scores, before it.")
     ] = PairBy.SCORE,
     pairs: Annotated[
-        int, typer.Option(help="Maximum number of pairs per group: best with worst, second best with second worst …")
+        int, typer.Option(help="Maximum number of pairs per group: best with worst, second best with second worst.")
     ] = 1,
     think: ThinkOption = Think.KEEP,
     where: Where = None,
@@ -93,14 +99,16 @@ def dpo(
 ) -> None:
     """Export preference pairs: a better and a worse response to the same prompt.
 
-    Example: rg-env dumps export dpo dumps/sample --out dpo/train.jsonl --margin 0.3
+    Examples:
+      rg-env dumps export dpo dumps/sample --out dpo/train.jsonl
+      rg-env dumps export dpo dumps/sample --margin 0.3 --out dpo/train.jsonl
     """
     from rg_env.analysis.export import Dpo
 
     _export(Dpo(margin, by, pairs), paths, out, think, where, tasks, per_task, seed, include_eval, force)
 
 
-@export_app.command()
+@export_app.command(cls=Command)
 def grpo(
     paths: DumpPaths,
     out: Out,
@@ -117,7 +125,9 @@ def grpo(
 ) -> None:
     """Export whole groups with the reward of each response.
 
-    Example: rg-env dumps export grpo dumps/sample --out grpo/train.parquet
+    Examples:
+      rg-env dumps export grpo dumps/sample --out grpo/train.parquet
+      rg-env dumps export grpo dumps/sample --where step=10.. --out grpo/train.jsonl
     """
     from rg_env.analysis.export import Grpo
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.cli.base import Command, Group
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import late_bar
 from rg_env.output import cell, console, print_json, print_line
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 
 import_app = typer.Typer(
     no_args_is_help=True,
-    help="Turn results that others published into a dump.\n\n"
-    "Example: rg-env dumps import reasoning-gym-eval results --out dumps/published",
+    cls=Group,
+    help="""Turn published results into a dump.
+
+    Examples:
+      rg-env dumps import reasoning-gym-eval results --out dumps/published
+    """,
 )
 
 
@@ -28,19 +33,22 @@ def formats() -> None:
     """Keep the name of the format a command of its own."""
 
 
-@import_app.command("reasoning-gym-eval")
+@import_app.command("reasoning-gym-eval", cls=Command)
 def reasoning_gym_eval(
-    path: Annotated[Path, typer.Argument(exists=True, help="A result file, a run's folder, or a folder of runs.")],
-    out: Annotated[Path, typer.Option(help="Empty folder for the dump; several runs get a subfolder each.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="RESULTS", exists=True, help="A result file, a run's folder, or a folder of runs.")
+    ],
+    out: Annotated[Path, typer.Option(help="Empty folder for the dump. Several runs get a subfolder each.")],
     workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = os.cpu_count() or 1,
     as_json: JsonFlag = False,
 ) -> None:
-    """Import results of Reasoning Gym's evaluations, scored by rg_env, with the published scores.
+    """Import results of Reasoning Gym's evaluations and score them with rg_env.
 
-    An item is generated again from its config. If its question differs from the published one, its responses are
-    imported with the status `unscorable`; the exit code is 1 if there are any.
+    Each item is generated again from its config. If its question differs from the published one, its responses are
+    imported with the status `unscorable`, and the exit code is 1.
 
-    Example: rg-env dumps import reasoning-gym-eval results/openai_o3-mini --out dumps/o3-mini
+    Examples:
+      rg-env dumps import reasoning-gym-eval results/openai_o3-mini --out dumps/o3
     """
     from loguru import logger
 

@@ -13,16 +13,20 @@ from rg_env.output import print_json, print_line
 
 
 def recover(
-    path: Annotated[Path, typer.Argument(help="A dump folder, or a single file.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the repaired copy; must not contain dumps.")] = None,
+    path: Annotated[Path, typer.Argument(metavar="DUMP", help="Dump folder or file.")],
+    out: Annotated[Path | None, typer.Option(help="Write a repaired copy to this folder, which has no dump.")] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Repair the folder itself; damaged files are moved to a subfolder.")
+        bool, typer.Option("--in-place", help="Repair the folder itself and move damaged files to a subfolder.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Repair a damaged dump and check the result; exit code 1 if data is lost or still damaged.
+    """Repair a damaged dump and check the result.
 
-    Example: rg-env dumps recover dumps/my-run --out dumps/repaired
+    No complete group is lost. Exit code 1 if data is lost or still damaged.
+
+    Examples:
+      rg-env dumps recover runs/my-run/dumps --out dumps/repaired
+      rg-env dumps recover runs/my-run/dumps --in-place
     """
     from rg_env.dump.files import list_files
     from rg_env.dump.repair.in_place import recover_in_place

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 
 def replay(
-    path: Annotated[Path, typer.Argument(help="Dump folder or file.")],
-    group: Annotated[str, typer.Argument(help="Group id, or its unique beginning or end.")],
+    path: Annotated[Path, typer.Argument(metavar="DUMP", help="Dump folder or file.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Group id, or its unique beginning or end.")],
     timeout: ScorerTimeout = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score one group again, step by step, next to the recorded values; exit code 1 if any value differs.
+    """Score one group again and show each step next to the recorded value.
 
-    Example: rg-env dumps replay dumps/sample spell_backward-train-42-637542
+    Exit code 1 if any value differs.
+
+    Examples:
+      rg-env dumps replay dumps/sample spell_backward-train-42-637542
     """
     from rich.padding import Padding
     from rich.text import Text

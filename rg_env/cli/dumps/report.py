@@ -12,22 +12,24 @@ from rg_env.output import print_line
 
 def report(
     paths: DumpPaths,
-    out: Annotated[Path, typer.Option(help="HTML file to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write.")],
     where: Where = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     max_groups: Annotated[
         int,
-        typer.Option(
-            min=1, help="Maximum number of groups to browse; if there are more, a sample evenly spread over the steps."
-        ),
+        typer.Option(min=1, help="Maximum number of groups to browse; of more, a sample spread evenly over the steps."),
     ] = 5_000,
     solved_at: Annotated[
-        float, typer.Option(min=0, max=1, help="A rollout with at least this base score is correct.")
+        float, typer.Option(min=0, max=1, help="Base score from which a rollout counts as solved.")
     ] = 0.99,
 ) -> None:
-    """Write a self-contained HTML report with charts and a browser of groups; several runs get a leaderboard.
+    """Write an HTML report with charts and a browser of groups.
 
-    Example: rg-env dumps report dumps/sample --out report.html
+    It is one file that opens without a network. Several runs get a leaderboard.
+
+    Examples:
+      rg-env dumps report dumps/sample --out report.html
+      rg-env dumps report runs/a/dumps runs/b/dumps --out compare.html
     """
     from rg_env.analysis import select
     from rg_env.analysis.report import write_report

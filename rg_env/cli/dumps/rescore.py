@@ -7,14 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import jsonlines
-import orjson
 import typer
 
-from rg_env.atomic import replacing
 from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, print_remarks
 from rg_env.cli.progress import late_bar
-from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
 from rg_env.output import cell, console, print_json, print_line
 
@@ -26,14 +22,20 @@ if TYPE_CHECKING:
 
 def rescore(
     paths: DumpPaths,
-    out: Annotated[Path | None, typer.Option(help="JSONL file for the old and new scores of each rollout.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSONL file for the old and new scores of each rollout.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = os.cpu_count() or 1,
     timeout: ScorerTimeout = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score recorded responses with the current scorer; exit code 1 if any result differs.
+    """Score the recorded responses of a dump again, with the current scorer.
 
-    Example: rg-env dumps rescore dumps/sample --out changes.jsonl
+    The dump is not changed. Exit code 1 if any result differs.
+
+    Examples:
+      rg-env dumps rescore dumps/sample
+      rg-env dumps rescore dumps/sample --workers 8 --out changes.jsonl
     """
     from rg_env.analysis.rescore import rescore as score_again
     from rg_env.dump import open_run
@@ -81,6 +83,12 @@ def _writing(out: Path | None) -> Iterator[Callable[[Comparison], object]]:
     if out is None:
         yield lambda _: None
         return
+    import jsonlines
+    import orjson
+
+    from rg_env.atomic import replacing
+    from rg_env.dump.strings import escape, map_strings
+
     try:
         with replacing(out) as draft, jsonlines.open(draft, "w", dumps=orjson.dumps) as lines:
             yield lambda one: lines.write(map_strings({**asdict(one), "changed": one.changed}, escape))

@@ -13,18 +13,23 @@ from rg_env.output import print_error
 def show(
     paths: DumpPaths,
     where: Where = None,
-    search: Annotated[str, typer.Option(help="Text that a message contains, ignoring case.")] = "",
+    search: Annotated[str, typer.Option(help="Show groups with this text in a message, ignoring case.")] = "",
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print plain text, as if standard output were not a terminal.")
+        bool, typer.Option("--plain", help="Print plain text, as into a pipe, instead of opening the browser.")
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of groups to print.")] = None,
     every_rollout: Annotated[
         bool, typer.Option("--every-rollout", help="Print all rollouts, not only the best and the worst.")
     ] = False,
 ) -> None:
-    """Browse groups in the terminal (press ? for the keys), or print them.
+    """Browse the groups of a dump in the terminal, or print them.
 
-    Example: rg-env dumps show dumps/sample --where outcome=all_failed --search "prime"
+    Press ? in the browser for the keys. Into a pipe, or with --plain, --limit or --every-rollout, groups are printed.
+
+    Examples:
+      rg-env dumps show dumps/sample
+      rg-env dumps show dumps/sample --where outcome=all_failed --search prime
+      rg-env dumps show dumps/sample --limit 3 | less
     """
     from rg_env.browser import Query, print_groups
     from rg_env.dump import open_run

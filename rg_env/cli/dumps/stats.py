@@ -33,18 +33,24 @@ def stats(
     paths: DumpPaths,
     by: Annotated[
         str,
-        typer.Option(callback=_check_by, help=f"Group rows by {', '.join(By)}, or by several separated by commas."),
+        typer.Option(
+            callback=_check_by,
+            metavar="KEY",
+            help=f"Group rows by {', '.join(By)}, or several separated by commas.",
+            autocompletion=lambda: list(By),
+        ),
     ] = By.TASK.value,
     where: Where = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="Another dump to compare with, repeatable: differences with confidence intervals."),
+        typer.Option(metavar="DUMP", help="Compare with this dump: differences with confidence intervals. Repeatable."),
     ] = None,
     against_where: Annotated[
-        list[str] | None, typer.Option(help="Filter condition for the other dump, instead of --where. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="COND", help="Filter condition for the other dump, instead of --where. Repeatable."),
     ] = None,
     solved_at: Annotated[
-        float, typer.Option(min=0, max=1, help="A rollout with at least this base score is solved.")
+        float, typer.Option(min=0, max=1, help="Base score from which a rollout counts as solved.")
     ] = 0.99,
     details: Annotated[
         bool, typer.Option("--details", help="Show all statistics with their confidence intervals.")
@@ -52,11 +58,14 @@ def stats(
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Output all statistics as CSV.")] = False,
 ) -> None:
-    """Show what a policy has learned: solve rate, pass@k, scores, format and lengths, per task, step or category.
+    """Show solve rate, pass@k, scores, format and lengths, by task or step.
 
     Several runs are shown side by side. With --against, questions that both sides have are compared one by one.
 
-    Example: rg-env dumps stats dumps/sample --by step --where phase=train
+    Examples:
+      rg-env dumps stats runs/quickstart/dumps
+      rg-env dumps stats dumps/sample --by step --where phase=train
+      rg-env dumps stats runs/a/dumps --against runs/b/dumps
     """
     if as_json and as_csv:
         raise typer.BadParameter("use --json or --csv, not both")

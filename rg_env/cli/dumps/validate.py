@@ -10,9 +10,13 @@ from rg_env.output import print_json, print_line
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Check every line of a dump, its files against each other, and the manifest; exit code 1 if anything is wrong.
+    """Check every line of a dump, its files against each other, and the manifest.
 
-    Example: rg-env dumps validate dumps/sample
+    Exit code 1 if there are problems; `rg-env dumps recover` repairs them.
+
+    Examples:
+      rg-env dumps validate dumps/sample
+      rg-env dumps validate runs/*/dumps --json
     """
     from rg_env.dump.repair.validate import bytes_in
     from rg_env.dump.repair.validate import validate as check

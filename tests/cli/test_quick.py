@@ -1,0 +1,86 @@
+"""A mistake on the command line, `--help` and completions are answered without importing what takes seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.documents import ROOT
+
+MISTAKES = [
+    ["stats"],
+    ["train"],
+    ["train", "no.yaml"],
+    ["train", "configs/quickstart.yaml", "trainer.epoch=1"],
+    ["train", "configs/quickstart.yaml", "trainer.epochs=many"],
+    ["train", "configs/quickstart.yaml", "environment.skyrl_gym.rg_dump.tasks.nope=1"],
+    ["train", "configs/quickstart.yaml", "environment.skyrl_gym.rg_dump.format=loose"],
+    ["eval"],
+    ["eval", "--model", "x"],
+    ["eval", "--endpoint", "http://127.0.0.1:9/v1", "--model", "x", "--suite", "nope"],
+    ["collect", "--groups", "3", "--out", "d"],
+    ["score", "chain_sun"],
+    ["tasks", "--levels", "nope"],
+    ["dataset", "--out", "x.csv"],
+    ["dataset", "--out", "no/such/folder/x.parquet"],
+    ["dataset", "--out", "x.parquet", "--tasks", "nope"],
+    ["audit", "--tasks", "nope"],
+    ["doctor", "nope"],
+    ["dumps", "stats", "no/such/folder"],
+    ["dumps", "export", "sft", "dumps/sample", "--out", "x.csv"],
+    ["dumps", "show", "dumps/sample", "--plain", "--where", "nope=1"],
+    ["dumps", "replay", "dumps/sample", "nope"],
+]
+SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets", "textual")
+PROBE = f"""
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from rg_env.cli import complete, main
+
+with redirect_stdout(io.StringIO()) as shown:
+    sys.argv = ["rg-env", "dumps", "stats", "--help"]
+    try:
+        main()
+    except SystemExit:
+        assert "Usage" in shown.getvalue()
+assert not any(name in sys.modules for name in ("polars", "pyarrow", "reasoning_gym", "textual", "orjson"))
+
+found = []
+mistakes = {MISTAKES!r}
+for mistake in mistakes:
+    sys.argv = ["rg-env", *mistake]
+    with redirect_stderr(io.StringIO()) as shown:
+        try:
+            main()
+        except SystemExit as done:
+            found.append([done.code, shown.getvalue(), [name for name in {SLOW!r} if name in sys.modules]])
+assert complete.tasks("chain_s") == ["chain_sum"]
+assert complete.settings("trainer.epo") == ["trainer.epochs="]
+assert not any(name in sys.modules for name in {SLOW!r})
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=map(" ".join, MISTAKES))
+def test_a_mistake_is_one_line_without_slow_imports(number, answers):
+    code, shown, imported = answers[number]
+    assert code == 2
+    assert shown.startswith("rg-env: ") and shown.count("\n") == 1
+    assert imported == []
+
+
+def test_the_line_says_what_is_wrong(answers):
+    shown = {" ".join(words): answer[1] for words, answer in zip(MISTAKES, answers, strict=True)}
+    assert shown["score chain_sun"].startswith("rg-env: unknown task 'chain_sun'; did you mean chain_sum")
+    assert shown["stats"] == "rg-env: no command 'stats'; did you mean `rg-env dumps stats`?\n"
+    assert shown["doctor nope"].endswith("; see `rg-env doctor --help`\n")
