@@ -105,6 +105,13 @@ app.command("eval", cls=Command, context_settings=_PASS_ON)(evaluate)
 app.command(cls=Command, context_settings=_PASS_ON)(collect)
 
 
+_LEGEND = (
+    "levels: has levels of difficulty, which `rg-env tasks --levels TASK` shows",
+    "scorer: sound (reviewed), audited (attacked without finding a hole), guarded (answers are checked",
+    "        first), unsound (pays for wrong answers), unaudited (your own task); see docs/rewards.md",
+)
+
+
 @app.command(cls=Command)
 def tasks(
     levels: Annotated[
@@ -148,7 +155,9 @@ def tasks(
             task.reason if task.state == "ok" else task.state,
         )
     console().print(table)
-    print_line(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix")
+    print_line(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix (mix)")
+    for line in _LEGEND:
+        print_line(line)
 
 
 @app.command(cls=Command)

@@ -127,6 +127,7 @@ def test_the_same_number_is_the_same_answer(reference, wins, tmp_path):
 def test_audit_says_how_much_it_could_read(foreign):
     done = CliRunner().invoke(app, ["dumps", "audit", str(foreign)])
     assert "40 responses read: 0 with an answer, 0 with a think block, 0 to an item with a known" in done.stdout
+    assert all(f"  {sign} (0)" in done.stdout for sign in Sign)
     coverage = Coverage()
     find_signs(open_run(foreign), coverage)
     assert (coverage.responses, coverage.answers) == (40, 0)

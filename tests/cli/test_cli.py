@@ -1,5 +1,6 @@
 """`rg-env` as a person types it: answers on standard output, one line on standard error, exit codes 0, 1, 2."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.errors import RGEnvError
+from rg_env.tasks import list_tasks
 
 SUM = ["chain_sum", "--seed", "1"]
 
@@ -28,6 +30,17 @@ def test_tasks_as_json_have_what_the_contract_names():
     assert {"name", "category", "in_default_mix", "soundness", "reason"} <= set(tasks[0])
     assert all(task["state"] == "ok" for task in tasks)
     assert all(task["reason"] for task in tasks if task["soundness"] == "unsound")
+
+
+def test_tasks_fit_100_columns_and_none_of_them_is_unaudited(monkeypatch):
+    found = [dataclasses.replace(task, state="ok") for task in list_tasks(validate=False)]
+    monkeypatch.setattr("rg_env.tasks.list_tasks", lambda validate: found)
+    monkeypatch.setattr("rg_env.output._PIPE_WIDTH", 100)
+    shown = invoke("tasks").stdout
+    table, _, legend = shown.partition("105 tasks, 97 in the default mix")
+    assert legend and max(map(len, shown.splitlines())) <= 100
+    assert "unaudited" not in table and table.count(" audited") > 50
+    assert all(task.name in table and task.category in table for task in found)
 
 
 def test_score_shows_every_number():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
 from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
 from rg_env.cli.progress import reading
@@ -20,7 +21,7 @@ def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> N
       rg-env dumps audit runs/a/dumps runs/b/dumps --where phase=eval
     """
     from rg_env.analysis import select
-    from rg_env.analysis.signs import Consensus, Coverage, find_signs
+    from rg_env.analysis.signs import Consensus, Coverage, Sign, find_signs
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
@@ -42,5 +43,9 @@ def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> N
             print_line("")
         print_line(f"{len(shown)} findings" if shown else "nothing found")
         print_line(coverage)
+        print_line("looked for these signs; in parentheses, the number of tasks that show them:")
+        tasks = Counter(sign for sign, _ in {(finding.sign, finding.task) for finding in shown})
+        for sign in Sign:
+            print_line(f"  {sign} ({tasks[sign]})")
     print_remarks(dump)
     sys.exit(1 if findings or (agreements and consensus.several) else 0)
