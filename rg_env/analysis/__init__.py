@@ -6,7 +6,7 @@ from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k
 from rg_env.analysis.sample import Sample, sample_of
 from rg_env.analysis.select import select
 from rg_env.analysis.stats import statistics
-from rg_env.analysis.tables import headline, render_details, render_runs, render_table
+from rg_env.analysis.tables import headline, render_details, render_runs, render_table, speed
 from rg_env.analysis.where import ConditionError, parse_conditions
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "render_table",
     "sample_of",
     "select",
+    "speed",
     "statistics",
 ]

@@ -40,6 +40,11 @@ COLUMNS: dict[str, pl.DataType] = {
     "status": pl.Enum(Status),
     "response_tokens": pl.Int64(),
     "truncated": pl.Boolean(),
+    "attempt": pl.Int32(),
+    "started_at": pl.Float64(),
+    "ended_at": pl.Float64(),
+    "generation_seconds": pl.Float32(),
+    "scoring_seconds": pl.Float32(),
 }
 """The columns that statistics need, and their types in memory."""
 

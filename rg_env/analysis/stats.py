@@ -14,6 +14,8 @@ import polars as pl
 
 from rg_env.analysis.by import key_columns, with_keys
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
+from rg_env.analysis.pace import COLUMNS as PACE
+from rg_env.analysis.pace import pace
 from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
 from rg_env.analysis.sample import Sample, Source, sample_of
 from rg_env.choices import By
@@ -77,11 +79,17 @@ def statistics(
         - `scorer_failures`: share of rollouts with status timeout, crashed or error; `rejected`: by the guard;
         - `status_…`, `violation_…`: share of rollouts with each;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
-          each); `solve_rate_change`* between them; null if there are fewer than two steps.
+          each); `solve_rate_change`* between them; null if there are fewer than two steps;
+        - `tokens_per_second`: response tokens per second of wall time in which a group of the row was in progress;
+          `scoring_share`: of the time that rollouts spent on generation and scoring;
+        - `rollout_seconds`: median over the steps of the time from the start of the row's first group to the end of its
+          last one; `step_seconds`: of the time between the first groups of a training step and of the next one, which
+          includes training and evaluations.
 
         Rates lie in [0, 1]; unknown values are null: of Atropos' files, which hold only a score, everything about
-        violations, status, truncation and the length penalty. Statistics of whole groups (shares of groups, pass@k)
-        are null if only some rollouts of a group are counted: by violation, and with conditions on rollouts.
+        violations, status, truncation, time and the length penalty. Statistics of whole groups (shares of groups,
+        pass@k, times) are null if only some rollouts of a group are counted: by violation, and with conditions on
+        rollouts.
 
     Raises:
         ConditionError: see `parse_conditions`.
@@ -99,7 +107,9 @@ def statistics(
     table = with_intervals(table, {name: name not in UNBOUNDED for name in found.measures}, confidence)
     table = table.with_columns(difference("solve_rate_change", "solve_rate_last", "solve_rate_first"))
     table = table.join(_plain(found.rollouts, keys), on=keys, nulls_equal=True)
+    table = table.join(pace(found.rollouts, keys), on=keys, how="left", nulls_equal=True)
     unknown = [column for name in found.unknown for column in _with_bounds(name)]
+    unknown += PACE if unknown else []
     table = table.with_columns(pl.lit(None, pl.Float64).alias(column) for column in unknown)
     texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
     return table.select(*keys, *_columns(found.tries)).cast(texts).sort(keys)
@@ -242,7 +252,7 @@ def _columns(tries: Sequence[str]) -> list[str]:
     names += [f"status_{status.value}" for status in _STATUSES] + [f"violation_{v.value}" for v in Violation]
     for name in ("solve_rate_first", "solve_rate_last", "solve_rate_change"):
         names += _with_bounds(name)
-    return names
+    return [*names, *PACE]
 
 
 def _with_bounds(name: str) -> list[str]:

@@ -197,6 +197,8 @@ def _check_facts(group: GroupRecord | LedgerRecord) -> None:
         value = getattr(group, name)
         if value is not None and not 0 <= value <= 1:
             raise FaultyRecordError(f"`{name}` is {value}, outside [0, 1]")
+    if problem := _wrong_times(group):
+        raise FaultyRecordError(problem)
     for number, rollout in enumerate(group.rollouts):
         if problem := _wrong_number(group, rollout):
             raise FaultyRecordError(f"rollout {number}: {problem}")
@@ -208,6 +210,17 @@ def _check_facts(group: GroupRecord | LedgerRecord) -> None:
 @per_class
 def _json_fields(kind: Any) -> list[str]:
     return [name for name, column in layout_of(kind).columns.items() if column.is_json]
+
+
+def _wrong_times(group: GroupFacts) -> str | None:
+    """How the times of a group contradict each other, or None."""
+    if group.started_at is not None and group.ended_at is not None and group.ended_at < group.started_at:
+        return f"`ended_at` is {group.ended_at}, before `started_at`, {group.started_at}"
+    for name in ("generation_seconds", "scoring_seconds"):
+        value = getattr(group, name)
+        if value is not None and not value >= 0:  # NaN too
+            return f"`{name}` is {value}, less than 0"
+    return None
 
 
 def _wrong_number(group: GroupFacts, rollout: RolloutFacts) -> str | None:

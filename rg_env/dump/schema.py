@@ -176,6 +176,12 @@ class GroupFacts:
             there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
         no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
+        started_at, ended_at: when the first response was requested and the last one was scored, in seconds since
+            1970-01-01 UTC; None where nobody measured, as in imported responses.
+        generation_seconds: time from the request to the response, summed over the rollouts. It includes time in the
+            queue of the engine or server, and retries. In batched mode every rollout waits for the whole batch.
+        scoring_seconds: time from the response to its verdict, summed over the rollouts, with the wait for an idle
+            scorer process.
     """
 
     item_id: str
@@ -196,6 +202,10 @@ class GroupFacts:
     baseline: float = 0.0
     outcome: Outcome
     no_signal: bool
+    started_at: float | None = None
+    ended_at: float | None = None
+    generation_seconds: float | None = None
+    scoring_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

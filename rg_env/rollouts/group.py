@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rg_env.dump.schema import GroupRecord, Message, RolloutRecord, answered, group_id, has_no_signal, outcome_of
 from rg_env.rewards import Earned, Rollout
+from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.types import Status
 from rg_env.tasks import Item
 
@@ -21,10 +23,12 @@ class JudgedRollout(Rollout):
     Attributes:
         conversation: the prompt and the response as it was scored.
         repetition: number of the sample within its group, from 0.
+        stopwatch: measured its generation and scoring; None if nobody did.
     """
 
     conversation: Sequence[Message]
     repetition: int
+    stopwatch: Stopwatch | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,20 @@ def group_record(
         outcome=outcome_of([rollout.base_score for rollout in counted], solved_at),
         no_signal=has_no_signal([rollout.reward for rollout in counted]),
         rollouts=rollouts,
+        **_times([rollout.stopwatch for rollout in group if rollout.stopwatch]),
     )
+
+
+def _times(watches: Sequence[Stopwatch]) -> dict[str, Any]:
+    """The fields of a group that say when it was generated and how long that took."""
+    if not watches:
+        return {}
+    return {
+        "started_at": round(min(watch.began for watch in watches), 3),
+        "ended_at": round(max(watch.ended for watch in watches), 3),
+        "generation_seconds": round(sum(watch.generation for watch in watches), 6),
+        "scoring_seconds": round(sum(watch.scoring for watch in watches), 6),
+    }
 
 
 def _rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str | None) -> RolloutRecord:

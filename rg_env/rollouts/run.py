@@ -20,6 +20,7 @@ from rg_env.rewards import settle_group
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Response
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.rollouts.questions import Question, Questions
+from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import Verdict, shared_scorer
 
 _GIVE_UP = 8
@@ -152,10 +153,12 @@ class EndpointRun:
 
     async def _rollout(self, question: Question, repetition: int) -> JudgedRollout:
         async with self._requests:
+            watch = Stopwatch()
             reply = await self._endpoint.respond(question.messages)
+        watch.responded()
         self.totals.add(reply)
         if isinstance(reply, Failure):
-            return self._judged(question, "", Verdict.no_response(reply.detail), None, None, repetition)
+            return self._judged(question, "", Verdict.no_response(reply.detail), None, None, repetition, watch)
         config, item = self._config, question.item
         opened = reply.think_opened and not config.prefilled_think
         text = f"<think>{reply.text}" if opened else reply.text
@@ -163,14 +166,21 @@ class EndpointRun:
         verdict = await asyncio.to_thread(
             scorer.judge, item.entry, text, item.config, config.prefilled_think, config.format
         )
-        return self._judged(question, text, verdict, reply.completion_tokens, reply.stop_reason, repetition)
+        watch.scored()
+        return self._judged(question, text, verdict, reply.completion_tokens, reply.stop_reason, repetition, watch)
 
     @staticmethod
     def _judged(
-        question: Question, text: str, verdict: Verdict, tokens: int | None, stop_reason: str | None, repetition: int
+        question: Question,
+        text: str,
+        verdict: Verdict,
+        tokens: int | None,
+        stop_reason: str | None,
+        repetition: int,
+        watch: Stopwatch,
     ) -> JudgedRollout:
         conversation = [*question.messages, {"role": "assistant", "content": text}]
-        return JudgedRollout(verdict, tokens, stop_reason, conversation, repetition)
+        return JudgedRollout(verdict, tokens, stop_reason, conversation, repetition, watch)
 
     async def _write(self, records: list[GroupRecord]) -> None:
         if records:

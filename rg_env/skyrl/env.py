@@ -18,6 +18,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.errors import ConfigError
 from rg_env.rewards import compose_reward
+from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.types import ParsedResponse, Status, Verdict
 from rg_env.tasks import Item
@@ -28,11 +29,12 @@ SLOT = "rg_dump_slot"
 
 @dataclass(slots=True)
 class RolloutSlot:
-    """What the env passes to the generator: the item, the response as it was scored, and its verdict."""
+    """What the env passes to the generator: the item, the response as it was scored, its verdict, and their times."""
 
     item: Item | None = None
     text: str = ""
     verdict: Verdict | None = None
+    stopwatch: Stopwatch | None = None
 
 
 class RGDumpEnv(BaseTextEnv):
@@ -55,6 +57,7 @@ class RGDumpEnv(BaseTextEnv):
         self.item = Item.from_extra_info(extras.get("extra_info"))
         self.slot: RolloutSlot | None = extras.get(SLOT)
         self.verdict: Verdict | None = None
+        self._stopwatch = Stopwatch()
         if self.slot is None and not RGDumpEnv._warned_unrecorded:
             RGDumpEnv._warned_unrecorded = True
             logger.warning("rg_dump scores but records nothing, because the generator is not RGDumpGenerator")
@@ -69,12 +72,15 @@ class RGDumpEnv(BaseTextEnv):
         Raises:
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
+        self._stopwatch.responded()
         verdict = shared_scorer(self.config.scorer).judge(
             self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
         )
+        self._stopwatch.scored()
         self.verdict = verdict
         if self.slot is not None:
             self.slot.item, self.slot.text, self.slot.verdict = self.item, action, verdict
+            self.slot.stopwatch = self._stopwatch
         if self.config.debug_logging:
             _explain(self.item, action, verdict)
         reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)

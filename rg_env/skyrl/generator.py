@@ -26,6 +26,7 @@ from rg_env.dump.schema import answered
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.rollouts.samples import RolloutSamples
+from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary, counted
 from rg_env.scoring.types import Verdict
 from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
@@ -116,6 +117,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
 
         metadata = input_batch.get("batch_metadata")
         phase, step = (metadata.training_phase, metadata.global_step) if metadata else ("eval", None)
+        if self.batched:
+            _share_generation([slot.stopwatch for slot in slots if slot.stopwatch])
         rows = _rows_of_trajectories(output, len(slots))
         batch = _Batch(input_batch, output, slots, rows, call, phase, step, weight_version)
         groups = self._groups(batch)
@@ -158,6 +161,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
                 stop_reason=stop_reason,
                 conversation=[*prompt, {"role": "assistant", "content": self._without_end_token(slot.text)}],
                 repetition=trajectory.repetition_id,
+                stopwatch=slot.stopwatch,
                 item=slot.item or _item(batch, position),
                 uid=trajectory.instance_id,
                 row=rows[-1],
@@ -254,6 +258,10 @@ class RGDumpGenerator(SkyRLGymGenerator):
             count = len(counted_ones)
             metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in counted_ones) / count
             metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in counted_ones) / count
+        generation = sum(record.generation_seconds or 0 for record in records)
+        scoring = sum(record.scoring_seconds or 0 for record in records)
+        if generation + scoring:
+            metrics["rg_dump/mean_scoring_share"] = scoring / (generation + scoring)
         metrics["rg_dump/mean_masked"] = masked / len(rollouts)
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
         if batch.phase == "train" and self.loader is not None:
@@ -296,6 +304,13 @@ def _rows_of_trajectories(output: GeneratorOutput, count: int) -> list[range]:
         return [range(row, row + 1) for row in range(count)]
     ends = [row + 1 for row, is_last in enumerate(last_flags) if is_last]
     return [range(start, end) for start, end in itertools.pairwise([0, *ends])]
+
+
+def _share_generation(watches: Sequence[Stopwatch]) -> None:
+    """All responses of a batch arrive together, and are then scored one after the other."""
+    arrived = min((watch.began + watch.generation for watch in watches), default=0.0)
+    for watch in watches:
+        watch.generation = max(0.0, arrived - watch.began)
 
 
 def _write_back(output: GeneratorOutput, group: Sequence[_Rollout], earned: Sequence[Earned]) -> None:

@@ -184,7 +184,14 @@ class _Run:
     def _record(self, result: PublishedResult, item: Item, verdicts: Sequence[Verdict]) -> GroupRecord:
         prompt = build_messages(result.question, item.task, result.dataset.system_prompt)
         judged = [
-            JudgedRollout(verdict, None, None, [*prompt, {"role": "assistant", "content": response.text or ""}], number)
+            JudgedRollout(
+                verdict=verdict,
+                response_tokens=None,
+                stop_reason=None,
+                conversation=[*prompt, {"role": "assistant", "content": response.text or ""}],
+                repetition=number,
+                stopwatch=None,
+            )
             for number, (response, verdict) in enumerate(zip(result.responses, verdicts, strict=True))
         ]
         earned = settle_group(judged, self._config, max_length=1, penalize=False)

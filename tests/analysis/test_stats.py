@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import sample_of, statistics
+from rg_env.analysis.pace import COLUMNS as PACE
 from rg_env.choices import By
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
@@ -13,7 +14,8 @@ from tests.analysis.recount import recount
 from tests.analysis.samples import groups, ledger_dump, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout
 
-OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal", "equal_partial_credit")
+SHARES_OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal", "equal_partial_credit")
+OF_GROUPS = (*SHARES_OF_GROUPS, *PACE)
 
 
 @pytest.mark.parametrize("by", [*By, "step,task", "category,level", "task,violation"])
@@ -113,3 +115,16 @@ def test_all_wrong_with_equal_partial_credit_is_told_apart_from_mixed(tmp_path):
     members = [group(0, [0.01] * 8), group(1, [0.01, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
     (row,) = statistics(ledger_dump(tmp_path, members), By.TASK).iter_rows(named=True)
     assert (row["mixed"], row["equal_partial_credit"]) == (0.5, 0.25)
+
+
+def test_the_time_of_a_step_does_not_count_the_pause_before_a_resumption(tmp_path):
+    def timed(step, start, **changes):
+        times = {"started_at": start, "ended_at": start + 4.0, "generation_seconds": 9.0, "scoring_seconds": 1.0}
+        return group(f"{step}", step=step, **times, **changes)
+
+    members = [timed(1, 1000.0), timed(2, 1010.0), timed(3, 9000.0, attempt=2), timed(4, 9010.0, attempt=2)]
+    tokens = sum(r.response_tokens for member in members for r in member.rollouts)
+    (row,) = statistics(ledger_dump(tmp_path, members)).iter_rows(named=True)
+    assert [row[name] for name in PACE] == [tokens / 16, 0.1, 4.0, 10.0]
+    by_step = statistics(ledger_dump(tmp_path, members), "step")
+    assert by_step["step_seconds"].to_list() == [10.0, None, 10.0, None]

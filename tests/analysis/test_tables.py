@@ -13,6 +13,7 @@ from rg_env.analysis import (
     render_runs,
     render_table,
     sample_of,
+    speed,
     statistics,
 )
 from rg_env.analysis.comparison_table import legend
@@ -108,3 +109,12 @@ def test_the_headline_says_how_much_of_what(dump):
     line = headline(sample_of(dump), from_ledger=True)
     assert line == f"run {RUN_ID} · 12 groups, 32 rollouts · steps 1 to 6 · every group, from the ledger"
     assert "not kept are missing" in headline(sample_of(dump), from_ledger=False)
+
+
+def test_how_fast_the_rollouts_were_is_one_line_per_phase(tmp_path):
+    times = {"started_at": 100.0, "ended_at": 104.0, "generation_seconds": 19.0, "scoring_seconds": 1.0}
+    answers = [rollout(1.0, k, response_tokens=3000) for k in range(2)]
+    timed = ledger_dump(tmp_path, [group(0, answers, **times), group(1, phase="eval")])
+    assert list(speed(statistics(timed, "phase"))) == [
+        "train: 1,500 tokens per second · scoring 5.0% of rollout time · rollouts 4.0 s per step"
+    ]

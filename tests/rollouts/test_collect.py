@@ -95,6 +95,9 @@ def test_what_is_recorded(right, tmp_path):
     assert len(groups) == GROUPS == len(items(tmp_path / "dump"))
     for group in groups:
         assert (group.phase, group.step, group.task, len(group.rollouts)) == ("train", None, "gcd", SAMPLES)
+        assert group.ended_at >= group.started_at
+        assert group.generation_seconds > 0
+        assert group.scoring_seconds > 0
         for rollout in group.rollouts:
             assert rollout.base_score == float(rollout.answer == group.expected_answer)
             assert rollout.response_tokens == 7

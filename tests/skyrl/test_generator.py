@@ -24,6 +24,9 @@ def rows():
     return ReasoningGymDataset(TASK, size=3)
 
 
+TIMED = "rg_dump/mean_scoring_share"
+"""The metric that no two equal batches share."""
+
 RESPONSES = (right("{}"), right("no"), "<answer>{}</answer>", right("{}"))
 
 
@@ -49,6 +52,9 @@ def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tm
     assert [r.response_tokens for g in groups for r in g.rollouts] == [len(ids) for ids in output["response_ids"]]
     assert {r.policy_version for g in groups for r in g.rollouts} == {"7"}
     assert {(g.phase, g.step, g.call) for g in groups} == {("train", 3, 0)}
+    assert all(g.started_at <= g.ended_at for g in groups)
+    assert min(min(g.generation_seconds, g.scoring_seconds) for g in groups) > 0
+    assert 0 < output["rollout_metrics"]["rg_dump/mean_scoring_share"] < 1
     assert output["rollout_metrics"]["environment/rg_dump/mean_solved"] == pytest.approx(0.5)
     assert output["rollout_metrics"]["environment/rg_dump/mean_violation_no_think"] == pytest.approx(0.25)
 
@@ -127,6 +133,8 @@ def test_metrics_of_several_batches_are_averaged_and_never_summed(rows):
     outputs = [run(rows, script_for(rows, *RESPONSES))[0] for _ in range(3)]
     joined = concatenate_generator_outputs(outputs)["rollout_metrics"]
     ours = {key: value for key, value in joined.items() if "rg_dump" in key}
+    shares = [output["rollout_metrics"][TIMED] for output in outputs]
+    assert ours.pop(TIMED) == pytest.approx(sum(shares) / 3)
     assert ours
     for key, value in ours.items():
         assert value == pytest.approx(outputs[0]["rollout_metrics"][key]), key

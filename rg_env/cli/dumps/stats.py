@@ -71,7 +71,7 @@ def stats(
         raise typer.BadParameter("use --json or --csv, not both")
     if against_where and not against:
         raise typer.BadParameter("--against-where needs --against")
-    from rg_env.analysis import headline, render_details, render_runs, render_table, sample_of, statistics
+    from rg_env.analysis import headline, render_details, render_runs, render_table, sample_of, speed, statistics
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
@@ -97,6 +97,8 @@ def stats(
             console().print(*render_runs(frame, totals, names))
         else:
             console().print(render_table(frame, totals=None if by == By.PHASE else totals))
+            for line in speed(totals):
+                print_line(line)
     print_remarks(dump)
 
 

@@ -117,6 +117,8 @@ def test_a_line_that_contradicts_itself_is_found(record, change):
     [
         lambda wire: wire.update(text=""),
         lambda wire: wire["score"].pop(),
+        lambda wire: wire.update(started_at=2.0, ended_at=1.999),
+        lambda wire: wire.update(scoring_seconds=-1.0),
         lambda wire: wire.update(phase="test", group_id=wire["group_id"].replace("train", "test")),
     ],
 )

@@ -13,6 +13,8 @@ const CARDS = [
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
   ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`],
+  ["tokens_per_second", "tokens per second", (value) => count(Math.round(value)), (h) => `while rollouts ran; scoring took ${rate1(h.scoring_share)} of their time`],
+  ["step_seconds", "seconds per step", (value) => number(value, 1), (h) => `median; rollouts took ${number(h.rollout_seconds, 1)}`],
   ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => !h.scorer_failures && !h.rejected],
 ];
 
