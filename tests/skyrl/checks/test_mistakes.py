@@ -1,5 +1,6 @@
 """A hundred mistakes: each is one line with the right hint or none, and leaves nothing behind."""
 
+import json
 import subprocess
 import sys
 
@@ -42,33 +43,29 @@ def test_the_table_has_a_hundred_mistakes():
     assert len(THROUGH_THE_COMMAND) == 10 and set(THROUGH_THE_COMMAND) <= set(MISTAKES)
 
 
-def test_the_command_exits_2_with_one_line(run, tmp_path):
-    """Ten of them as a user types them; the table above covers the rest in one process."""
+def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run, tmp_path):
+    """Ten of them as a user types them, in one process; the table above covers the rest."""
     before = files(tmp_path)
-    command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *run]
-    started = {
-        mistake: subprocess.Popen([*command, mistake], stdout=-1, stderr=-1, text=True)
-        for mistake in THROUGH_THE_COMMAND
-    }
-    for mistake, process in started.items():
-        out, error = process.communicate(timeout=250)
-        assert (process.returncode, out, error.count("\n")) == (2, "", 1), error
+    probe = (
+        "import io, json, sys\n"
+        "from contextlib import redirect_stderr, redirect_stdout\n"
+        "from rg_env.cli import main\n"
+        "run, mistakes = json.loads(sys.argv[1])\n"
+        "for mistake in mistakes:\n"
+        "    sys.argv = ['rg-env', 'train', *run, mistake]\n"
+        "    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:\n"
+        "        try: main()\n"
+        "        except SystemExit as end: code = end.code\n"
+        "    slow = [name for name in ('torch', 'ray', 'transformers') if name in sys.modules]\n"
+        "    print(json.dumps([code, out.getvalue(), error.getvalue(), slow]))"
+    )
+    given = json.dumps([run, THROUGH_THE_COMMAND])
+    done = subprocess.run([sys.executable, "-c", probe, given], capture_output=True, text=True, check=True)
+    answers = map(json.loads, done.stdout.splitlines())
+    for mistake, (code, out, error, slow) in zip(THROUGH_THE_COMMAND, answers, strict=True):
+        assert (code, out, error.count("\n"), slow) == (2, "", 1, []), error
         assert error.startswith("rg-env: ") and MISTAKES[mistake] in error
     assert files(tmp_path) == before
-
-
-def test_most_mistakes_are_found_before_torch_and_ray_are_imported(run):
-    probe = (
-        "import sys\n"
-        "from rg_env.train import run_command, train\n"
-        "for mistake in sys.argv[2:]:\n"
-        "    assert run_command(train, [*eval(sys.argv[1]), mistake]) == 2\n"
-        "print([name for name in ('torch', 'ray', 'transformers') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", probe, repr(run), *THROUGH_THE_COMMAND], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_pattern_of_limits_is_about_settings_that_exist():
