@@ -13,7 +13,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from loguru import logger
 
@@ -28,6 +28,8 @@ from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
 from rg_env.tasks.levels import Scale, first_questions
 
 ENV_CLASS = "rg_dump"
+_NAMES_SHOWN = 4
+"""How many tasks the representation of a dataset names."""
 ROW_GROUP = 1000
 """Rows per parquet row group; an export keeps one group in memory."""
 
@@ -196,12 +198,26 @@ class ReasoningGymDataset:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, index: int) -> Example:
-        """(messages, env class, extras, uid) of a row.
+    def __repr__(self) -> str:
+        names = [task.name for task in self.mix.tasks]
+        tasks = names if len(names) <= _NAMES_SHOWN else f"<{len(names)} tasks>"
+        mode = f", complexity_mode={self._complexity_mode!r}" if self._complexity_mode else ""
+        return f"ReasoningGymDataset({tasks}, size={self._size}, seed={self.seed}, split={str(self.split)!r}{mode})"
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """(messages, env class, extras, uid) of a row, or a list of those of a slice.
 
         Raises:
-            IndexError: unless 0 <= index < len(self).
+            IndexError: unless -len(self) <= index < len(self).
         """
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self._size))]
         return self.example_of(self.draw(index))
 
     def example_of(self, draw: Draw) -> Example:
@@ -213,13 +229,17 @@ class ReasoningGymDataset:
     def draw(self, index: int) -> Draw:
         """What is decided about a row before its item is made: a pure function of the arguments and the index.
 
+        Args:
+            index: of a row; negative ones count from the end.
+
         Raises:
-            IndexError: unless 0 <= index < len(self).
+            IndexError: unless -len(self) <= index < len(self).
             ConfigError: `complexity_mode` is `curriculum`, where draws depend on the policy.
         """
         index = operator.index(index)
-        if not 0 <= index < self._size:
+        if not -self._size <= index < self._size:
             raise IndexError(f"row {index} of a dataset of {self._size} rows")
+        index %= self._size
         if self._samples_per_task is not None:
             number, place = divmod(index, len(self.mix.tasks))
             name = self.mix.tasks[place].name

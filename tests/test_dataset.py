@@ -77,7 +77,26 @@ def test_any_length_at_no_cost() -> None:
     assert dataset.row(10**15 - 1)["extra_info"]["index"] == 10**15 - 1
 
 
-@pytest.mark.parametrize("index", [-1, 30, 10**9])
+def test_slices_and_negative_indices_are_those_of_a_list() -> None:
+    dataset = ReasoningGymDataset(["chain_sum"], size=7)
+    rows = list(dataset)
+    assert (
+        dataset[2:5] == rows[2:5] and dataset[::-3] == rows[::-3] and dataset[5:100] == rows[5:] and dataset[9:] == []
+    )
+    assert dataset[-1] == rows[-1] and dataset[-7] == rows[0]
+    assert dataset.row(-2)["extra_info"]["item"] == rows[5][3]
+
+
+def test_the_representation_is_one_line() -> None:
+    dataset = ReasoningGymDataset(["chain_sum", "lcm"], size=10**9, seed=7)
+    assert repr(dataset) == "ReasoningGymDataset(['chain_sum', 'lcm'], size=1000000000, seed=7, split='train')"
+    many = ReasoningGymDataset("gcd,lcm,ab,dice,chain_sum", size=5, split="eval", complexity_mode="random")
+    assert re.fullmatch(
+        r"ReasoningGymDataset\(<5 tasks>, size=5, seed=42, split='eval', complexity_mode='random'\)", repr(many)
+    )
+
+
+@pytest.mark.parametrize("index", [-31, 30, 10**9])
 def test_there_are_no_other_rows(index: int) -> None:
     with pytest.raises(IndexError, match="of a dataset of 30 rows"):
         ReasoningGymDataset(["chain_sum"], size=30)[index]

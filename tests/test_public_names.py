@@ -21,10 +21,14 @@ from rg_env.dump import open_run
 def test_public_names_can_be_imported_and_are_listed(name):
     namespace = {}
     exec(f"from rg_env import {name}", namespace)
-    assert namespace[name].__name__ == name
+    assert namespace[name].__name__.removeprefix("rg_env.") == name
     assert name in dir(rg_env)
     with pytest.raises(AttributeError, match=f"no attribute '{name}s'"):
         getattr(rg_env, f"{name}s")
+
+
+def test_dir_lists_the_public_names_and_nothing_else():
+    assert dir(rg_env) == sorted([*rg_env.__all__, "__version__"])
 
 
 def test_the_names_of_scoring_can_be_imported():

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
-from rg_env.dump.run_settings import RunSettings, default_settings, settings_of
+from rg_env.dump.run_settings import RunSettings, default_settings, settings_of_attempts
 from rg_env.scoring import Status, Verdict, Violation, parse_response, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
 
@@ -77,18 +77,18 @@ class Judge:
     """
 
     def __init__(self, dump: Dump, workers: int, timeout: float | None = None) -> None:
-        self._settings = {run.run_id: settings_of(run.manifest) for run in dump.runs}
+        self._settings = settings_of_attempts(dump.runs)
         self._defaults = default_settings()
         self._workers = workers
         self._timeout = timeout
 
     def settings(self, group: GroupRecord) -> RunSettings:
         """The settings of the group's attempt; the current defaults if no manifest has them."""
-        return self._settings.get(group.run_id, {}).get(group.attempt) or self._defaults
+        return self._settings.get((group.run_id, group.attempt), self._defaults)
 
     def knows_settings(self, group: GroupRecord) -> bool:
         """Whether a manifest has the settings of the group's attempt."""
-        return group.attempt in self._settings.get(group.run_id, {})
+        return (group.run_id, group.attempt) in self._settings
 
     def verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
         """Judge one of the group's responses. Thread-safe. No response and an unscorable one remain what they are.

@@ -6,11 +6,12 @@ it. SkyRL is not needed, because only settings that a dump depends on are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from rg_env.config import RGDumpConfig
+from rg_env.dump.read.runs import Run
 from rg_env.dump.schema import FileKind, Phase
 from rg_env.errors import ConfigError
 
@@ -49,6 +50,11 @@ def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
     attempts = manifest.get("attempts")
     starts = [start for start in attempts if isinstance(start, Mapping)] if isinstance(attempts, list) else []
     return {_whole(start.get("attempt")) or 1: _read(start) for start in starts or [manifest]}
+
+
+def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RunSettings]:
+    """The settings of every attempt that a manifest describes, by run id and attempt."""
+    return {(run.run_id, attempt): settings for run in runs for attempt, settings in settings_of(run.manifest).items()}
 
 
 def default_settings() -> RunSettings:

@@ -20,11 +20,12 @@ from rg_env.analysis.export import Common, Dpo, ExportError, Grpo, LeftOut, Pair
 from rg_env.analysis.export.kinds import parse_per_task
 from rg_env.analysis.export.write import draft_folder
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.errors import RGEnvError
-from rg_env.scoring import parse_response
+from rg_env.scoring import Scorer, parse_response
 from rg_env.scoring.types import Status, Violation
+from rg_env.tasks import decode_entry
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 SCORES = st.one_of(st.sampled_from([0.0, 0.2, 0.3, 0.7, 1.0]), st.floats(0, 1))
@@ -180,6 +181,28 @@ def test_grpo_rewards_stand_beside_their_responses(tmp_path_factory, made, keep)
         assert not Counter(told) - earned
         assert len(told) == len(line["base_scores"]) >= 2
         assert keep or len(set(line["rewards"])) > 1
+
+
+def test_a_grpo_row_has_what_the_scorer_needs_to_judge_its_responses(tmp_path):
+    out = tmp_path / "train.parquet"
+    export(open_run(SAMPLE), Grpo(keep_no_signal=True), out)
+    rows = pq.read_table(out).to_pylist()
+    assert {row["task"] for row in rows} == {"leg_counting", "spell_backward"}
+    with Scorer(workers=1, partial_credit="upstream") as scorer:
+        for row in rows[::7]:
+            entry, config = decode_entry(row["entry"]), decode_entry(row["task_config"])
+            for response, base_score in zip(row["responses"], row["base_scores"], strict=True):
+                verdict = scorer.judge(entry, response[-1]["content"], config, row["prefilled_think"], row["format"])
+                assert verdict.scored.score == pytest.approx(base_score)
+
+
+def test_a_grpo_row_has_the_format_of_its_run(tmp_path):
+    made = [group(1, [said("x", 1.0, 0), said("y", 0.0, 1)])]
+    settings = {"environment": {"skyrl_gym": {"rg_dump": {"format": "lenient", "prefilled_think": True}}}}
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": settings})
+    export(dump_of(tmp_path, made), Grpo(), tmp_path / "out" / "train.jsonl")
+    row = json.loads((tmp_path / "out" / "train.jsonl").read_text())
+    assert (row["format"], row["prefilled_think"]) == ("lenient", True)
 
 
 def test_the_best_of_equals_is_the_first_not_the_shortest(tmp_path_factory):
@@ -428,7 +451,6 @@ def test_nothing_to_export_is_exit_code_1_with_the_reasons(tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("xyz",), "sft, dpo, grpo"),
         (("sft", SAMPLE, "--out", "x.csv"), ".jsonl or .parquet"),
         (("dpo", SAMPLE, "--out", "x/x.jsonl", "--margin", "0"), "--margin 0"),
         (("dpo", SAMPLE, "--out", "x/x.jsonl", "--margin", "nan"), "--margin nan"),

@@ -16,6 +16,7 @@ from rg_env.analysis.export.kinds import MESSAGES, NUMBER, ORIGIN, Kind, Row, ch
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import Candidate, candidates, flaw, identity, unusable
 from rg_env.choices import PairBy, Think
+from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord
 
 
@@ -50,7 +51,9 @@ class Dpo(Kind):
         check("--margin", self.margin, 0 < self.margin <= 1, "above 0 and at most 1")
         check("--pairs", self.pairs, self.pairs >= 1, "at least 1")
 
-    def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
+    def rows(
+        self, group: GroupRecord, config: RGDumpConfig, think: Think, left_out: LeftOut
+    ) -> Iterator[tuple[Row, str]]:
         found = sorted(candidates(group, think, left_out), key=self._rank)
         pairs = self._pairs(found)
         if reason := unusable(found) or (None if pairs else Reason.SMALL_MARGIN):

@@ -12,6 +12,7 @@ from rg_env.analysis.export.kinds import MESSAGES, NUMBER, ORIGIN, TEXT, Kind, R
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import candidates, identity, unusable
 from rg_env.choices import Think
+from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord, has_no_signal
 
 
@@ -31,7 +32,8 @@ class Grpo(Kind):
     summary: ClassVar[str] = (
         "Each line is a group: a prompt (TRL's conversational prompt-only format), the responses of a policy "
         "(`responses`) and their rewards (`rewards`; `base_scores` before any penalty) in the same order. "
-        "`entry` is the Reasoning Gym entry as a JSON string, for scoring again."
+        "For scoring again with `Scorer.judge`: `entry` and `task_config`, the Reasoning Gym entry and the task's "
+        "options as JSON for `rg_env.tasks.decode_entry`, and the run's `prefilled_think` and `format`."
     )
     schema: ClassVar[pa.Schema] = pa.schema(
         [
@@ -39,11 +41,16 @@ class Grpo(Kind):
             ("responses", pa.list_(MESSAGES)),
             *((name, pa.list_(NUMBER)) for name in ("rewards", "base_scores")),
             ("entry", TEXT),
+            ("task_config", TEXT),
+            ("prefilled_think", pa.bool_()),
+            ("format", TEXT),
             *ORIGIN,
         ]
     )
 
-    def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
+    def rows(
+        self, group: GroupRecord, config: RGDumpConfig, think: Think, left_out: LeftOut
+    ) -> Iterator[tuple[Row, str]]:
         found = list(candidates(group, think, left_out))
         rewards = [candidate.record.reward for candidate in found]
         if reason := unusable(found):
@@ -57,6 +64,9 @@ class Grpo(Kind):
                 "rewards": rewards,
                 "base_scores": [candidate.record.base_score for candidate in found],
                 "entry": group.entry,
+                "task_config": group.task_config,
+                "prefilled_think": config.prefilled_think,
+                "format": config.format,
                 **origin(group),
             }
             yield row, identity(found[0].prompt, *(candidate.response for candidate in found))

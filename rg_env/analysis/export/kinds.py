@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rg_env.analysis.export.left_out import LeftOut
 from rg_env.choices import PerTask, Think
+from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord
 from rg_env.errors import RGEnvError
 
@@ -83,8 +84,14 @@ class Kind(ABC):
     default_per_task: ClassVar[PerTask] = PerTask.ALL
 
     @abstractmethod
-    def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
-        """The lines made from a group, each with a text that is equal for duplicates."""
+    def rows(
+        self, group: GroupRecord, config: RGDumpConfig, think: Think, left_out: LeftOut
+    ) -> Iterator[tuple[Row, str]]:
+        """The lines made from a group, each with a text that is equal for duplicates.
+
+        Args:
+            config: that the group was generated with.
+        """
 
     def settings(self) -> Mapping[str, object]:
         """By their names on the command line, without leading dashes."""

@@ -22,6 +22,7 @@ from rg_env.analysis.export.write import check_target, draft_folder, write_lines
 from rg_env.analysis.select import select
 from rg_env.choices import PerTask, Think
 from rg_env.dump import Dump, GroupRecord, Phase
+from rg_env.dump.run_settings import default_settings, settings_of_attempts
 
 Draw = tuple[int, int]
 """A random number, and the position of an example among all."""
@@ -88,6 +89,7 @@ def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
     """The examples of all tasks with their digests; counts what is left out."""
     seen: set[bytes] = set()
     seen_in_groups: Counter[str] = Counter()
+    attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     for group in dump.groups():
         result.groups += 1
         result.rollouts += len(group.rollouts)
@@ -97,7 +99,8 @@ def _examples(dump: Dump, result: Exported) -> Iterator[tuple[Row, bytes]]:
             result.left_out[Reason.OTHER_TASK] += 1
         else:
             seen_in_groups += _facts(group)
-            for row, identity in result.kind.rows(group, result.common.think, result.left_out):
+            config = attempts.get((group.run_id, group.attempt), defaults).config
+            for row, identity in result.kind.rows(group, config, result.common.think, result.left_out):
                 digest = blake2b(identity.encode(), digest_size=16).digest()
                 if digest in seen:
                     result.left_out[Reason.DUPLICATE] += 1

@@ -12,6 +12,7 @@ from rg_env.analysis.export.kinds import MESSAGES, NUMBER, ORIGIN, Kind, Row, ch
 from rg_env.analysis.export.left_out import LeftOut, Reason
 from rg_env.analysis.export.rollouts import candidates, flaw, identity
 from rg_env.choices import PerTask, Think
+from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord
 
 
@@ -41,7 +42,9 @@ class Sft(Kind):
         check("--min-score", self.min_score, 0 <= self.min_score <= 1, "from 0 to 1")
         check("--per-group", self.per_group, self.per_group >= 1, "at least 1")
 
-    def rows(self, group: GroupRecord, think: Think, left_out: LeftOut) -> Iterator[tuple[Row, str]]:
+    def rows(
+        self, group: GroupRecord, config: RGDumpConfig, think: Think, left_out: LeftOut
+    ) -> Iterator[tuple[Row, str]]:
         good = []
         for candidate in candidates(group, think, left_out):
             reason = flaw(candidate.record)

@@ -7,9 +7,8 @@ from rg_env.analysis.signs.findings import Finding, Sign
 from rg_env.analysis.signs.observed import Coverage, observe
 from rg_env.analysis.signs.texts import Detector, NearDuplicates, RepeatedAnswers, Tallies
 from rg_env.analysis.signs.trends import trend_findings
-from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, FileKind, Phase
-from rg_env.dump.run_settings import settings_of
+from rg_env.dump.run_settings import default_settings, settings_of_attempts
 
 
 def find_signs(dump: Dump, coverage: Coverage | None = None, consensus: Consensus | None = None) -> list[Finding]:
@@ -29,15 +28,11 @@ def find_signs(dump: Dump, coverage: Coverage | None = None, consensus: Consensu
         NewerSchemaError: a file needs a later version of rg_env.
     """
     detectors: list[Detector] = [RepeatedAnswers(), Tallies(), NearDuplicates()]
-    attempts = {
-        (run.run_id, attempt): settings.config
-        for run in dump.runs
-        for attempt, settings in settings_of(run.manifest).items()
-    }
+    attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
     phase = Phase.EVAL if only_eval else Phase.TRAIN
     for group in dump.groups(phase=phase if consensus is None else None):
-        config = attempts.get((group.run_id, group.attempt), RGDumpConfig())
+        config = attempts.get((group.run_id, group.attempt), defaults).config
         observed = list(observe(group, config.prefilled_think, config.format))
         if coverage is not None:
             for one in observed:

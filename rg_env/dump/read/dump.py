@@ -6,6 +6,7 @@ Objects and frames are made from the same lines by the same rules. Needs neither
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rg_env.dump.codec import BadLineError, Record
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import Watch, bundles, last_line
+from rg_env.dump.read.chunks import Watch, bundles, last_line, size_of
 from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs, run_names
@@ -29,6 +30,7 @@ from rg_env.dump.schema import (
 )
 from rg_env.errors import DumpError
 from rg_env.output import print_line
+from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     import ray.data
 
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
+_NAMES_SHOWN = 3
+"""How many runs the representation of a dump names."""
 _Replaced = frozenset[tuple[str, int | None, int]]
 """Phase, step and attempt of what a later attempt has replaced."""
 
@@ -52,7 +56,7 @@ class Problem:
         return f"{self.path.name}, line {self.line}: {self.reason}; skipped"
 
 
-@dataclass
+@dataclass(repr=False)
 class Dump:
     """The runs that `open_run` found.
 
@@ -65,9 +69,23 @@ class Dump:
     """
 
     runs: tuple[Run, ...]
-    watch: Watch | None = field(default=None, repr=False, compare=False)
-    _problems: dict[tuple[Path, int], Problem] = field(default_factory=dict, repr=False, compare=False)
-    _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, repr=False, compare=False)
+    watch: Watch | None = field(default=None, compare=False)
+    _problems: dict[tuple[Path, int], Problem] = field(default_factory=dict, compare=False)
+    _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        """Three lines: the runs, their files, and how to read them."""
+        files = [file for run in self.runs for file in run.files]
+        names = list(self.names.values())
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(file.kind for file in files).items())
+        ledgers = sum(run.has_ledger for run in self.runs)
+        lines = (
+            f"Dump of {len(names)} run{'s'[: len(names) != 1]}: {shown}",
+            f"{len(files)} files, {sum(map(size_of, files)) / 1e6:.1f} MB: {kinds}; runs with a ledger: {ledgers}",
+            "one row per rollout: scan(), ledger_frame(), to_pandas(); texts: groups(), rollouts()",
+        )
+        return "\n".join(visible(line, one_line=True) for line in lines)
 
     @property
     def names(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from rg_env.errors import DumpError
 from rg_env.sanitize import visible
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """The files of one run that were found.
 
@@ -34,6 +34,9 @@ class Run:
     run_id: str
     files: tuple[DumpFile, ...]
     manifest: dict[str, Any] | None
+
+    def __repr__(self) -> str:
+        return f"Run({self.run_id!r}, {len(self.files)} files)"
 
     def files_of(self, *kinds: FileKind) -> list[DumpFile]:
         """The files of these kinds, in the order of writing within each kind."""

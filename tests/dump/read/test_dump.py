@@ -383,3 +383,12 @@ def test_reading_needs_nothing_heavy(tmp_path):
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True, timeout=60
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_the_representation_has_three_safe_lines(tmp_path):
+    for run_id in ("\x1b[2J", "one", "two", "three"):
+        (tmp_path / f"reasoning_gym_environment_rollouts_{run_id}_0000.jsonl").write_bytes(to_line(group(1)))
+    first, files, advice = repr(open_run(tmp_path)).split("\n")
+    assert first == "Dump of 4 runs: ␛[2J, one, three, …"
+    assert files.startswith("4 files, 0.0 MB: 4 rollouts; runs with a ledger: 0")
+    assert "groups()" in advice
