@@ -15,28 +15,41 @@ from typing import TYPE_CHECKING, Any
 
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error, print_text
+from rg_env.terminal.command import run_shown
 
 if TYPE_CHECKING:
     from rg_env.rollouts.scores import Summary
     from rg_env.skyrl.checkpoints import Checkpoint
     from rg_env.skyrl.config import RGTrainConfig
 
-CHECK = "--check"
-"""Argument: only check the settings."""
+CHECK, VERBOSE = "--check", "--verbose"
+"""Arguments: only check the settings; show the whole log."""
 
 
 def main(argv: Iterable[str] | None = None) -> None:
     """Train, from `argv` or the command line: YAML files and `key=value` overrides. Exits 2 on a wrong setting."""
     args = list(sys.argv[1:] if argv is None else argv)
-    rest = [arg for arg in args if arg != CHECK]
-    sys.exit(run_command(check if len(rest) < len(args) else train, rest))
+    rest = [arg for arg in args if arg not in (CHECK, VERBOSE)]
+    sys.exit(run_command(check, rest) if CHECK in args else run_training(rest, verbose=VERBOSE in args))
+
+
+def run_training(args: list[str], *, verbose: bool = False) -> int:
+    """Train in another process and show the run on standard output.
+
+    Args:
+        verbose: show the whole log instead of a panel or one line per step.
+
+    Returns:
+        exit code: 0; 1 after a failure; 2 after a wrong setting; 128 + N after signal N.
+    """
+    return run_shown("train", lambda: train(args), args, verbose=verbose).exit_code
 
 
 def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
-    """Run `command`; print user errors as one line.
+    """Run `command` in this process; print user errors as one line.
 
     Returns:
-        exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C or SIGTERM.
+        exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C.
     """
     try:
         command(argv)

@@ -237,7 +237,7 @@ def train_once(tokens: int, arguments: list[str]) -> None:
                 return trainer
 
         experiment.RGExperiment = BudgetExperiment
-        experiment.run_training(cfg, None)
+        experiment.run_training(cfg)
 
     cfg = load_config(arguments)
     with running_ray(cfg):

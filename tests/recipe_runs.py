@@ -12,7 +12,7 @@ from ray.util.placement_group import PlacementGroup, placement_group_table, remo
 
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.launch import running_ray, training_task
-from rg_env.skyrl.progress import ProgressSink
+from rg_env.terminal.reports import Inbox, Reports
 
 RG = "environment.skyrl_gym.rg_dump"
 
@@ -41,9 +41,10 @@ def main():
     configs = [short(path, folder / path.stem) for path in paths]
     with running_ray(configs[0]):
         for cfg in configs:
-            sink = ProgressSink()
-            ray.get(training_task.remote(cfg, sink))
-            (Path(cfg.rg_dump.dump_dir).parent / "metrics.json").write_text(json.dumps(sink.latest().metrics))
+            reports = folder / f"{Path(cfg.rg_dump.dump_dir).parent.name}.jsonl"
+            ray.get(training_task.remote(cfg, Reports(reports)))
+            last = [report for report in Inbox(reports).new() if report["kind"] == "step"][-1]
+            (Path(cfg.rg_dump.dump_dir).parent / "metrics.json").write_text(json.dumps(last["metrics"]))
             for name in placement_group_table():  # Ray keeps them as long as this process
                 remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(name))))
 

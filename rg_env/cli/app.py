@@ -19,7 +19,7 @@ from rg_env.cli.base import Command, Group
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import evaluate
-from rg_env.cli.options import Check, JsonFlag, Settings, TaskMix
+from rg_env.cli.options import Check, JsonFlag, Settings, TaskMix, Verbose
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
@@ -85,7 +85,7 @@ def options(
 
 
 @app.command(cls=Command, context_settings=_PASS_ON)
-def train(settings: Settings = None, check: Check = False) -> None:
+def train(settings: Settings = None, check: Check = False, verbose: Verbose = False) -> None:
     """Train a model.
 
     Settings are SkyRL's and those of rg_env (docs/settings.md). All are checked before anything starts; exit code 2 if
@@ -98,7 +98,8 @@ def train(settings: Settings = None, check: Check = False) -> None:
     """
     from rg_env import train as command
 
-    sys.exit(command.run_command(command.check if check else command.train, settings or []))
+    args = settings or []
+    sys.exit(command.run_command(command.check, args) if check else command.run_training(args, verbose=verbose))
 
 
 app.command("eval", cls=Command, context_settings=_PASS_ON)(evaluate)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import Settings
+from rg_env.cli.options import Settings, Verbose
 
 
 def collect(
@@ -29,6 +29,7 @@ def collect(
     max_tokens_total: shared.MaxTokensTotal = None,
     price_in: shared.PriceIn = None,
     price_out: shared.PriceOut = None,
+    verbose: Verbose = False,
 ) -> None:
     """Record rollouts on training questions without training.
 
@@ -56,11 +57,12 @@ def collect(
     )
     if endpoint is None:
         flags.refuse_without_endpoint(settings)
+        from rg_env.terminal.command import run_shown
         from rg_env.train import collect as run
-        from rg_env.train import run_command
 
-        job = partial(run, groups=groups, samples=samples, folder=out, resume=resume)
-        sys.exit(run_command(job, settings or []))
+        args = settings or []
+        work = partial(run, args, groups=groups, samples=samples, folder=out, resume=resume)
+        sys.exit(run_shown("collect", work, args, verbose=verbose).exit_code)
     from rg_env.config import LengthPenaltyConfig, RGDumpConfig
     from rg_env.rollouts.questions import train_questions
     from rg_env.rollouts.session import run_endpoint

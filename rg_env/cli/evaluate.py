@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import Check, JsonFlag, Settings
+from rg_env.cli.options import Check, JsonFlag, Settings, Verbose
 from rg_env.output import console, print_error, print_json, print_line
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def evaluate(
     price_in: shared.PriceIn = None,
     price_out: shared.PriceOut = None,
     check: Check = False,
+    verbose: Verbose = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Evaluate a model on a suite of questions.
@@ -78,7 +79,7 @@ def evaluate(
             from rg_env import train as command
 
             sys.exit(command.run_command(lambda argv: command.check(argv, training=False), settings or []))
-        sys.exit(_with_skyrl(settings or [], suite, samples, out, resume, checkpoint, as_json))
+        sys.exit(_with_skyrl(settings or [], suite, samples, out, resume, checkpoint, as_json, verbose))
     raise typer.Exit(_with_endpoint(settings or [], flags, suite, samples or 1, out, resume, checkpoint, as_json))
 
 
@@ -126,14 +127,18 @@ def _with_skyrl(
     resume: bool,
     checkpoint: str | None,
     as_json: bool,
+    verbose: bool,
 ) -> int:
+    from rg_env.terminal.command import run_shown
     from rg_env.train import evaluate as run
-    from rg_env.train import run_command
 
-    def report(argv: list[str]) -> None:
-        show(run(argv, suite=suite, samples=samples, folder=out, resume=resume, checkpoint=checkpoint), as_json)
+    def work() -> list[Summary]:
+        return run(args, suite=suite, samples=samples, folder=out, resume=resume, checkpoint=checkpoint)
 
-    return run_command(report, args)  # type: ignore[arg-type]
+    ended = run_shown("eval", work, args, verbose=verbose)
+    if ended.result is not None:
+        show(ended.result, as_json)
+    return ended.exit_code
 
 
 def show(summaries: list[Summary], as_json: bool) -> None:

@@ -34,6 +34,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 Check = Annotated[
     bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the whole log, with Ray's and SkyRL's lines.")]
 DumpPaths = Annotated[list[Path], typer.Argument(metavar="DUMP", help="Dump folders or files.")]
 Where = Annotated[
     list[str] | None,

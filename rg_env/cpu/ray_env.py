@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import ray
 from skyrl.train.utils import initialize_ray
+
+from rg_env.terminal.supervisor import ray_folder
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -37,10 +37,6 @@ WAIT_POLICY = "OMP_WAIT_POLICY"
 """How OpenMP's threads wait for each other; PASSIVE unless the user sets it. By default they spin, and if another
 process uses one of the cores, small operations take 5 to 10 times as long (measured)."""
 
-_LONGEST_TEMP = 32
-"""Maximum length of the temporary folder's path: Ray's socket paths are about 75 characters longer, and the limit is
-107 bytes."""
-
 
 @contextmanager
 def cpu_ray(cfg: Any) -> Iterator[None]:
@@ -53,15 +49,14 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
     """
     placement = cfg.trainer.placement
     workers = placement.policy_num_nodes + placement.ref_num_nodes + placement.critic_num_nodes
-    usual = tempfile.gettempdir()
-    folder = tempfile.mkdtemp(prefix="rg", dir=usual if len(usual) <= _LONGEST_TEMP else "/tmp")
+    folder = ray_folder()
     start = functools.partial(
         ray.init,
         address="local",
         num_cpus=workers + 8,  # logical, for the sampler, SkyRL's entry task and its registries
         num_gpus=workers,
         include_dashboard=False,
-        _temp_dir=folder,
+        _temp_dir=str(folder),
     )
     environ = {name: value for name, value in ENVIRONMENT.items() if value is not None}
     environ[WAIT_POLICY] = os.environ.get(WAIT_POLICY, "PASSIVE")
@@ -74,4 +69,4 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
-            shutil.rmtree(Path(folder), ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,11 +1,61 @@
-"""What a training step's groups were like, as one line for the log. Pure: no files, no SkyRL."""
+"""What a training step's groups were like: counts, and one line for the log. Pure: no files, no SkyRL."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 from rg_env.dump.schema import GroupRecord, Outcome, answered, is_equal_partial_credit
+from rg_env.dump.write.routing import DumpPolicy, route
+
+NO_TEXT = "ledger only"
+"""Where a group is whose text is not kept."""
+
+
+@dataclass
+class StepCounts:
+    """Counts over groups. Rollouts without a response count in `statuses` alone.
+
+    Attributes:
+        rewards, scores: sums over rollouts; `solved`, `well_formed`: numbers of rollouts.
+        equal_partial: mixed groups in which all rollouts have the same partial credit.
+        files: groups by the file that has their text (`FileKind`, or NO_TEXT).
+    """
+
+    groups: int = 0
+    rollouts: int = 0
+    rewards: float = 0.0
+    scores: float = 0.0
+    solved: int = 0
+    well_formed: int = 0
+    equal_partial: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    files: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+    violations: Counter[str] = field(default_factory=Counter)
+    tasks: Counter[str] = field(default_factory=Counter)
+
+    def as_facts(self) -> dict[str, Any]:
+        """For a report (`rg_env.terminal.reports`)."""
+        return vars(self).copy()
+
+    def line(self) -> str:
+        """The counts as one line; empty if there was no group."""
+        if not self.groups:
+            return ""
+        equal = f" ({self.equal_partial} all wrong with equal partial credit)" if self.equal_partial else ""
+        outcomes = (
+            f"{self.outcomes[Outcome.ALL_CORRECT]} all correct, {self.outcomes[Outcome.MIXED]} mixed{equal}, "
+            f"{self.outcomes[Outcome.ALL_FAILED]} all wrong"
+        )
+        mean = f"{self.scores / self.rollouts:.3f}" if self.rollouts else "none"
+        parts = [f"groups: {outcomes}", f"mean score {mean}"]
+        if self.violations:
+            parts.append(f"violations: {counted(self.violations)}")
+        parts.append(f"tasks: {counted(self.tasks)}")
+        return " | ".join(parts)
 
 
 class StepSummary:
@@ -13,48 +63,39 @@ class StepSummary:
 
     Args:
         solved_at: a rollout with at least this base score is correct.
+        policy: decides which file has the text of a group.
     """
 
-    def __init__(self, solved_at: float) -> None:
+    def __init__(self, solved_at: float, policy: DumpPolicy | None = None) -> None:
         self._solved_at = solved_at
+        self._policy = policy or DumpPolicy()
         self.drawn: Counter[str] = Counter()
         """Groups of each task since the start."""
-        self._reset()
-
-    def _reset(self) -> None:
-        self._outcomes: Counter[str] = Counter()
-        self._equal_partial = 0
-        self._scores: list[float] = []
-        self._violations: Counter[str] = Counter()
-        self._tasks: Counter[str] = Counter()
+        self._counts = StepCounts()
 
     def add(self, groups: Iterable[GroupRecord]) -> None:
         """Count groups."""
+        counts = self._counts
         for group in groups:
             rollouts = answered(group.rollouts)
-            self._outcomes[group.outcome] += 1
-            self._equal_partial += is_equal_partial_credit([one.base_score for one in rollouts], self._solved_at)
-            self._scores += [one.score for one in rollouts]
-            self._violations.update(one.violation.value for one in rollouts if one.violation)
-            self._tasks[group.task] += 1
+            counts.groups += 1
+            counts.rollouts += len(rollouts)
+            counts.rewards += sum(one.reward for one in rollouts)
+            counts.scores += sum(one.score for one in rollouts)
+            counts.solved += sum(one.base_score >= self._solved_at for one in rollouts)
+            counts.well_formed += sum(one.violation is None for one in rollouts)
+            counts.equal_partial += is_equal_partial_credit([one.base_score for one in rollouts], self._solved_at)
+            counts.outcomes[group.outcome.value] += 1
+            counts.files[route(group, self._policy)[0] or NO_TEXT] += 1
+            counts.statuses.update(one.status.value for one in group.rollouts)
+            counts.violations.update(one.violation.value for one in rollouts if one.violation)
+            counts.tasks[group.task] += 1
             self.drawn[group.task] += 1
 
-    def take(self) -> str:
-        """The counts as one line, then start again at 0; empty if there was no group."""
-        if not self._tasks:
-            return ""
-        equal = f" ({self._equal_partial} all wrong with equal partial credit)" if self._equal_partial else ""
-        outcomes = (
-            f"{self._outcomes[Outcome.ALL_CORRECT]} all correct, {self._outcomes[Outcome.MIXED]} mixed{equal}, "
-            f"{self._outcomes[Outcome.ALL_FAILED]} all wrong"
-        )
-        mean = f"{sum(self._scores) / len(self._scores):.3f}" if self._scores else "none"
-        parts = [f"groups: {outcomes}", f"mean score {mean}"]
-        if self._violations:
-            parts.append(f"violations: {counted(self._violations)}")
-        parts.append(f"tasks: {counted(self._tasks)}")
-        self._reset()
-        return " | ".join(parts)
+    def take(self) -> StepCounts:
+        """The counts, which start again at 0."""
+        taken, self._counts = self._counts, StepCounts()
+        return taken
 
 
 def counted(counts: Counter[str]) -> str:

@@ -32,11 +32,11 @@ from rg_env.dump import DumpPolicy, DumpWriter, claim_run, close_all, new_run_id
 from rg_env.errors import need
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.logs import set_up_worker_logging
-from rg_env.skyrl.progress import ProgressSink
+from rg_env.skyrl.logs import open_task_log, set_up_logging
 from rg_env.skyrl.registration import register
 from rg_env.skyrl.rollout_table import RolloutTable
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
 
 
@@ -45,7 +45,7 @@ class RGHooks:
 
     cfg: RGTrainConfig
     tokenizer: Any
-    progress: ProgressSink | None = None
+    reports: Reports = Reports()
     recorded: Mapping[str, Any] = MappingProxyType({})
     """Further entries of the manifest."""
     _generator: RGDumpGenerator
@@ -62,13 +62,15 @@ class RGHooks:
         )
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
+        writer = open_writer(cfg, *self._run_identity(), self.recorded)
+        self.reports.send("run", run_id=writer.run_id, dump=str(writer.folder))
         self._generator = RGDumpGenerator(
             generator_cfg=cfg.generator,
             skyrl_gym_cfg=cfg.environment.skyrl_gym,
             inference_engine_client=inference_engine_client,
             tokenizer=tokenizer,
             policy_model_name=resolve_policy_model_name(cfg),
-            writer=open_writer(cfg, *self._run_identity(), self.recorded),
+            writer=writer,
             log_folder=cfg.trainer.log_path,
         )
         return self._generator
@@ -119,25 +121,20 @@ class RGExperiment(RGHooks, BasePPOExp):
         """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` selects."""
         trainer: RGTrainer | RGFullyAsyncTrainer
         if self.cfg.trainer.fully_async.enabled:
-            trainer = RGFullyAsyncTrainer(progress=self.progress, **kwargs)
+            trainer = RGFullyAsyncTrainer(**kwargs)
         else:
             trainer = RGTrainer(**kwargs)
-            trainer.add_callback(RunReporter(self.progress))
-        if self.cfg.rg_dump.suppress_base_env_logs:
-            set_up_worker_logging(self.cfg.rg_dump)
+            trainer.add_callback(StepReporter())
+        trainer.reports = self.reports
+        set_up_logging(self.cfg.rg_dump, self.reports)
         return trainer
 
 
-class RunReporter(TrainingCallback):
-    """Reports progress to the driver and closes the dump at the end of the run."""
-
-    def __init__(self, progress: ProgressSink | None) -> None:
-        self.progress = progress
+class StepReporter(TrainingCallback):
+    """Reports every step and closes the dump at the end of the run."""
 
     def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
-        if self.progress is not None:
-            step, total = callback_input.global_step, callback_input.total_steps
-            self.progress.report(step, total, callback_input.logs or {}, trainer.generator.summary.take())
+        trainer.report_step(callback_input.logs or {})
 
     def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         close_all()
@@ -191,9 +188,10 @@ def open_writer(
 
 
 @contextmanager
-def run_environment(cfg: RGTrainConfig) -> Iterator[None]:
+def run_environment(cfg: RGTrainConfig, reports: Reports) -> Iterator[None]:
     """Everything around a run inside its Ray task: logging, the registered env, a closed dump at the end."""
-    set_up_worker_logging(cfg.rg_dump)
+    open_task_log(cfg.rg_dump, reports)
+    reports.phase("loading the policy")
     register()
     import_modules(cfg.rg_dump)
     if threading.current_thread() is threading.main_thread():
@@ -213,11 +211,12 @@ def _close_and_exit(signum: int, frame: FrameType | None) -> None:
     sys.exit(128 + signum)
 
 
-def run_training(cfg: RGTrainConfig, progress: ProgressSink | None) -> None:
+def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
     """Body of the training task."""
-    with run_environment(cfg):
+    reports = reports or Reports()
+    with run_environment(cfg, reports):
         experiment = experiment_class(cfg, training_class(cfg))(cfg)
-        experiment.progress = progress
+        experiment.reports = reports
         experiment.run()
 
 

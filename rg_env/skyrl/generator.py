@@ -2,7 +2,7 @@
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
 recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts in
-`summary` and the rollouts in `samples`, each by phase, so that evaluation may overlap training.
+`summary` and `evaluated` and the rollouts in `samples`, each by phase, so that evaluation may overlap training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.curriculum import GroupFacts, RolloutFacts
 from rg_env.dataset import ENV_CLASS
-from rg_env.dump import DumpWriter, GroupRecord, LevelRecord, Outcome
+from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, LevelRecord, Outcome
 from rg_env.dump.schema import answered
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
@@ -90,8 +90,11 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.writer = writer
         self.loader: TrainLoader | None = None
         """The loader of the training batches, set by the trainer; it learns what became of its rows."""
-        self.summary = StepSummary(self.config.solved_at)
+        policy = DumpPolicy.from_config(self.config)
+        self.summary = StepSummary(self.config.solved_at, policy)
         """Of the training groups since it was last taken; the trainer takes it after each step."""
+        self.evaluated = StepSummary(self.config.solved_at, policy)
+        """Of the evaluation groups, taken after each evaluation."""
         self._reward = load_reward(self.config, log_folder)
         self._reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
@@ -133,8 +136,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         output["rollout_metrics"] = self._metrics(batch, groups, records, masked)
         if phase == "train" and input_batch.get("trajectory_ids"):
             output["trajectory_ids"] = _name_groups(batch, records)
-        if phase == "train":
-            self.summary.add(records)
+        (self.summary if phase == "train" else self.evaluated).add(records)
         self.samples.add(phase, records)
         self._log(records)
         if self.writer is not None:

@@ -1,13 +1,13 @@
-"""Starts Ray, runs training or evaluation in a Ray task, shows its progress, and stops Ray."""
+"""Starts Ray, runs training or evaluation in a Ray task, and stops Ray."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import signal
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import ray
@@ -16,13 +16,15 @@ from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import RGTrainConfig
-from rg_env.skyrl.logs import set_up_driver_logging
+from rg_env.skyrl.logs import open_log
 from rg_env.skyrl.placement import on_this_node
-from rg_env.skyrl.progress import ProgressSink, show_progress
 from rg_env.skyrl.rollout_run import RolloutJob
+from rg_env.terminal.reports import Reports
+from rg_env.terminal.supervisor import stop
 
 _STOP_SECONDS = 20.0
 """How long a canceled run may take to close its dump before Ray is stopped."""
+_POLL = 0.2
 
 
 def launch_training(cfg: RGTrainConfig) -> None:
@@ -31,12 +33,8 @@ def launch_training(cfg: RGTrainConfig) -> None:
     Args:
         cfg: from `load_config`.
     """
-    set_up_driver_logging(cfg.rg_dump)
-    logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
-    with running_ray(cfg):
-        sink = ProgressSink()
-        job = on_this_node(training_task).remote(cfg, sink)
-        _wait(job, sink)
+    with _started(cfg, "train") as reports:
+        _wait(on_this_node(training_task), cfg, reports)
 
 
 def launch_rollouts(cfg: RGTrainConfig, jobs: Sequence[tuple[Path | None, RolloutJob]]) -> list[str]:
@@ -49,47 +47,50 @@ def launch_rollouts(cfg: RGTrainConfig, jobs: Sequence[tuple[Path | None, Rollou
     Returns:
         the id of each run.
     """
-    set_up_driver_logging(cfg.rg_dump)
     run_ids = []
-    with running_ray(cfg):
+    with _started(cfg, jobs[0][1].command) as reports:
         for model, job in jobs:
             own = copy.deepcopy(cfg)
             if model is not None:
                 own.trainer.policy.model.path = str(model)
             logger.info("{} with {} on {}", job.command, own.trainer.policy.model.path, cfg.rg_dump.device)
-            sink = ProgressSink()
-            run_ids.append(_wait(on_this_node(_rollout_task).remote(own, job, sink), sink))
+            run_ids.append(_wait(on_this_node(_rollout_task), own, job, reports))
     return run_ids
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
-def training_task(cfg: RGTrainConfig, sink: ProgressSink) -> None:
+def training_task(cfg: RGTrainConfig, reports: Reports) -> None:
     from rg_env.skyrl.experiment import run_training
 
-    run_training(cfg, sink)
+    run_training(cfg, reports)
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
-def _rollout_task(cfg: RGTrainConfig, job: RolloutJob, sink: ProgressSink) -> str:
+def _rollout_task(cfg: RGTrainConfig, job: RolloutJob, reports: Reports) -> str:
     from rg_env.skyrl.rollout_run import run_rollouts
 
-    return run_rollouts(cfg, job, sink)
+    return run_rollouts(cfg, job, reports)
+
+
+@contextmanager
+def _started(cfg: RGTrainConfig, command: str) -> Iterator[Reports]:
+    """Ray and the log of a command."""
+    reports = Reports.of_this_process()
+    log = open_log(cfg, command, reports)
+    reports.send(
+        "start", model=cfg.trainer.policy.model.path, device=cfg.rg_dump.device, solved_at=cfg.rg_dump.solved_at
+    )
+    reports.phase("starting Ray")
+    logger.info("{} {} on {}: starting Ray", command, cfg.trainer.policy.model.path, cfg.rg_dump.device)
+    with running_ray(cfg), stop.on_sigterm():
+        if log is not None:
+            _join_logs(log)
+        yield reports
 
 
 @contextmanager
 def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
     """Ray for the duration of the run. On the CPU it is a private one that leaves no files behind."""
-    before = signal.getsignal(signal.SIGTERM)
-    with _started_ray(cfg):
-        signal.signal(signal.SIGTERM, _terminate)  # ray.init has installed its own handler, which aborts
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _started_ray(cfg: RGTrainConfig) -> Iterator[None]:
     if cfg.rg_dump.device == "cpu":
         from rg_env.cpu import cpu_ray
 
@@ -103,14 +104,20 @@ def _started_ray(cfg: RGTrainConfig) -> Iterator[None]:
         ray.shutdown()
 
 
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt  # same handling as Ctrl-C
+def _join_logs(log: Path) -> None:
+    """Have SkyRL's workers write to our log: the file that they will open becomes a link to it."""
+    with contextlib.suppress(OSError, KeyError):
+        Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log)
 
 
-def _wait(job: Any, sink: ProgressSink | None) -> Any:
-    """Wait for the task and show its progress; on Ctrl-C or SIGTERM let it close its dump first."""
+def _wait(task: Any, *args: Any) -> Any:
+    """Run a task and wait for it; when it is to stop, let it close its dump first."""
+    stop.is_deferred = True
+    job = task.remote(*args)
     try:
-        show_progress(job, sink)
+        while not ray.wait([job], timeout=_POLL)[0]:
+            if stop.requested.is_set():
+                raise KeyboardInterrupt
         return ray.get(job)
     except KeyboardInterrupt:
         logger.warning("stopping: closing the dump")

@@ -1,41 +1,72 @@
-"""Log output of a run: ours through loguru, SkyRL's reduced on request."""
+"""The log of a run: one file with everything that it, Ray and SkyRL print, and warnings for whoever shows the run.
+
+Where no other process shows the run (`Reports` without a path), the log is on standard error, as usual.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 
 from rg_env.config import RGDumpConfig
+from rg_env.skyrl.config import RGTrainConfig
+from rg_env.terminal.reports import Reports, report_warnings
+from rg_env.terminal.supervisor import EARLY_OUTPUT, redirect_output
 from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
     from loguru import Record
 
 _FORMAT = "<green>{time:HH:mm:ss}</green> <level>{level: <7}</level> {message}"
+_WARNING = logger.level("WARNING").no
 
 
-def set_up_driver_logging(config: RGDumpConfig) -> None:
-    """Short lines on the terminal; with `suppress_base_env_logs`, Ray's processes are quieted too."""
-    set_up_worker_logging(config)
-    if config.suppress_base_env_logs:
+def open_log(cfg: RGTrainConfig, command: str, reports: Reports) -> Path | None:
+    """Set up the log of the process that starts Ray.
+
+    With `suppress_base_env_logs`, Ray's processes are quieted too.
+
+    Returns:
+        the file in `trainer.log_path`, which also gets what has been printed so far; None without `reports`.
+    """
+    log = None
+    if reports.path is not None:
+        log = Path(cfg.trainer.log_path, f"{command}-{time.strftime('%Y%m%d-%H%M%S')}.log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            file.write(reports.path.with_name(EARLY_OUTPUT).read_bytes())
+        redirect_output(log)
+        reports.send("log", path=str(log))
+    set_up_logging(cfg.rg_dump, reports)
+    if cfg.rg_dump.suppress_base_env_logs:
         # tqdm and transformers read these when imported, so they are set before Ray starts its processes.
         os.environ.update(TQDM_DISABLE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TRANSFORMERS_VERBOSITY="error")
+    return log
 
 
-def set_up_worker_logging(config: RGDumpConfig) -> None:
-    """Inside the Ray task. SkyRL's trainer reconfigures loguru when it is built: call this again after that."""
+def open_task_log(config: RGDumpConfig, reports: Reports) -> None:
+    """Set up the log of the Ray task."""
+    if reports.path is not None:
+        redirect_actor_output_to_file()
+    set_up_logging(config, reports)
+
+
+def set_up_logging(config: RGDumpConfig, reports: Reports) -> None:
+    """Set up the log of this process. SkyRL's trainer undoes it when it is built: call this again after that."""
     logger.remove()
-    logger.add(
-        sys.stderr, format=_FORMAT, level="INFO", filter=_ours(config) if config.suppress_base_env_logs else None
-    )
+    only_ours = _ours(config) if config.suppress_base_env_logs else None
+    logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=only_ours)
+    report_warnings(reports, tuple(named_modules(config)))
 
 
 def _ours(config: RGDumpConfig) -> Callable[[Record], bool]:
     """Keeps warnings, and all lines of rg_env and of the user's modules."""
     ours = ("rg_env", *named_modules(config))
-    warning = logger.level("WARNING").no
-    return lambda record: (record["name"] or "").startswith(ours) or record["level"].no >= warning
+    return lambda record: (record["name"] or "").startswith(ours) or record["level"].no >= _WARNING

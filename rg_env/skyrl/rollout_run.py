@@ -24,8 +24,8 @@ from rg_env.rollouts.plan import Claim, Plan, claim
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.experiment import RGHooks, experiment_class, run_environment
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.progress import ProgressSink
 from rg_env.suites.suite import FIXED, Suite, load_suite
+from rg_env.terminal.reports import Reports
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,16 @@ class RolloutJob:
     step: int | None = None
 
 
-def run_rollouts(cfg: RGTrainConfig, job: RolloutJob, progress: ProgressSink) -> str:
+def run_rollouts(cfg: RGTrainConfig, job: RolloutJob, reports: Reports) -> str:
     """Body of the Ray task. Returns the id of the run.
 
     Raises:
         ConfigError: the dump folder has an unfinished run, or one with other settings.
     """
-    with run_environment(cfg):
+    with run_environment(cfg, reports):
         experiment = experiment_class(cfg, RolloutExperiment)(cfg)
-        experiment.prepare(job, progress)
+        experiment.reports = reports
+        experiment.prepare(job)
         if not experiment.is_done:
             # Built outside an event loop: SkyRL may run its own loop to build the client.
             asyncio.run(experiment.run(experiment.get_inference_client()))
@@ -69,9 +70,9 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
     def get_eval_dataset(self) -> None:
         """None: `prepare` makes the questions."""
 
-    def prepare(self, job: RolloutJob, progress: ProgressSink) -> None:
+    def prepare(self, job: RolloutJob) -> None:
         """Make the questions, and find the run to continue."""
-        self._job, self._progress = job, progress
+        self._job = job
         self.cfg.rg_dump.dump_dir = job.folder
         training = job.command == "collect"
         generator = self.cfg.generator
@@ -111,7 +112,9 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
         done = {uid for _, uid in self._claim.done}
         examples = (self._questions[number] for number in range(len(self._questions)))
         missing = (example for example in examples if example[-1] not in done)
+        counts = generator.summary if training else generator.evaluated
         finished = len(done)
+        self.reports.phase("collecting" if training else "evaluating")
         for batch in _batches(missing, size):
             prompts = [
                 {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
@@ -128,7 +131,8 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
             )
             await generator.generate(given)
             finished += len(batch)
-            self._progress.report(finished, len(self._questions), {})
+            facts = counts.take().as_facts()
+            self.reports.send("step", step=finished, total=len(self._questions), counts=facts)
 
     def _train_questions(self) -> tuple[Any, Mapping[str, Any]]:
         rg = self.cfg.rg_dump

@@ -12,7 +12,7 @@ part of the batch's metadata.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loguru import logger
@@ -24,7 +24,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from rg_env.dump import DumpWriter, TrainedRecord
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import AsyncTrainLoader, TrainLoader, train_loader
-from rg_env.skyrl.progress import ProgressSink
+from rg_env.terminal.reports import Reports, numbers
 
 _ROWS_OF_GROUPS = "rg_env_rows_of_groups"
 """Key of a training batch's metadata: group id → number of rows."""
@@ -36,10 +36,39 @@ class RGTrainerMixin:
     generator: Any
     global_step: int
     total_training_steps: int
+    all_metrics: dict[str, Any]
     cfg: Any
     train_dataset: Any
     train_dataloader: TrainLoader
     _loader: type[TrainLoader]
+    reports: Reports = Reports()
+
+    def report_step(self, metrics: Mapping[str, Any]) -> None:
+        """Report and log what has been trained on since the last report, if anything."""
+        counts = self.generator.summary.take()
+        if not counts.groups:
+            return
+        step, total = self.global_step, self.total_training_steps or 0
+        logger.info("step {}/{} | {}", step, total, counts.line())
+        facts = {"counts": counts.as_facts(), "line": counts.line(), "metrics": numbers(metrics)}
+        self.reports.send("step", step=step, total=total, **facts)
+
+    async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """As in SkyRL. The result is reported."""
+        self.report_step(self.all_metrics)  # SkyRL logs a step after its evaluation
+        self.reports.phase("evaluating")
+        metrics: dict[str, float] = await super().eval(*args, **kwargs)  # type: ignore[misc]
+        counts = self.generator.evaluated.take()
+        self.reports.send("evaluation", step=self.global_step, counts=counts.as_facts())
+        self.reports.phase("training")
+        return metrics
+
+    def load_checkpoints(self) -> Any:
+        """As in SkyRL. The step from which the run continues is reported."""
+        loaded = super().load_checkpoints()  # type: ignore[misc]
+        if loaded[0]:
+            self.reports.send("resumed", step=loaded[0])
+        return loaded
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         """As in SkyRL, with our loader, which learns from the generator what became of its rows."""
@@ -51,6 +80,7 @@ class RGTrainerMixin:
 
     async def train(self) -> None:
         """As in SkyRL. The loader's processes end with the training."""
+        self.reports.phase("training")
         try:
             await super().train()  # type: ignore[misc]
         finally:
@@ -107,6 +137,7 @@ class RGTrainerMixin:
         if self.generator.writer is not None:
             self.generator.writer.flush(self.cfg.rg_dump.dump_ack_timeout)
         path: str = super().save_checkpoints()  # type: ignore[misc]
+        self.reports.send("checkpoint", step=self.global_step)
         return path
 
 
@@ -117,18 +148,12 @@ class RGTrainer(RGTrainerMixin, RayPPOTrainer):
 
 
 class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
-    """SkyRL's fully-async trainer. It has no callbacks, so it reports its progress itself.
-
-    Args:
-        progress: receives the reports; None for no reports.
-        Everything else: as `FullyAsyncRayPPOTrainer`.
-    """
+    """SkyRL's fully-async trainer. It has no callbacks, so it reports its steps itself."""
 
     _loader = AsyncTrainLoader
 
-    def __init__(self, *args: Any, progress: ProgressSink | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._progress = progress
         self.async_train_dataloader = self.train_dataloader
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
@@ -137,9 +162,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
 
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
         status = await super()._run_training(training_input)
-        if self._progress is not None:
-            total, groups = self.total_training_steps or 0, self.generator.summary.take()
-            self._progress.report(self.global_step, total, self.all_metrics, groups)
+        self.report_step(self.all_metrics)
         return status
 
 

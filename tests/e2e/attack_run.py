@@ -89,7 +89,7 @@ def _train(cfg, attacked, metrics_path):
         client.generate = generate_or_attack
 
     experiment.RGExperiment = Watched
-    experiment.run_training(cfg, None)
+    experiment.run_training(cfg)
 
 
 def main():

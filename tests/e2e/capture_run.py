@@ -39,7 +39,7 @@ def _capture(cfg, path):
             return trainer
 
     experiment.RGExperiment = Capturing
-    experiment.run_training(cfg, None)
+    experiment.run_training(cfg)
 
 
 def main():

@@ -38,7 +38,7 @@ def _recorded(cfg, path):
             return trainer
 
     experiment.RGExperiment = Recording
-    experiment.run_training(cfg, None)
+    experiment.run_training(cfg)
 
 
 def main():

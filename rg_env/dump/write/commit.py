@@ -135,7 +135,7 @@ class Committer:
         self._fates.update(part.fates)
         for batch, mark in zip(touched, marks, strict=True):
             if batch.kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
-                logger.info("dump: {}/{} groups toward {}", batch.lines, batch.limit, batch.path.name)
+                logger.debug("dump: {}/{} groups toward {}", batch.lines, batch.limit, batch.path.name)
             if batch.is_full:
                 self._try_to_finish(batch)
 

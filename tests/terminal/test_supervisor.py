@@ -1,0 +1,205 @@
+"""Real processes: a command and what it starts, stopped in every way. No Ray, so that they take a moment only."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROLOGUE = """
+import json, os, signal, subprocess, sys, time
+from pathlib import Path
+from rg_env.errors import ConfigError
+from rg_env.terminal.command import run_shown
+from rg_env.terminal.reports import Reports
+from rg_env.terminal.supervisor import ray_folder, stop
+
+ready = Path(sys.argv[1])
+
+def begin(*children):
+    ray_folder().joinpath("socket").write_text("")
+    (ready.parent / "pids").write_text(json.dumps([os.getpid(), *(child.pid for child in children)]))
+    ready.touch()
+
+def sleeper(**options):
+    return subprocess.Popen(["sleep", "1000"], **options)
+"""
+EPILOGUE = """
+ended = run_shown("train", work, ["a.yaml"], verbose=False)
+print("RESULT", ended.result)
+sys.exit(ended.exit_code)
+"""
+IN_ORDER = """
+def work():
+    stop.is_deferred = True
+    begin(sleeper(start_new_session=True))
+    stop.requested.wait()
+    (ready.parent / "closed").touch()
+    raise KeyboardInterrupt
+"""
+STUBBORN = """
+def work():
+    stop.is_deferred = True
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    begin(sleeper())
+    while True:
+        time.sleep(1)
+"""
+CLOSES_NOTHING = """
+def work():
+    begin()
+    time.sleep(1000)
+"""
+
+
+class Command:
+    """A supervised command in its own process."""
+
+    def __init__(self, folder, work, prefix=()):
+        self.folder = folder
+        self.temp = folder / "t"
+        self.temp.mkdir()
+        script = PROLOGUE + textwrap.dedent(work) + EPILOGUE
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-c", script, folder / "ready"],
+            env={**os.environ, "TMPDIR": str(self.temp)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def until_ready(self):
+        while not (self.folder / "ready").exists():
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+        return self
+
+    def send(self, *signals):
+        for signum in signals:
+            self.process.send_signal(signum)
+            time.sleep(0.3)  # so that none is merged with the next
+        return self
+
+    def end(self):
+        out, err = self.process.communicate(timeout=100)
+        return self.process.returncode, out, err
+
+    def alive(self):
+        pids = json.loads((self.folder / "pids").read_text())
+        return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+
+
+def start(folder, work, prefix=()):
+    """With the scratch folder below `folder`, although its path is too long for Ray."""
+    return Command(folder, "import rg_env.terminal.supervisor as s; s._LONGEST_TEMP = 1000\n" + work, prefix)
+
+
+def nothing_is_left(command):
+    assert list(command.temp.iterdir()) == []
+    assert command.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("signals", "exit_code"),
+    [([signal.SIGINT], 130), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129), ([signal.SIGINT] * 2, 130)],
+)
+def test_a_signal_lets_the_run_close_its_dump_and_ends_everything(tmp_path, signals, exit_code):
+    command = start(tmp_path, IN_ORDER).until_ready().send(*signals)
+    returned, out, _ = command.end()
+    assert returned == exit_code
+    assert (tmp_path / "closed").exists()
+    assert f"stopped by {signals[0].name}" in out.splitlines()[-2]
+    nothing_is_left(command)
+
+
+def test_a_run_that_does_not_stop_is_killed_after_more_signals(tmp_path):
+    command = start(tmp_path, STUBBORN).until_ready().send(signal.SIGINT, signal.SIGINT, signal.SIGINT)
+    assert command.end()[0] == 130
+    nothing_is_left(command)
+
+
+def test_a_run_that_has_nothing_to_close_ends_at_once(tmp_path):
+    command = start(tmp_path, CLOSES_NOTHING).until_ready().send(signal.SIGTERM)
+    assert command.end()[0] == 143
+    nothing_is_left(command)
+
+
+def test_nohup_survives_a_hangup(tmp_path):
+    command = start(tmp_path, IN_ORDER, prefix=["nohup"]).until_ready().send(signal.SIGHUP)
+    assert command.process.poll() is None
+    command.send(signal.SIGTERM)
+    assert command.end()[0] == 143
+    nothing_is_left(command)
+
+
+def test_a_killed_supervisor_stops_the_run_in_order(tmp_path):
+    command = start(tmp_path, IN_ORDER).until_ready().send(signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while list(command.temp.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (tmp_path / "closed").exists()
+    assert list(command.temp.iterdir()) == []
+    for pid in command.alive():  # nobody is left who could end what the run started
+        psutil.Process(pid).kill()
+
+
+def test_the_result_comes_back_and_what_the_run_started_is_ended(tmp_path):
+    work = """
+    def work():
+        begin(subprocess.Popen(["true"]))
+        print("noise")
+        os.write(2, b"noise of a library")
+        return {"answer": 42}
+    """
+    command = start(tmp_path, textwrap.dedent(work))
+    returned, out, err = command.end()
+    assert returned == 0, err
+    assert out.splitlines()[-1] == "RESULT {'answer': 42}"
+    assert "noise" not in out + err
+    nothing_is_left(command)
+
+
+@pytest.mark.parametrize(
+    ("raised", "exit_code", "said"),
+    [
+        ("ConfigError('trainer.epochs: must be 1')", 2, "rg-env: trainer.epochs: must be 1\n"),
+        ("ValueError('no such thing')", 1, "rg-env: ValueError: no such thing\n"),
+        ("RuntimeError('a traceback of another process\\nKeyError: 3')", 1, "rg-env: KeyError: 3\n"),
+        ("SystemExit(7)", 1, "rg-env: the process of the run ended with exit code 1\n"),
+    ],
+)
+def test_an_error_is_one_line(tmp_path, raised, exit_code, said):
+    command = start(tmp_path, f"def work():\n    begin()\n    raise {raised}\n")
+    returned, out, err = command.end()
+    assert (returned, err) == (exit_code, said)
+    assert "Traceback" not in out
+    nothing_is_left(command)
+
+
+def test_a_run_that_is_killed_is_reported(tmp_path):
+    command = start(tmp_path, "def work():\n    begin(sleeper())\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+    returned, _, err = command.end()
+    assert (returned, err) == (1, "rg-env: the process of the run ended with SIGKILL\n")
+    nothing_is_left(command)
+
+
+def test_reports_of_several_processes_are_whole_lines(tmp_path):
+    from rg_env.terminal.reports import Inbox, Reports
+
+    inbox = Inbox(tmp_path / "reports.jsonl")
+    assert inbox.new() == []
+    reports = Reports(tmp_path / "reports.jsonl")
+    reports.send("note", text="a\nb", level="INFO")
+    with Path(tmp_path / "reports.jsonl").open("ab") as file:
+        file.write(b'{"kind": "half')
+    assert [report["text"] for report in inbox.new()] == ["a\nb"]
+    assert inbox.new() == []
+    with Path(tmp_path / "reports.jsonl").open("ab") as file:
+        file.write(b'"}\n')
+    assert [report["kind"] for report in inbox.new()] == ["half"]
