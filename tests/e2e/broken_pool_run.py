@@ -12,7 +12,7 @@ import ray
 
 
 @ray.remote(num_cpus=1)
-def _train(cfg, sink):
+def _train(cfg, reports):
     from rg_env.scoring import scorer
     from rg_env.scoring.workers import forkserver
     from rg_env.skyrl.experiment import run_training
@@ -32,7 +32,7 @@ def _train(cfg, sink):
         return output
 
     RGDumpGenerator.generate = generate_then_break
-    run_training(cfg, sink)
+    run_training(cfg, reports)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
+import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +23,25 @@ def run_command(*args, cwd=ROOT, timeout=280, check=True):
 def rg_env(*args, **kwargs):
     """`rg-env …` of this environment."""
     return run_command(sys.executable, "-c", "from rg_env.cli import main; main()", *args, **kwargs)
+
+
+def kill_with_everything_it_started(process):
+    """SIGKILL for a run. Its supervisor is stopped first, so that it neither cleans up nor lets the run do so."""
+    supervisor = psutil.Process(process.pid)
+    supervisor.suspend()
+    while family := [one for one in supervisor.children(recursive=True) if is_alive(one)]:
+        for one in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        time.sleep(0.05)
+    supervisor.kill()
+
+
+def is_alive(process):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 
-import psutil
 import pytest
 from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
 from rg_env.dump import FileKind, open_lines, open_run, trained_from_line
 from rg_env.dump.repair.validate import validate
-from tests.e2e.conftest import RG, ROOT, rg_env
+from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]
 
@@ -71,23 +70,6 @@ def texts_noted(dump, groups):
     return texts
 
 
-def kill_with_everything_it_started(process):
-    """SIGKILL for the whole session of `process`, until nothing of it is left."""
-    while family := [pid for pid in psutil.pids() if _session(pid) == process.pid]:
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.poll()  # it is our child: until it has been waited for, it stays in the list
-        time.sleep(0.05)
-
-
-def _session(pid):
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return None
-
-
 @pytest.fixture
 def temp():
     """A short TMPDIR for runs that get no chance to clear up."""
@@ -119,9 +101,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
     dumps, output = tmp_path / "dumps", tmp_path / "output.txt"
     command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *map(str, args)]
     with output.open("w") as out:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True, env={**os.environ, "TMPDIR": temp}
-        )
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env={**os.environ, "TMPDIR": temp})
     try:
         deadline = time.monotonic() + 400
         while not _ledger_has_step(dumps, 5) and time.monotonic() < deadline:

@@ -20,7 +20,16 @@ def test_the_quickstart_raises_the_solve_rate(tmp_path):
         f"{RG}.dump_dir={tmp_path}/dumps",
         timeout=580,
     )
-    assert "step" in done.stderr
+    steps = [line for line in done.stdout.splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in steps] == [f"{step}/60" for step in range(1, 61)]
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stderr == ""
+    (log,) = (tmp_path / "logs").glob("train-*.log")
+    assert str(log) in done.stdout
+    logged = log.read_text()
+    for words in ("Started a local Ray instance", "step 60/60", "Successfully saved model"):  # Ray's, ours, a worker's
+        assert words in logged
+    assert "after (step 60)" in done.stdout
 
     rows = json.loads(rg_env("dumps", "stats", tmp_path / "dumps", "--by", "step", "--json").stdout)
     before, after = (row for row in rows if row["phase"] == "eval")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,7 +17,7 @@ from safetensors.torch import load_file
 from rg_env.dump import open_run
 from rg_env.dump.repair.validate import validate
 from rg_env.skyrl.checkpoints import find_checkpoints, loadable
-from tests.e2e.conftest import RG, ROOT, rg_env, run_command
+from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -124,13 +125,12 @@ def test_collection_with_skyrls_engines_resumes_after_a_kill(tmp_path, short_run
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,
     )
     deadline = time.monotonic() + 200
     while not list(out.glob("*groups*")) and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
+    kill_with_everything_it_started(process)
     process.wait()
     rg_env(*command, "--resume")
     assert rg_env(*command, "--resume").returncode == 0
@@ -146,15 +146,17 @@ def test_sigterm_closes_the_record_and_stops_ray(tmp_path, short_run):
     command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *map(str, short_run)]
     command.append("trainer.max_training_steps=500")
     with (tmp_path / "output.txt").open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
     dumps = tmp_path / "dumps"
     deadline = time.monotonic() + 200
     while not list(dumps.glob("*groups*")) and time.monotonic() < deadline:
         assert process.poll() is None, (tmp_path / "output.txt").read_text()[-4000:]
         time.sleep(0.5)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) > 6
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(timeout=60) == 130, (tmp_path / "output.txt").read_text()[-4000:]
+    assert process.wait(timeout=60) == 143, (tmp_path / "output.txt").read_text()[-4000:]
+    assert "stopped by SIGTERM after step" in (tmp_path / "output.txt").read_text().splitlines()[-1]
     assert not list(dumps.glob("*.part"))
     assert len(list(open_run(dumps).ledger())) >= 8
-    left = subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split()
-    assert left == []
+    assert [one for one in family if one.is_running()] == []

@@ -1,0 +1,52 @@
+"""Draws what the terminal shows at the end of `rg-env train`, from a real run: the picture in the README.
+
+    python scripts/terminal_picture.py docs/terminal.svg configs/quickstart.yaml [key=value …]
+
+The panel and the last lines are drawn by the code that draws them on a terminal. Also writes OUT.txt, the same as text
+at 80, 100 and 200 columns.
+"""
+
+import io
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from rg_env import train
+from rg_env.output import guard_streams
+from rg_env.terminal.display import Lines
+from rg_env.terminal.ending import last_lines
+from rg_env.terminal.panel import panel
+from rg_env.terminal.state import RunState
+from rg_env.terminal.supervisor import supervise
+
+WIDTH = 100
+
+
+def draw(console, state, args, lines, ended):
+    console.print(f"$ rg-env train {' '.join(args)}")
+    console.print(panel(state, ended))
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def main():
+    out, *args = sys.argv[1:]
+    guard_streams()
+    state = RunState("train", time.time())
+    result = supervise(lambda: train.train(args), state, Lines(state, stderr=True))
+    ended = time.time()
+    lines = list(last_lines(state, result, args, ended))
+    picture = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
+    draw(picture, state, args, lines, ended)
+    picture.save_svg(out, title="rg-env train")
+    text = io.StringIO()
+    for width in (80, WIDTH, 200):
+        draw(Console(width=width, file=text, highlight=False, markup=False), state, args, lines, ended)
+    Path(out).with_suffix(".txt").write_text(text.getvalue())
+    sys.exit(result.exit_code)
+
+
+if __name__ == "__main__":
+    main()
