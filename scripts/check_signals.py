@@ -28,7 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RG = "environment.skyrl_gym.rg_dump"
 MARK = "RG_ENV_SIGNAL_CHECK"
 KINDS = {"ctrl-c": 130, "double ctrl-c": 130, "sigterm": 143, "sighup": 129}
-GIVEN_UP = 120.0
+GIVEN_UP = 300.0
+IN_TRAINING = 0.25
+"""Every second run is stopped in training: this share of its moment after the first group has been recorded."""
 CACHE = f"torchinductor_{getpass.getuser()}"
 """PyTorch's cache of compiled kernels, which is meant to stay."""
 
@@ -67,21 +69,25 @@ class Run:
         self.shown = b""
         self.exit_code = None
 
-    def watch(self, seconds):
+    def watch(self, seconds, until=lambda: False):
         """Read what is shown until the run ends, at most `seconds`."""
         end = time.monotonic() + seconds
-        while self.exit_code is None and time.monotonic() < end:
-            if self.terminal is not None and select.select([self.terminal], [], [], 0.1)[0]:
-                try:
-                    self.shown += os.read(self.terminal, 65536)
-                except OSError:
-                    time.sleep(0.05)
-            elif self.terminal is None:
-                time.sleep(0.05)
+        while self.exit_code is None and time.monotonic() < end and not until():
             pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._read()
             if pid:
                 code = os.waitstatus_to_exitcode(status)
                 self.exit_code = code if code >= 0 else 128 - code  # as a shell shows it
+
+    def _read(self):
+        if self.terminal is None:
+            time.sleep(0.05)
+            return
+        while select.select([self.terminal], [], [], 0.05)[0]:
+            try:
+                self.shown += os.read(self.terminal, 65536)
+            except OSError:  # nothing has the terminal open
+                return
 
     def stop(self, kind, pause):
         match kind:
@@ -119,6 +125,9 @@ def check(kind, number, moment, pause, out):
     folder, temp = out / name, Path(tempfile.mkdtemp(prefix="sg", dir="/tmp"))
     shutil.rmtree(folder, ignore_errors=True)
     run = Run(folder, temp, name)
+    if number % 2:  # in the middle of the training; the others anywhere from the start
+        run.watch(GIVEN_UP, until=lambda: any(folder.glob("dumps/*groups*")))
+        moment *= IN_TRAINING
     run.watch(moment)
     began = time.monotonic()
     run.stop(kind, pause)
@@ -140,17 +149,18 @@ def check(kind, number, moment, pause, out):
         problems += [
             f"unfinished file {path.name}" for path in (folder / "dumps").glob("*.part") if "double" not in kind
         ]
-    last = run.shown.decode(errors="replace").strip().splitlines()[-1:]
+    shown = run.shown.decode(errors="replace").strip().splitlines()
     shutil.rmtree(temp, ignore_errors=True)
     result = {
         "kind": kind,
+        "in": "training" if number % 2 else "all",
         "moment": round(moment, 1),
         "pause": round(pause, 2),
         "seconds": round(seconds, 1),
         "exit_code": run.exit_code,
         "groups": groups,
         "problems": problems,
-        "last": last,
+        "last": shown[-1].replace("\x1b[?25h", "") if kind != "sighup" else "",
     }
     print(json.dumps(result, ensure_ascii=False), flush=True)
     return result
@@ -160,7 +170,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="runs of each kind")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
-    parser.add_argument("--latest", type=float, default=60, help="latest moment in seconds after the start")
+    parser.add_argument("--latest", type=float, default=60, help="latest moment in seconds")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/signals"))
