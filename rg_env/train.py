@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error, print_text
 from rg_env.terminal.command import run_shown
+from rg_env.terminal.reports import Reports
 
 if TYPE_CHECKING:
     from rg_env.rollouts.scores import Summary
@@ -73,6 +74,7 @@ def train(argv: Iterable[str]) -> Path:
     from rg_env.skyrl.config import load_config
 
     cfg = load_config(argv)
+    Reports.of_this_process().phase("loading SkyRL")
     from rg_env.skyrl.launch import launch_training
 
     _check_experiment(cfg)

@@ -89,7 +89,8 @@ def how_it_stopped(state: RunState, ended: Ended, args: Sequence[str]) -> str:
     if state.command != "train":
         return f"{why} {at}; the same command with --resume continues"
     if state.checkpoint is None:
-        return f"{why} {at}; there is no checkpoint to continue from (trainer.ckpt_interval)"
+        missing = "no checkpoint to continue from (trainer.ckpt_interval)" if state.steps else "no step was finished"
+        return f"{why} {at}; {missing}"
     resume = [*(arg for arg in args if not arg.startswith("trainer.resume_mode=")), "trainer.resume_mode=latest"]
     return f"{why} {at}; to continue from step {state.checkpoint}: {shlex.join(['rg-env', 'train', *resume])}"
 

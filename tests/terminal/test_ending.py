@@ -54,7 +54,7 @@ def test_one_evaluation_alone_shows_nothing_learned(tmp_path):
 @pytest.mark.parametrize(
     ("checkpoint", "end"),
     [
-        (None, "there is no checkpoint to continue from (trainer.ckpt_interval)"),
+        (None, "no checkpoint to continue from (trainer.ckpt_interval)"),
         (10, "to continue from step 10: rg-env train 'configs/a b.yaml' trainer.resume_mode=latest"),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_failure_names_the_log_and_the_phase():
     state = state_after([{"kind": "log", "path": "/logs/a.log"}, {"kind": "phase", "name": "loading the policy"}])
     lines = lines_of(state, Ended(1, None))
     assert lines[0] == "log: /logs/a.log"
-    assert lines[1].startswith("failed while loading the policy; ")
+    assert lines[1] == "failed while loading the policy; no step was finished"
 
 
 def test_an_interrupted_evaluation_continues_with_an_option():
