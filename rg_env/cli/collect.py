@@ -41,20 +41,7 @@ def collect(
       rg-env collect --endpoint http://127.0.0.1:8000/v1 --model qwen \\
         --tasks gcd,lcm --groups 100 --out runs/gcd
     """
-    flags = shared.EndpointFlags(
-        endpoint,
-        model,
-        tasks,
-        temperature,
-        top_p,
-        max_tokens,
-        concurrency,
-        timeout,
-        retries,
-        max_tokens_total,
-        price_in,
-        price_out,
-    )
+    flags = shared.EndpointFlags.from_params(ctx.params)
     if endpoint is None:
         flags.refuse_without_endpoint(settings)
         from rg_env.terminal.command import run_shown

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,6 +62,11 @@ class EndpointFlags:
     max_tokens_total: int | None
     price_in: float | None
     price_out: float | None
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> EndpointFlags:
+        """Those among the parameters of a command."""
+        return cls(**{field.name: params[field.name] for field in fields(cls)})
 
     def refuse_without_endpoint(self, settings: list[str] | None) -> None:
         """Raises ConfigError without settings, and if an option was given that only an endpoint honors."""

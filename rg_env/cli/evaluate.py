@@ -59,20 +59,7 @@ def evaluate(
       rg-env eval configs/quickstart.yaml --checkpoint latest
       rg-env eval --endpoint http://127.0.0.1:8000/v1 --model qwen --suite rg_easy
     """
-    flags = shared.EndpointFlags(
-        endpoint,
-        model,
-        tasks,
-        temperature,
-        top_p,
-        max_tokens,
-        concurrency,
-        timeout,
-        retries,
-        max_tokens_total,
-        price_in,
-        price_out,
-    )
+    flags = shared.EndpointFlags.from_params(ctx.params)
     if endpoint is None:
         flags.refuse_without_endpoint(settings)
         if check:
