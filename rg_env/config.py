@@ -159,6 +159,13 @@ class RGDumpConfig:
         """
         check_fields(self, PREFIX)
 
+    def as_nested(self) -> dict[str, Any]:
+        """The settings under their full names, as a manifest has them."""
+        nested: dict[str, Any] = dataclasses.asdict(self)
+        for name in reversed(PREFIX.split(".")):
+            nested = {name: nested}
+        return nested
+
 
 def check_fields(config: Any, prefix: str) -> None:
     """Check every field of a config by its declared type and limits.

@@ -126,25 +126,21 @@ def evaluate(
         ConfigError: a wrong setting, or the folder has an unfinished run.
     """
     from rg_env.config import PREFIX
-    from rg_env.rollouts.plan import default_folder
+    from rg_env.rollouts.plan import evaluation_folder
     from rg_env.rollouts.scores import summarize
     from rg_env.skyrl.config import load_config
 
-    args = list(argv)
-    given = any(arg.startswith(f"{PREFIX}.dump_dir=") for arg in args)
-    own = [f"{PREFIX}.dump_eval_rollouts=true"]
-    own += [f"generator.eval_n_samples_per_prompt={samples}"] if samples else []
-    own += [f"{PREFIX}.dump_dir={folder}"] if folder else []
-    cfg = load_config([*args, *own], training=False)
+    args = [*argv, f"{PREFIX}.dump_eval_rollouts=true"]
+    args += [f"generator.eval_n_samples_per_prompt={samples}"] if samples else []
+    args += [f"{PREFIX}.dump_dir={folder}"] if folder else []
+    cfg = load_config(args, training=False)
     from rg_env.skyrl.checkpoints import find_checkpoints, loadable, refuse_resumption
     from rg_env.skyrl.launch import launch_rollouts
     from rg_env.skyrl.rollout_run import RolloutJob
 
     if checkpoint is None:
         refuse_resumption(cfg)
-    dump = Path(cfg.rg_dump.dump_dir)
-    if folder is None and not given:
-        dump = default_folder(dump.parent)
+    dump = evaluation_folder(cfg.rg_dump.dump_dir, args)
     found: list[Checkpoint | None] = [*find_checkpoints(checkpoint, cfg)] if checkpoint else [None]
     names = [one.name if one else cfg.trainer.policy.model.path for one in found]
     with ExitStack() as folders:

@@ -12,6 +12,7 @@ from rg_env.cli.options import Settings, Verbose
 
 
 def collect(
+    ctx: typer.Context,
     groups: Annotated[int, typer.Option(min=1, help="Number of questions.")],
     out: Annotated[Path, typer.Option(help="Dump folder.")],
     settings: Settings = None,
@@ -59,14 +60,14 @@ def collect(
     options = flags.options()
     config = RGDumpConfig(
         tasks=tasks,
-        dump_dir=str(out),
         dump_other_rollouts=True,
         length_penalty=LengthPenaltyConfig(kind="none"),
     )
     apply_overrides(config, settings or [])
+    config.dump_dir = str(out)
     try:
         questions = train_questions(config, groups)
-        finished = run_endpoint("collect", questions, samples, config, options, folder=out, resume=resume)
+        finished = run_endpoint("collect", questions, samples, config, options, resume=resume)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     shared.print_finished(finished, options)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    ctx: typer.Context,
     settings: Settings = None,
     suite: Annotated[
         str,
@@ -82,7 +83,7 @@ def _with_endpoint(
 ) -> int:
     from rg_env.config import RGDumpConfig
     from rg_env.errors import need
-    from rg_env.rollouts.plan import default_folder
+    from rg_env.rollouts.plan import evaluation_folder
     from rg_env.rollouts.questions import suite_questions
     from rg_env.rollouts.scores import summarize
     from rg_env.rollouts.session import run_endpoint
@@ -92,17 +93,17 @@ def _with_endpoint(
     need(flags.tasks is None or suite == "fixed", "--tasks", flags.tasks, f"the suite {suite} has its own tasks")
     shared.quiet_logs()
     options = flags.options()
-    folder = out or default_folder(Path("runs"))
-    config = RGDumpConfig(tasks=flags.tasks, dump_dir=str(folder), dump_eval_rollouts=True)
+    config = RGDumpConfig(tasks=flags.tasks, dump_dir="runs/dumps", dump_eval_rollouts=True)
     apply_overrides(config, args)
+    config.dump_dir = str(out or evaluation_folder(config.dump_dir, args))
     try:
         questions = suite_questions(suite, config)
-        finished = run_endpoint("eval", questions, samples, config, options, folder=folder, resume=resume)
+        finished = run_endpoint("eval", questions, samples, config, options, resume=resume)
     except KeyboardInterrupt:
         return 130
     shared.print_finished(finished, options)
     if finished.done and (finished.totals.responses or not finished.totals.failures):
-        show([summarize(folder, finished.run_id, options.model, config.solved_at)], as_json)
+        show([summarize(finished.folder, finished.run_id, options.model, config.solved_at)], as_json)
     return finished.exit_code
 
 

@@ -7,13 +7,13 @@ questions are done is read from the ledger, the commit record of each group; the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import RGDumpConfig
+from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.read.dump import open_run
@@ -105,9 +105,11 @@ def _planned_runs(folder: Path) -> Iterator[tuple[dict[str, Any], Claim]]:
             yield plan, Claim(run_id, attempt + 1, done_groups(folder, run_id))
 
 
-def default_folder(parent: Path) -> Path:
-    """A new folder for one evaluation."""
-    return parent / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+def evaluation_folder(configured: str, overrides: Iterable[str]) -> Path:
+    """The configured folder if an override names it, otherwise a new one next to it."""
+    named = any(override.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for override in overrides)
+    folder = Path(configured)
+    return folder if named else folder.parent / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def done_groups(folder: Path, run_id: str) -> frozenset[tuple[int, str]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpPolicy, DumpWriter, Phase, check_folder, write_manifest
+from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
 from rg_env.rollouts.endpoint import Endpoint, Sampling
 from rg_env.rollouts.plan import Claim, Plan, claim, done_groups
 from rg_env.rollouts.progress import Prices, showing_progress
@@ -79,15 +79,13 @@ def run_endpoint(
     config: RGDumpConfig,
     options: EndpointOptions,
     *,
-    folder: Path,
     resume: bool,
 ) -> Finished:
     """Collect `samples` responses to every question, or what is missing of them.
 
     Args:
         command: `collect` (phase train) or `eval`.
-        config: our settings, complete.
-        folder: of the dump.
+        config: our settings, complete; the dump is written to `dump_dir`.
 
     Raises:
         ConfigError: the folder has an unfinished run, or one with another plan.
@@ -96,19 +94,20 @@ def run_endpoint(
     """
     sampling = asdict(options.sampling)
     plan = Plan(command, options.model, len(questions), samples, sampling, questions.facts, config)
+    folder = Path(config.dump_dir)
     check_folder(folder)
     run = claim(folder, plan, resume=resume)
     if len(run.done) >= plan.groups:
         return Finished(run.run_id, folder, Totals(), len(run.done), plan.groups, False, None, 0)
-    return asyncio.run(_run(run, plan, questions, options, folder))
+    return asyncio.run(_run(run, plan, questions, options))
 
 
-async def _run(run: Claim, plan: Plan, questions: Questions, options: EndpointOptions, folder: Path) -> Finished:
-    config = plan.config
+async def _run(run: Claim, plan: Plan, questions: Questions, options: EndpointOptions) -> Finished:
+    config, folder = plan.config, Path(plan.config.dump_dir)
     endpoint = Endpoint(options.url, options.model, options.sampling, timeout=options.timeout, retries=options.retries)
     async with endpoint:
         await endpoint.check()
-        with _writer(run, plan, folder, endpoint.url) as writer:
+        with _writer(run, plan, endpoint.url) as writer:
             done = done_groups(folder, run.run_id)  # the writer has completed the ledger of a killed attempt
             with showing_progress(plan.groups, len(done), options.prices, options.max_tokens_total) as report:
                 collection = EndpointRun(
@@ -161,20 +160,10 @@ def _handling(loop: asyncio.AbstractEventLoop, stop: Any) -> Iterator[None]:
             signal.signal(signum, before[signum])
 
 
-def _writer(run: Claim, plan: Plan, folder: Path, url: str) -> DumpWriter:
-    config = plan.config
-    writer = DumpWriter(
-        folder,
-        run.run_id,
-        run.attempt,
-        policy=DumpPolicy.from_config(config),
-        groups_per_file=config.groups_per_file,
-        failed_groups_per_file=config.failed_groups_per_file,
-        fsync=config.dump_fsync,
-        compression=config.dump_compression,
-    )
+def _writer(run: Claim, plan: Plan, url: str) -> DumpWriter:
+    writer = DumpWriter.from_config(plan.config, run.run_id, run.attempt)
     try:
-        write_manifest(folder, run.run_id, _manifest(run, plan, url))
+        write_manifest(writer.folder, run.run_id, _manifest(run, plan, url))
     except BaseException:
         writer.close()
         raise
@@ -199,6 +188,6 @@ def _manifest(run: Claim, plan: Plan, url: str) -> dict[str, Any]:
         "endpoint": url,
         "plan": plan.facts(),
         "suite": plan.questions.get("suite"),
-        "settings": {"environment": {"skyrl_gym": {"rg_dump": asdict(plan.config)}}, "generator": generator},
+        "settings": plan.config.as_nested() | {"generator": generator},
         "task_mix": plan.config.tasks,
     }

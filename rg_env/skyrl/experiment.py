@@ -28,7 +28,7 @@ from skyrl.train.utils.trajectory_logging import TrajectoryLogger
 
 from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter, claim_run, close_all, new_run_id, write_manifest
+from rg_env.dump import DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.errors import need
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
@@ -162,16 +162,7 @@ def open_writer(
 ) -> DumpWriter:
     """Write the manifest of this run, with `recorded` in it, and open its dump."""
     rg = cfg.rg_dump
-    writer = DumpWriter(
-        Path(rg.dump_dir),
-        run_id,
-        attempt,
-        policy=DumpPolicy.from_config(rg),
-        groups_per_file=rg.groups_per_file,
-        failed_groups_per_file=rg.failed_groups_per_file,
-        fsync=rg.dump_fsync,
-        compression=rg.dump_compression,
-    )
+    writer = DumpWriter.from_config(rg, run_id, attempt)
     write_manifest(
         Path(rg.dump_dir),
         run_id,

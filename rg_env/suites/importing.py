@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
+from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
 from rg_env.errors import ConfigError, DumpError
 from rg_env.prompts import build_messages
 from rg_env.rewards import settle_group
@@ -148,7 +148,7 @@ class _Run:
     def __init__(self, root: Path, folder: Path, config: RGDumpConfig) -> None:
         self.imported = ImportedRun(root.name.removesuffix(".json"), _model_of(root), folder, new_run_id())
         self._config = replace(config, dump_dir=str(folder))
-        self._writer = DumpWriter(folder, self.imported.run_id, 1, policy=DumpPolicy.from_config(self._config))
+        self._writer = DumpWriter.from_config(self._config, self.imported.run_id, 1)
         self._fingerprint = Fingerprint()
         self._call = 0
 
@@ -168,14 +168,13 @@ class _Run:
 
     def finish(self) -> None:
         """Write the manifest, which has the fingerprint of all questions."""
-        settings = {"environment": {"skyrl_gym": {"rg_dump": asdict(self._config)}}}
         write_manifest(
             self.imported.folder,
             self.imported.run_id,
             {
                 "attempt": 1,
                 "model": self.imported.model,
-                "settings": settings,
+                "settings": self._config.as_nested(),
                 "suite": self._fingerprint.as_manifest(f"published/{self.imported.name}"),
                 "imported": "reasoning-gym-eval",
             },

@@ -22,6 +22,7 @@ from typing import Self
 
 from loguru import logger
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump.files import check_folder
 from rg_env.dump.schema import FileKind, GroupRecord
 from rg_env.dump.write.batch import Fsync
@@ -85,6 +86,20 @@ class DumpWriter:
         self._pid = os.getpid()
         self._queue = WriteQueue(f"rg-dump-{run_id}", committer.commit, committer.close, max_pending_bytes)
         _OPEN.add(self)
+
+    @classmethod
+    def from_config(cls, config: RGDumpConfig, run_id: str, attempt: int) -> Self:
+        """The writer that the settings describe, in their `dump_dir`."""
+        return cls(
+            config.dump_dir,
+            run_id,
+            attempt,
+            policy=DumpPolicy.from_config(config),
+            groups_per_file=config.groups_per_file,
+            failed_groups_per_file=config.failed_groups_per_file,
+            fsync=config.dump_fsync,
+            compression=config.dump_compression,
+        )
 
     def __enter__(self) -> Self:
         return self
