@@ -19,6 +19,7 @@ from loguru import logger
 
 from rg_env.atomic import replacing
 from rg_env.choices import ResponseFormat
+from rg_env.config import RGDumpConfig
 from rg_env.curriculum.sampling import stratified_draws
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
@@ -70,6 +71,16 @@ def check_parquet(path: str | Path) -> Path:
     if not target.parent.is_dir():
         raise ConfigError(f"{target}: there is no folder {target.parent}")
     return target
+
+
+def prompt_options(config: RGDumpConfig, **limits: Any) -> dict[str, Any]:
+    """The arguments of `ReasoningGymDataset` that shape prompts, by the settings.
+
+    Args:
+        limits: `tokenizer`, `max_prompt_length` and `chat_template_kwargs`, where prompts have a limit.
+    """
+    names = ("system_prompt", "worked_examples", "format", "complexity_mode")
+    return {name: getattr(config, name) for name in names} | limits
 
 
 class ReasoningGymDataset:
@@ -164,6 +175,21 @@ class ReasoningGymDataset:
             prompt_options: the arguments of `ReasoningGymDataset` from `system_prompt` to `chat_template_kwargs`.
         """
         return cls(tasks, seed=seed, split="eval", samples_per_task=samples_per_task, **prompt_options)
+
+    @classmethod
+    def fixed_eval_of(cls, config: RGDumpConfig, **limits: Any) -> ReasoningGymDataset:
+        """The fixed evaluation set of the settings; `limits` as in `prompt_options`."""
+        return cls.fixed_eval(
+            config.tasks,
+            seed=config.eval_seed,
+            samples_per_task=config.num_eval_samples_per_task,
+            **prompt_options(config, **limits),
+        )
+
+    @classmethod
+    def train_of(cls, config: RGDumpConfig, size: int, **limits: Any) -> ReasoningGymDataset:
+        """The first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
+        return cls(config.tasks, size=size, seed=config.seed, split="train", **prompt_options(config, **limits))
 
     def _prepare(self, task: TaskSpec) -> None:
         """Find the usable levels of a task; without any, check its default options.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.dataset import ENV_CLASS, Example, ReasoningGymDataset
 from rg_env.errors import need
 from rg_env.prompts import Message, build_messages
 from rg_env.suites.suite import FIXED, Suite, load_suite
@@ -20,6 +20,11 @@ class Question:
 
     item: Item
     messages: list[Message]
+
+    def as_example(self) -> Example:
+        """The question as SkyRL's loaders expect it."""
+        extras = {"data_source": self.item.task, "extra_info": self.item.extra_info()}
+        return self.messages, ENV_CLASS, extras, self.item.id
 
 
 class Questions(Protocol):
@@ -51,8 +56,8 @@ class DatasetQuestions:
         return Question(Item.from_extra_info(row["extra_info"]), row["prompt"])
 
 
-def train_questions(config: RGDumpConfig, groups: int) -> DatasetQuestions:
-    """The first `groups` questions of the train split.
+def train_questions(config: RGDumpConfig, groups: int, **limits: Any) -> DatasetQuestions:
+    """The first `groups` questions of the train split; `limits` as in `rg_env.dataset.prompt_options`.
 
     Raises:
         ConfigError: the settings need training, or no task can be used.
@@ -60,16 +65,7 @@ def train_questions(config: RGDumpConfig, groups: int) -> DatasetQuestions:
     mode, right = config.complexity_mode, "depends on a policy in training; use random or null"
     need(mode != "curriculum", f"{PREFIX}.complexity_mode", mode, right)
     need(config.sampling == "weighted", f"{PREFIX}.sampling", config.sampling, "needs training batches; use weighted")
-    dataset = ReasoningGymDataset(
-        config.tasks,
-        size=groups,
-        seed=config.seed,
-        split="train",
-        complexity_mode=mode,
-        system_prompt=config.system_prompt,
-        worked_examples=config.worked_examples,
-        format=config.format,
-    )
+    dataset = ReasoningGymDataset.train_of(config, groups, **limits)
     return DatasetQuestions(dataset, {"split": "train", "seed": config.seed, "tasks": config.tasks})
 
 
@@ -90,12 +86,15 @@ class SuiteQuestions:
         return Question(item, build_messages(item.entry["question"], item.task, self._prompt, self._examples))
 
 
-def suite_questions(name: str, config: RGDumpConfig) -> SuiteQuestions:
+def suite_questions(name: str, config: RGDumpConfig, **limits: Any) -> SuiteQuestions:
     """The questions of a suite; sets the settings that the suite determines: format and system prompt.
+
+    Args:
+        limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`.
 
     Raises:
         ConfigError: there is no such suite, or it cannot be made.
     """
-    suite = load_suite(name, config)
+    suite = load_suite(name, config, **limits)
     config.format, config.system_prompt = suite.format.value, suite.system_prompt
     return SuiteQuestions(suite, config)

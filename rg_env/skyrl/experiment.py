@@ -56,10 +56,7 @@ class RGHooks:
             return None
         if self.cfg.data.val_data:
             return self._prompt_dataset(self.cfg.data.val_data)
-        rg = self.cfg.rg_dump
-        return ReasoningGymDataset.fixed_eval(
-            rg.tasks, seed=rg.eval_seed, samples_per_task=rg.num_eval_samples_per_task, **self._prompt_options()
-        )
+        return ReasoningGymDataset.fixed_eval_of(self.cfg.rg_dump, **self._prompt_limits())
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         writer = open_writer(cfg, *self._run_identity(), self.recorded)
@@ -87,16 +84,11 @@ class RGHooks:
         workers = max(1, self.cfg.data.dataloader.num_workers or 0)
         return PromptDataset(files, self.tokenizer, self.cfg.trainer.max_prompt_length, num_workers=workers)
 
-    def _prompt_options(self) -> dict[str, Any]:
-        rg = self.cfg.rg_dump
+    def _prompt_limits(self) -> dict[str, Any]:
         return {
-            "system_prompt": rg.system_prompt,
-            "worked_examples": rg.worked_examples,
-            "format": rg.format,
             "tokenizer": self.tokenizer,
             "max_prompt_length": self.cfg.trainer.max_prompt_length,
             "chat_template_kwargs": dict(self.cfg.generator.chat_template_kwargs),
-            "complexity_mode": rg.complexity_mode,
         }
 
 
@@ -108,8 +100,7 @@ class RGExperiment(RGHooks, BasePPOExp):
         if self.cfg.data.train_data:
             return self._prompt_dataset(self.cfg.data.train_data)
         rg = self.cfg.rg_dump
-        size = rg.items or rg.size
-        dataset = ReasoningGymDataset(rg.tasks, size=size, seed=rg.seed, split="train", **self._prompt_options())
+        dataset = ReasoningGymDataset.train_of(rg, rg.items or rg.size, **self._prompt_limits())
         logger.info("task mix: {}", dataset.mix)
         return dataset
 

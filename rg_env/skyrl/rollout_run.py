@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampli
 from skyrl.train.entrypoints.main_generate import EvalOnlyEntrypoint
 from skyrl.train.generators.utils import prepare_generator_input
 
-from rg_env.dataset import ENV_CLASS, ReasoningGymDataset
-from rg_env.errors import ConfigError
-from rg_env.prompts import build_messages
+from rg_env.dataset import ENV_CLASS, Example
+from rg_env.errors import need
 from rg_env.rollouts.plan import Claim, Plan, claim
+from rg_env.rollouts.questions import Questions, suite_questions, train_questions
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.experiment import RGHooks, experiment_class, run_environment
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.suites.suite import FIXED, Suite, load_suite
+from rg_env.suites.suite import FIXED
 from rg_env.terminal.reports import Reports
 
 
@@ -79,7 +79,7 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
         params = generator.sampling_params if training else generator.eval_sampling_params
         self._samples = generator.n_samples_per_prompt if training else generator.eval_n_samples_per_prompt
         self._params = get_sampling_params_for_backend(generator.inference_engine.backend, params)
-        self._questions, facts = self._train_questions() if training else self._suite_questions()
+        self._questions, facts = self._make_questions()
         plan = Plan(
             job.command,
             self.cfg.trainer.policy.model.path if job.step is None else f"step {job.step}",
@@ -134,42 +134,32 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
             facts = counts.take().as_facts()
             self.reports.send("step", step=finished, total=len(self._questions), counts=facts)
 
-    def _train_questions(self) -> tuple[Any, Mapping[str, Any]]:
-        rg = self.cfg.rg_dump
-        if self.cfg.data.train_data:
-            raise ConfigError("data.train_data: collect makes its own questions; leave it out")
-        options = self._prompt_options()
-        if options["complexity_mode"] == "curriculum":
-            raise ConfigError("complexity_mode=curriculum depends on a policy in training; use random or null")
-        dataset = ReasoningGymDataset(rg.tasks, size=self._job.groups or 1, seed=rg.seed, split="train", **options)
-        return dataset, {"split": "train", "seed": rg.seed, "tasks": rg.tasks}
-
-    def _suite_questions(self) -> tuple[Any, Mapping[str, Any]]:
-        rg = self.cfg.rg_dump
-        if self._job.suite == FIXED:
-            if self.cfg.data.val_data:
-                return self._prompt_dataset(self.cfg.data.val_data), {"files": list(self.cfg.data.val_data)}
-            suite = load_suite(FIXED, rg)
-            dataset = ReasoningGymDataset.fixed_eval(
-                rg.tasks, seed=rg.eval_seed, samples_per_task=rg.num_eval_samples_per_task, **self._prompt_options()
+    def _make_questions(self) -> tuple[Sequence[Example], Mapping[str, Any]]:
+        """The questions as examples, and what determines them (`Questions.facts`)."""
+        rg, data, job = self.cfg.rg_dump, self.cfg.data, self._job
+        if job.groups is not None:
+            need(
+                not data.train_data, "data.train_data", data.train_data, "collect makes its own questions; leave it out"
             )
-            return dataset, {"suite": suite.as_manifest()}
-        suite = load_suite(self._job.suite)
-        rg.format, rg.system_prompt = suite.format.value, suite.system_prompt
-        return _rows(suite), {"suite": suite.as_manifest()}
+            questions: Questions = train_questions(rg, job.groups, **self._prompt_limits())
+        elif job.suite == FIXED and data.val_data:
+            return self._prompt_dataset(data.val_data), {"files": list(data.val_data)}
+        else:
+            questions = suite_questions(job.suite, rg, **self._prompt_limits())
+        return _Examples(questions), questions.facts
 
 
-def _rows(suite: Suite) -> list[Any]:
-    """The items of a suite as rows of a dataset."""
-    return [
-        (
-            build_messages(item.entry["question"], item.task, suite.system_prompt),
-            ENV_CLASS,
-            {"data_source": item.task, "extra_info": item.extra_info()},
-            item.id,
-        )
-        for item in suite.items()
-    ]
+class _Examples(Sequence[Example]):
+    """Questions as examples for SkyRL, made on demand."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._questions[index].as_example()
 
 
 def _batches(examples: Iterator[Any], size: int) -> Iterator[list[Any]]:

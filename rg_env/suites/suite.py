@@ -66,12 +66,16 @@ class Suite:
     tasks: tuple[SuiteTask, ...] = ()
 
     def items(self) -> Iterator[Item]:
-        """The items, the same on every call.
+        """The items. All are made on first use.
 
         Raises:
             ConfigError: Reasoning Gym cannot make one of them.
         """
-        return iter(self.make())
+        return iter(self._items)
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        return list(self.make())
 
     @cached_property
     def _fingerprint(self) -> Fingerprint:
@@ -82,27 +86,28 @@ class Suite:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that are the same for the same questions. Makes all items on first use."""
+        """16 hexadecimal digits that are the same for the same questions."""
         return str(self._fingerprint)
 
     def as_manifest(self) -> dict[str, Any]:
-        """What a run's manifest has as `suite`, for `same_suite`. Makes all items on first use."""
+        """What a run's manifest has as `suite`, for `same_suite`."""
         return self._fingerprint.as_manifest(self.name)
 
 
-def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None) -> Suite:
+def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None, **limits: Any) -> Suite:
     """Load a suite.
 
     Args:
         name_or_path: `fixed`, `rg_easy`, `rg_hard`, or the path of a YAML file (docs/suites.md).
         config: tasks, seed, size, prompt and format of `fixed`; None: the default settings. Other suites ignore it.
+        limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`. Other suites have none.
 
     Raises:
         ConfigError: there is no such suite, or its file is wrong.
     """
     name = str(name_or_path)
     if name == FIXED:
-        return _fixed(config or RGDumpConfig())
+        return _fixed(config or RGDumpConfig(), limits)
     if name in BUILT_IN:
         return _parse(name, resources.files("rg_env.suites").joinpath(f"{name}.yaml").read_text())
     path = Path(name_or_path).expanduser()
@@ -130,13 +135,8 @@ def same_suite(manifest_a: Mapping[str, Any] | None, manifest_b: Mapping[str, An
     return one_line(f"the runs answered different sets of questions: {names}")
 
 
-def _fixed(config: RGDumpConfig) -> Suite:
-    dataset = ReasoningGymDataset.fixed_eval(
-        config.tasks,
-        seed=config.eval_seed,
-        samples_per_task=config.num_eval_samples_per_task,
-        complexity_mode=config.complexity_mode,
-    )
+def _fixed(config: RGDumpConfig, limits: Mapping[str, Any]) -> Suite:
+    dataset = ReasoningGymDataset.fixed_eval_of(config, **limits)
     return Suite(
         FIXED,
         resolve_system_prompt(config.system_prompt),

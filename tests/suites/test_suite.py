@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reasoning_gym
@@ -12,6 +13,7 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.rollouts.questions import SuiteQuestions, suite_questions
 from rg_env.scoring import Scorer
 from rg_env.suites import load_suite, same_suite
 from rg_env.suites.items import SuiteTask
@@ -64,6 +66,30 @@ def test_the_fixed_suite_is_the_fixed_evaluation_set() -> None:
     dataset = ReasoningGymDataset.fixed_eval(config.tasks, seed=config.eval_seed, samples_per_task=3)
     assert [item.id for item in suite.items()] == [dataset.item(index).id for index in range(6)]
     assert suite.format is ResponseFormat.LENIENT
+
+
+class Characters:
+    """A tokenizer of characters."""
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: object) -> str:
+        return "".join(message["content"] for message in messages)
+
+
+def test_the_fingerprint_of_the_fixed_suite_is_that_of_the_questions_asked() -> None:
+    """A prompt limit replaces questions."""
+
+    def made(**limits: Any) -> SuiteQuestions:
+        return suite_questions("fixed", RGDumpConfig(tasks=["chain_sum"], system_prompt=None), **limits)
+
+    free, limited = made(), made(tokenizer=Characters(), max_prompt_length=90)
+    asked = [[questions[number].item.entry["question"] for number in range(5)] for questions in (free, limited)]
+    assert max(map(len, asked[0])) > 90 >= max(map(len, asked[1]))
+    for questions, texts in zip((free, limited), asked, strict=True):
+        fingerprint = Fingerprint()
+        for text in texts:
+            fingerprint.add("chain_sum", text)
+        assert questions.facts == {"suite": fingerprint.as_manifest("fixed")}
+    assert same_suite(free.facts, limited.facts)
 
 
 def write(folder: Path, text: str) -> Path:
