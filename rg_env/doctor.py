@@ -1,6 +1,6 @@
 """What a machine has and lacks for a run: packages, devices, sandbox, disk.
 
-Invariant: nothing is installed, downloaded or changed; at most an empty file is created in the dump folder and removed.
+Invariant: nothing is installed, downloaded or changed; at most the dump folder and a file in it are made and removed.
 Not covered: whether a model fits into the memory, and other nodes of a cluster.
 """
 
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from rg_env.choices import RunKind
+from rg_env.dump.files import try_folder
 
 _GIB = 2**30
 _LEAST_DISK = {RunKind.READ: 1, RunKind.CPU: 2, RunKind.VLLM: 5, RunKind.GPU: 50}
@@ -170,22 +170,19 @@ def _sandbox() -> Iterator[Finding]:
         yield Finding("sandbox", Level.WARNING, f"without {measure.name} ({measure.why_not}); docs/security.md")
 
 
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.exists())
-
-
 def _dump_folder(folder: Path) -> Finding:
     folder = folder.expanduser().resolve()
     try:
-        with tempfile.TemporaryFile(dir=_existing(folder)):
-            pass
+        try_folder(folder)
     except OSError as error:
         return Finding("dump folder", Level.PROBLEM, f"{folder} cannot be written ({error.strerror})")
     return Finding("dump folder", Level.OK, str(folder))
 
 
 def _disk(kind: RunKind, folder: Path) -> Finding:
-    free = shutil.disk_usage(_existing(folder.expanduser().resolve())).free / _GIB
+    folder = folder.expanduser().resolve()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free / _GIB
     least = _LEAST_DISK[kind]
     level = Level.OK if free >= least else Level.WARNING
     return Finding("free disk", level, f"{free:.1f} GiB" + ("" if free >= least else f"; {least} GiB are recommended"))

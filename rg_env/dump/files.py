@@ -6,6 +6,7 @@ batch that was compressed. Batches are numbered from 0, as in Atropos, separatel
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from dataclasses import dataclass
@@ -95,6 +96,26 @@ def free_number(folder: Path, kind: FileKind, run_id: str) -> int:
 def is_taken(path: Path) -> bool:
     """Whether a finished batch has this name, plain or compressed."""
     return path.exists() or path.with_name(path.name + ZSTD).exists()
+
+
+def try_folder(folder: Path) -> None:
+    """Create the folder and a file in it, and remove what was created.
+
+    Raises:
+        OSError: the folder cannot be created or written.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    created: list[Path] = []
+    try:
+        for path in reversed(missing):
+            path.mkdir()
+            created.append(path)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    finally:
+        for path in reversed(created):
+            with contextlib.suppress(OSError):  # another program has put something into it
+                path.rmdir()
 
 
 def check_folder(folder: Path) -> None:

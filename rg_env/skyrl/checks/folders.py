@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from rg_env.config import PREFIX
+from rg_env.dump.files import try_folder
 from rg_env.errors import refuse
 from rg_env.skyrl.checks.settings import value_of
 
@@ -24,22 +23,6 @@ def check_folders(cfg: Any) -> None:
         path = str(value_of(cfg, setting))
         if "://" not in path:
             try:
-                _try(Path(path).expanduser())
+                try_folder(Path(path).expanduser())
             except OSError as error:
                 refuse(setting, path, f"the folder cannot be written ({error.strerror}); choose another one")
-
-
-def _try(folder: Path) -> None:
-    """Create the folder and a file in it, and remove what was created. Raises OSError."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    created: list[Path] = []
-    try:
-        for path in reversed(missing):
-            path.mkdir()
-            created.append(path)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    finally:
-        for path in reversed(created):
-            with contextlib.suppress(OSError):  # another program has put something into it
-                path.rmdir()
