@@ -26,6 +26,7 @@ from rg_env.sanitize import visible
 if TYPE_CHECKING:
     import polars as pl
     from loguru import Record
+    from rich.table import Table
 
 _PIPE_WIDTH = 160
 """Width of tables in characters where standard output is not a terminal."""
@@ -84,6 +85,27 @@ def csv_cell(text: str) -> str:
 def cell(text: object, style: StyleType = "") -> Text:
     """A text in a table, on one line."""
     return Text(visible(str(text), one_line=True), style)
+
+
+def new_table(text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool = False, **options: Any) -> Table:
+    """An empty table.
+
+    Args:
+        text: headers of the columns of text, which wrap.
+        numbers: headers of the columns of numbers, to the right of them.
+        compact: save width, so that the table fits 80 columns.
+        options: of Rich's `Table`.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    layout: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False} if compact else {}
+    table = Table(box=SIMPLE_HEAD, show_edge=False, **layout, **options)
+    for header in text:
+        table.add_column(header, overflow="fold", min_width=10 if compact else None)
+    for header in numbers:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from rg_env.analysis.tables import figure, name_of
-from rg_env.output import cell
+from rg_env.output import cell, new_table
 
 _TOTALS = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_response_tokens")
 _MAIN = "solve_rate"
@@ -28,10 +27,7 @@ def render_comparison(totals: pl.DataFrame, *parts: pl.DataFrame, every_measure:
         parts: by other keys, shown below the total of their phase with their solve rate.
         every_measure: show all measures of all rows instead.
     """
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column("", overflow="fold", min_width=10)
-    for header in ("questions", "this", "other", "difference", "95 % interval"):
-        table.add_column(header, justify="right", no_wrap=True)
+    table = new_table([""], ["questions", "this", "other", "difference", "95 % interval"], compact=True)
     for phase in totals["phase"].unique(maintain_order=True):
         table.add_section()
         table.add_row(cell(phase, "bold"))

@@ -11,16 +11,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from rg_env.analysis.sample import Sample
 from rg_env.dump.read.frames import GROUP_INDEX
-from rg_env.output import cell
+from rg_env.output import cell, new_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rich.table import Table
 
 Row = dict[str, Any]
 _UNKNOWN = "–"
@@ -79,10 +79,7 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
     sections = _section_keys(keys)
     names = [name for name in keys if name not in sections]
     columns = {header: show for header, (needs, show) in _columns(frame).items() if needs(frame)}
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column(" ".join(names), overflow="fold", min_width=10)
-    for header in columns:
-        table.add_column(header, justify="right", no_wrap=True)
+    table = new_table([" ".join(names)], columns, compact=True, title=title)
     heads = (
         {tuple(row[key] for key in sections): row for row in totals.iter_rows(named=True)} if totals is not None else {}
     )
@@ -109,14 +106,8 @@ def render_details(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) ->
         frame = frame.with_columns(pl.col("run_id").replace(dict(names)))
     for row in frame.iter_rows(named=True):
         keys = _keys(frame)
-        table = Table(
-            title=cell(" ".join(name_of(row, [key]) for key in keys)),
-            title_justify="left",
-            box=SIMPLE_HEAD,
-            show_edge=False,
-        )
-        for header in ("", "value", "95 % interval"):
-            table.add_column(header, justify="left" if not header else "right", no_wrap=True)
+        title = cell(" ".join(name_of(row, [key]) for key in keys))
+        table = new_table([""], ["value", "95 % interval"], title=title, title_justify="left")
         for name in frame.columns[frame.columns.index("groups") :]:
             if name.endswith(("_low", "_high")) or row[name] is None:
                 continue
@@ -141,8 +132,7 @@ def render_runs(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, s
 
 def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, str], runs: list[str]) -> Table:
     keys = [key for key in frame.columns[: frame.columns.index("groups")] if key not in ("run_id", "phase")]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column(" ".join(keys), overflow="fold", min_width=10)
+    table = new_table([" ".join(keys)], compact=True)
     for run_id in runs:
         table.add_column(cell(names.get(run_id, run_id)), justify="right", overflow="fold", min_width=7, max_width=8)
     for (phase,), of_phase in frame.group_by("phase", maintain_order=True):

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from rg_env.analysis.by import with_keys
 from rg_env.analysis.sample import sample_of
 from rg_env.analysis.stats import statistics
+from rg_env.choices import By
 from rg_env.dump.files import list_files
 from rg_env.dump.read.dump import open_run
-from rg_env.output import cell
+from rg_env.output import cell, new_table
 from rg_env.scoring.types import Status
-from rg_env.tasks.registry import task_categories
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,21 +74,17 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
         DumpError: it has no responses.
     """
     dump = open_run(*(file.path for file in list_files(folder, run_id)))
-    rollouts = dump.ledger_frame()
+    rollouts = with_keys(dump.ledger_frame(), [By.CATEGORY]).with_columns(total=pl.lit(_TOTAL))
     responses = rollouts.filter(pl.col("status").cast(pl.String).ne_missing(Status.NO_RESPONSE.value))
-    keys = {
-        _TOTAL: pl.lit(_TOTAL),
-        "category": pl.col("task").cast(pl.String).replace(dict(task_categories())),
-        "task": pl.col("task").cast(pl.String),
-    }
     rows = []
-    for kind, key in keys.items():
+    for kind in (_TOTAL, By.CATEGORY, By.TASK):
+        key = pl.col(kind).cast(pl.String)
         upstream = dict(responses.group_by(key.alias("task")).agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
-        frame = statistics(rollouts.with_columns(task=key), "task", solved_at=solved_at, pool_runs=True)
+        frame = statistics(rollouts.with_columns(task=key), By.TASK, solved_at=solved_at, pool_runs=True)
         for row in frame.iter_rows(named=True):
             counts = {name: row[name] for name in ("groups", "rollouts")}
             scores = {name: row[name] for name in row if name.startswith((*_SHOWN, "pass_at_"))}
-            mine = {"kind": kind, "name": row["task"], **counts, "upstream_score": upstream[row["task"]]}
+            mine = {"kind": str(kind), "name": row["task"], **counts, "upstream_score": upstream[row["task"]]}
             rows.append(mine | scores)
     manifest = dump.runs[0].manifest or {}
     failed = sample_of(rollouts).no_response
@@ -96,7 +93,7 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
 
 def render(summary: Summary) -> Table:
     """The scores by category and task, total first."""
-    table = _table(["", "items", "score", "solved", "upstream", "format", *_tries(summary)])
+    table = new_table([""], ["items", "score", "solved", "upstream", "format", *_tries(summary)])
     previous = ""
     for row in summary.rows:
         if row["kind"] != previous and previous:
@@ -109,19 +106,9 @@ def render(summary: Summary) -> Table:
 def render_all(summaries: list[Summary]) -> Table:
     """One row per run, to compare checkpoints."""
     tries = _tries(summaries[0])
-    table = _table(["checkpoint", "items", "score", "solved", "upstream", "format", *tries])
+    table = new_table(["checkpoint"], ["items", "score", "solved", "upstream", "format", *tries])
     for summary in summaries:
         table.add_row(cell(summary.name), str(summary.total["groups"]), *_cells(summary.total, tries))
-    return table
-
-
-def _table(names: list[str]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="right" if place else "left", no_wrap=True)
     return table
 
 

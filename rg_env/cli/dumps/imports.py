@@ -10,7 +10,7 @@ import typer
 from rg_env.cli.base import Command, Group
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import late_bar
-from rg_env.output import cell, console, print_json, print_line
+from rg_env.output import cell, console, new_table, print_json, print_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,14 +76,7 @@ _SCORES = ("published", "upstream", "ours")
 
 
 def _table(runs: list[ImportedRun]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("run")
-    table.add_column("model")
-    for name in ("tasks", "items", "unscorable", "responses", *_SCORES):
-        table.add_column(name, justify="right")
+    table = new_table(["run", "model"], ["tasks", "items", "unscorable", "responses", *_SCORES])
     for run in runs:
         counts = (
             sum(getattr(task, name) for task in run.tasks.values()) for name in ("items", "unscorable", "responses")

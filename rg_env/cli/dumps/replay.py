@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.cli.options import JsonFlag, ScorerTimeout, print_remarks
-from rg_env.output import cell, console, print_fields, print_json, print_line
+from rg_env.output import cell, console, new_table, print_fields, print_json, print_line
 from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
@@ -75,16 +75,10 @@ def _as_dicts(steps: Sequence[Step]) -> list[dict[str, object]]:
 
 
 def _table(steps: Sequence[Step]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("value", no_wrap=True)
-    table.add_column("recorded", overflow="fold")
-    table.add_column("now", overflow="fold")
-    table.add_column("", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    table = new_table(["value", "recorded", "now", "", "why"])
+    table.columns[0].no_wrap = table.columns[3].no_wrap = True
     for step in steps:
         mark = Text("≠", style="bold red") if step.differs else Text("=" if step.compared else "?")
         cells = (cell(_shown(step.recorded)), cell(_shown(step.recomputed)))

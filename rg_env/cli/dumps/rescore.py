@@ -12,7 +12,7 @@ import typer
 from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, print_remarks
 from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
-from rg_env.output import cell, console, print_json, print_line
+from rg_env.output import cell, console, new_table, print_json, print_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,14 +60,10 @@ def rescore(
 
 
 def _table(result: Rescored) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("task")
-    for name in ("groups", "rollouts", "changed", "raised", "lowered", "status", "violation", "outcomes"):
-        table.add_column(name, justify="right")
+    counts = ("groups", "rollouts", "changed", "raised", "lowered", "status", "violation", "outcomes")
+    table = new_table(["task"], counts)
     table.add_column("for example", overflow="fold")
     for task in result.tasks.values():
         numbers = (task.groups, task.rollouts, task.changed, task.raised, task.lowered, task.status, task.violation)
