@@ -10,7 +10,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ENV_CLASS, Example, ReasoningGymDataset
 from rg_env.errors import need
 from rg_env.prompts import Message, build_messages
-from rg_env.suites.suite import FIXED, Suite, load_suite
+from rg_env.suites.suite import FIXED, Fingerprint, Suite, load_suite
 from rg_env.tasks import Item
 
 
@@ -76,7 +76,7 @@ class SuiteQuestions:
         self._items = list(suite.items())
         self._prompt = suite.system_prompt
         self._examples = config.worked_examples if suite.name == FIXED else []
-        self.facts: Mapping[str, Any] = {"suite": suite.as_manifest()}
+        self.facts: Mapping[str, Any] = {"suite": Fingerprint.of(self._items).as_manifest(suite.name)}
 
     def __len__(self) -> int:
         return len(self._items)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from loguru import logger
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
@@ -34,6 +35,13 @@ class Fingerprint:
     def __init__(self) -> None:
         self._sum = 0
         self.questions = 0
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Fingerprint:
+        found = cls()
+        for item in items:
+            found.add(item.task, item.entry["question"])
+        return found
 
     def add(self, task: str, question: str) -> None:
         self._sum = (self._sum + hash64("suite", task, question)) % 2**64
@@ -66,31 +74,24 @@ class Suite:
     tasks: tuple[SuiteTask, ...] = ()
 
     def items(self) -> Iterator[Item]:
-        """The items. All are made on first use.
+        """The items, made one by one and the same on every call, without those that Reasoning Gym cannot make.
 
         Raises:
-            ConfigError: Reasoning Gym cannot make one of them.
+            ConfigError: Reasoning Gym cannot make any item of a task.
         """
-        return iter(self._items)
-
-    @cached_property
-    def _items(self) -> list[Item]:
-        return list(self.make())
+        return iter(self.make())
 
     @cached_property
     def _fingerprint(self) -> Fingerprint:
-        found = Fingerprint()
-        for item in self.items():
-            found.add(item.task, item.entry["question"])
-        return found
+        return Fingerprint.of(self.items())
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that are the same for the same questions."""
+        """16 hexadecimal digits that are the same for the same questions. Makes all items on first use."""
         return str(self._fingerprint)
 
     def as_manifest(self) -> dict[str, Any]:
-        """What a run's manifest has as `suite`, for `same_suite`."""
+        """What a run's manifest has as `suite`, for `same_suite`. Makes all items on first use."""
         return self._fingerprint.as_manifest(self.name)
 
 
@@ -171,9 +172,23 @@ def _parse(name: str, text: str, source: str = "") -> Suite:
         name,
         resolve_system_prompt(prompt),
         ResponseFormat(format),
-        lambda: (item for task in tasks for item in task),
+        lambda: (item for task in tasks for item in _items_of(task)),
         tasks,
     )
+
+
+def _items_of(task: SuiteTask) -> Iterator[Item]:
+    """The items of a task that can be made; a warning says how many cannot."""
+    failures = []
+    for index in range(len(task)):
+        try:
+            yield task.item(index)
+        except ConfigError as error:
+            failures.append(error)
+    if len(failures) == len(task):
+        raise failures[0]
+    if failures:
+        logger.warning("{} of {} items of {} are left out: {}", len(failures), len(task), task.name, failures[0])
 
 
 def _entries(tasks: Any) -> Iterator[tuple[str, Any]]:

@@ -143,10 +143,13 @@ def test_an_unknown_suite_is_one_line(tmp_path: Path) -> None:
         load_suite(tmp_path / "none.yaml")
 
 
-def test_an_item_that_upstream_cannot_make_is_one_line() -> None:
-    task = SuiteTask("knight_swap", {"min_nodes": 6, "max_nodes": 6, "min_steps": 60, "max_steps": 60}, 1, 0)
-    with pytest.raises(ConfigError, match="task 'knight_swap' cannot make item 0: "):
-        task.item(0)
+def test_items_that_upstream_cannot_make_are_left_out(tmp_path: Path, warnings: list[str]) -> None:
+    """As in `rg_easy`, where the snippets of items 5 and 6 of codeio read more than their arguments."""
+    suite = load_suite(write(tmp_path, "tasks: {codeio: {size: 7}, gcd: {size: 1}}"))
+    assert [(item.task, item.index) for item in suite.items()] == [*(("codeio", i) for i in range(5)), ("gcd", 0)]
+    assert ["2 of 7 items of codeio are left out: " in line for line in warnings] == [True]
+    with pytest.raises(ConfigError, match="task 'codeio' cannot make item 0: "):
+        list(load_suite(write(tmp_path, "tasks: {gcd: {size: 1}, codeio: {size: 2, seed: 50}}")).items())
 
 
 def test_the_fingerprint_depends_on_the_questions_alone() -> None:
