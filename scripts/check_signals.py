@@ -19,12 +19,14 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+STARTING = threading.Lock()
 RG = "environment.skyrl_gym.rg_dump"
 MARK = "RG_ENV_SIGNAL_CHECK"
 KINDS = {"ctrl-c": 130, "double ctrl-c": 130, "sigterm": 143, "sighup": 129}
@@ -60,7 +62,10 @@ class Run:
     def __init__(self, folder, temp, name):
         command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *settings(folder)]
         environment = {**os.environ, "TMPDIR": str(temp), MARK: name, "TERM": "xterm", "COLUMNS": "100"}
-        self.pid, self.terminal = pty.fork()
+        with STARTING:  # or the next run would hold this one's terminal open
+            self.pid, self.terminal = pty.fork()
+            if self.pid:
+                os.set_inheritable(self.terminal, False)
         if self.pid == 0:
             for signum in (signal.SIGINT, signal.SIGHUP):  # ignored if this script is in the background
                 signal.signal(signum, signal.SIG_DFL)
