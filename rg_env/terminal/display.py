@@ -6,9 +6,11 @@ terminal, no control sequence is written.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rich.live import Live
@@ -70,6 +72,8 @@ class Lines:
                 self.stream.flush()
             except OSError:
                 self._gone = True
+                with suppress(OSError):  # or Python fails to flush it when this process ends
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
 
 
 class WholeLog(Lines):

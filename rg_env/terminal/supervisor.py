@@ -132,7 +132,8 @@ def _watch(pid: int, inbox: Inbox, state: RunState, display: Lines, received: li
             return os.waitstatus_to_exitcode(status)
         if len(received) > answered:
             if not answered:
-                os.write(stop_write, b"s")
+                with suppress(BrokenPipeError):  # it has just ended
+                    os.write(stop_write, b"s")
                 state.stopping = signal.Signals(received[0]).name
                 display.line(f"{state.stopping}: stopping; a second signal ends the run without waiting for its dump")
             answered = len(received)

@@ -142,6 +142,7 @@ def test_collection_with_skyrls_engines_resumes_after_a_kill(tmp_path, short_run
     assert "samples was 2, is now 3" in rg_env(*command, "--samples", "3", "--resume", check=False).stderr
 
 
+@pytest.mark.long
 def test_sigterm_closes_the_record_and_stops_ray(tmp_path, short_run):
     command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *map(str, short_run)]
     command.append("trainer.max_training_steps=500")

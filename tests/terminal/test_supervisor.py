@@ -32,7 +32,8 @@ def sleeper(**options):
 """
 EPILOGUE = """
 ended = run_shown("train", work, ["a.yaml"], verbose=False)
-print("RESULT", ended.result)
+if ended.result is not None:
+    print("RESULT", ended.result)
 sys.exit(ended.exit_code)
 """
 IN_ORDER = """
@@ -114,7 +115,7 @@ def test_a_signal_lets_the_run_close_its_dump_and_ends_everything(tmp_path, sign
     returned, out, _ = command.end()
     assert returned == exit_code
     assert (tmp_path / "closed").exists()
-    assert f"stopped by {signals[0].name}" in out.splitlines()[-2]
+    assert f"stopped by {signals[0].name}" in out.splitlines()[-1]
     nothing_is_left(command)
 
 
@@ -186,6 +187,17 @@ def test_a_run_that_is_killed_is_reported(tmp_path):
     command = start(tmp_path, "def work():\n    begin(sleeper())\n    os.kill(os.getpid(), signal.SIGKILL)\n")
     returned, _, err = command.end()
     assert (returned, err) == (1, "rg-env: the process of the run ended with SIGKILL\n")
+    nothing_is_left(command)
+
+
+def test_a_reader_that_has_gone_away_does_not_stop_the_run(tmp_path):
+    command = start(
+        tmp_path, "def work():\n    begin()\n    Reports.of_this_process().phase('one')\n    time.sleep(1)\n"
+    )
+    command.process.stdout.close()
+    command.process.stdout = None
+    returned, _, err = command.end()
+    assert (returned, err) == (0, "")
     nothing_is_left(command)
 
 
