@@ -1,7 +1,7 @@
 """Time of a score through the pool compared with the same two `score_answer` calls in this process, without isolation.
 
 Run: `python benchmarks/bench_scorer.py`. The difference is the cost of isolation; the ratio is pool time over direct
-time. Tasks marked * execute the answer as code, so each of their answers gets a new process.
+time. Answers to tasks marked * may call functions, so each gets a new process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import perf_counter
 import reasoning_gym
 
 from rg_env.scoring import Scorer
-from rg_env.scoring.guard import EVALUATING_TASKS
+from rg_env.scoring.guard import CALLING_TASKS
 
 TASKS = ("chain_sum", "spell_backward", "sudoku", "arc_agi", "spiral_matrix", "countdown", "intermediate_integration")
 
@@ -52,7 +52,7 @@ def main() -> None:
             scorer.score(entry, answer)
             pool, worst = microseconds(lambda entry=entry, answer=answer: scorer.score(entry, answer))  # type: ignore[misc]
             alone, _ = microseconds(direct)
-            name = task + ("*" if task in EVALUATING_TASKS else "")
+            name = task + ("*" if task in CALLING_TASKS else "")
             print(f"{name:26} {pool:10.0f} {worst:10.0f} {alone:11.0f} {pool / alone:7.1f}x {pool - alone:11.0f}")
 
         entry = reasoning_gym.create_dataset("chain_sum", seed=1, size=1)[0]

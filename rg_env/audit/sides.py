@@ -91,7 +91,7 @@ class RawSide:
 
     def ask(self, entry: Mapping[str, Any], answer: str) -> Outcome:
         began = time.monotonic()
-        job = Job.of(self._task, {}, entry, answer, runs_code=False)
+        job = Job.of(self._task, {}, entry, answer, calls_code=False)
         worker = self._worker = self._worker or self._workers.check_out()
         try:
             worker.prepare(job.scorer)

@@ -108,7 +108,7 @@ class Scorer:
         refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore.unscored(Status.REJECTED, refusal)
-        return self._pool.run(Job.of(task, config, entry, answer, runs_code=task in guard.EVALUATING_TASKS))
+        return self._pool.run(Job.of(task, config, entry, answer, calls_code=task in guard.CALLING_TASKS))
 
     def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
         match self._partial_credit:

@@ -125,11 +125,12 @@ def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("unguarded")
 def test_an_answer_cannot_change_how_later_ones_score(scorer: Scorer, item: Item) -> None:
-    entry = item("spiral_matrix")
+    """Of the tasks whose answers may call functions: the guard holds the others to literals and arithmetic."""
+    entry = item("simple_integration")
+    program = "import sys; sys._getframe(4).f_locals['self'].__class__.score_answer = lambda *_: 1.0"
     for _ in range(3):
-        poison = scorer.score(entry, "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]")
-        assert poison.score == 0.0
-        assert scorer.score(entry, "1 2 3").score == 0.0
+        scorer.score(entry, f"exec({program!r})")
+        assert scorer.score(entry, "1").score < 0.5
         assert scorer.score(entry, entry["answer"]).score == 1.0
 
 

@@ -18,6 +18,9 @@ from rg_env.scoring.guard import one_answer, plans
 EVALUATING_TASKS = frozenset(evaluating.RULES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs the answer as code."""
 
+CALLING_TASKS = evaluating.CALLING
+"""Those of them whose answers may contain names and calls, not only literals or arithmetic with numbers."""
+
 GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES) | frozenset(plans.RULES) | frozenset(one_answer.RULES)
 """Tasks with a specific check."""
 

@@ -3,6 +3,9 @@
 Invariant: an answer that passes is inert: running it as Python has no effect (a plain board, a row of numbers, letters
 that are not names), or it is a literal (`literals`) or bounded arithmetic (`expressions`). The same text in
 `<answer>…</answer>` is a syntax error, because it starts with `<`.
+
+So a worker may score other answers afterwards, except for the tasks in `CALLING`: their answers contain names and calls
+of sympy's functions, which are inert only as far as sympy is.
 """
 
 from __future__ import annotations
@@ -116,6 +119,9 @@ def _refusing(rule: Rule) -> Rule:
 
     return checked
 
+
+CALLING = frozenset({"intermediate_integration", "polynomial_multiplication", "simple_integration"})
+"""Tasks whose answers contain names of variables or functions. Each of their answers gets a new worker."""
 
 RULES: dict[str, Rule] = {
     # eval()

@@ -30,18 +30,18 @@ class Job:
     Attributes:
         scorer: pickled (task, options): what to score with.
         entry: pickled entry.
-        runs_code: the task's scorer evaluates the answer, so its worker is not used again.
+        calls_code: the task's scorer evaluates the answer, which may call functions, so its worker is not used again.
     """
 
     task: str
     scorer: bytes
     entry: bytes
     answer: str
-    runs_code: bool
+    calls_code: bool
 
     @classmethod
-    def of(cls, task: str, options: Mapping[str, Any], entry: Mapping[str, Any], answer: str, runs_code: bool) -> Job:
-        return cls(task, pickle.dumps((task, dict(options))), pickle.dumps(dict(entry)), answer, runs_code)
+    def of(cls, task: str, options: Mapping[str, Any], entry: Mapping[str, Any], answer: str, calls_code: bool) -> Job:
+        return cls(task, pickle.dumps((task, dict(options))), pickle.dumps(dict(entry)), answer, calls_code)
 
     def digest(self) -> bytes:
         parts = (self.scorer, self.entry, self.answer.encode("utf-8", "surrogatepass"))

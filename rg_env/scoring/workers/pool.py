@@ -1,7 +1,8 @@
 """Scores answers in worker processes, for any number of threads of one process.
 
 Invariants:
-- A worker is used again only after a complete, well-formed reply to a job that ran no code. Otherwise it is killed.
+- A worker is used again only after a complete, well-formed reply to a job whose answer calls no functions. Otherwise
+  it is killed.
 - The limits of a job, on CPU time and wall time, start when an idle worker that is ready for its task gets the job.
   Waiting for a worker, or for one to become ready, never counts.
 - No answer scores 0 because the machine was busy: one whose worker got less CPU time than correct answers need is tried
@@ -119,7 +120,7 @@ class ScorerPool:
             self._breaker.timed_out(job.task, job.digest(), limit)
             return AnswerScore.unscored(Status.TIMEOUT, f"no score within {limit:g} s of CPU time"), False
         self._breaker.finished(job.task)
-        return AnswerScore.of_forms(raw, tagged), not job.runs_code and worker.jobs < _JOBS_PER_WORKER
+        return AnswerScore.of_forms(raw, tagged), not job.calls_code and worker.jobs < _JOBS_PER_WORKER
 
     def close(self) -> None:
         """End all processes. Running and later calls raise ScorerPoolError. May be called more than once."""

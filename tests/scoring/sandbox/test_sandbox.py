@@ -58,7 +58,7 @@ def attack(pool: ScorerPool, item: Item) -> Iterator[Attack]:
     entry = item("spiral_matrix")
 
     def run(answer: str) -> AnswerScore:
-        return pool.run(Job.of("spiral_matrix", {}, entry, answer, runs_code=True))
+        return pool.run(Job.of("spiral_matrix", {}, entry, answer, calls_code=True))
 
     yield run
     right = run(entry["answer"])
@@ -348,8 +348,8 @@ def test_a_worker_is_replaced_after_its_jobs(pool: ScorerPool, item: Item, monke
 
     monkeypatch.setattr(WorkerPool, "check_in", noted)
     entry = item("chain_sum")
-    for runs_code in (True, False, False):
-        assert pool.run(Job.of("chain_sum", {}, entry, entry["answer"], runs_code)).score == 1.0
+    for calls_code in (True, False, False):
+        assert pool.run(Job.of("chain_sum", {}, entry, entry["answer"], calls_code)).score == 1.0
     assert [keep for _, keep in workers[-3:]] == [False, True, False]
     assert workers[-2][0] == workers[-1][0] != workers[-3][0]
 

@@ -112,6 +112,21 @@ def test_a_stopped_fork_server_dies_with_its_trainer(item: Item) -> None:
     assert wait_until(lambda: not any(map(is_alive, pids)))
 
 
+def test_literals_and_arithmetic_share_a_worker_and_calls_get_their_own(item: Item) -> None:
+    def worker_after(task: str, answer: str | None = None) -> set[int]:
+        entry = item(task)
+        assert scorer.score(entry, answer or entry["answer"]).score == (0.0 if answer else 1.0)
+        return living_children(server)
+
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        server = fork_server_pid()
+        first = worker_after("spiral_matrix")
+        assert len(first) == 1
+        assert worker_after("spiral_matrix", "[1, 2]") == worker_after("countdown") == worker_after("n_queens") == first
+        worker_after("simple_integration")
+        assert not first & worker_after("countdown")
+
+
 @pytest.mark.usefixtures("unguarded")
 def test_no_worker_outlives_the_fork_server(item: Item) -> None:
     with Scorer(workers=1, timeout=2.0) as scorer, ThreadPoolExecutor(1) as threads:
