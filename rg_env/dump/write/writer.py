@@ -23,7 +23,7 @@ from typing import Self
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump.files import check_folder
+from rg_env.dump.files import check_folder, list_files
 from rg_env.dump.schema import FileKind, GroupRecord
 from rg_env.dump.write.batch import Fsync
 from rg_env.dump.write.commit import Committer
@@ -81,6 +81,9 @@ class DumpWriter:
         limits = dict.fromkeys(FileKind, groups_per_file) | {FileKind.FAILED: failed_groups_per_file}
         compressing = Compression(compression) is Compression.ZSTD
         check_folder(self.folder)
+        if others := {file.run_id for file in list_files(self.folder)} - {run_id}:
+            also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
+            logger.warning(also, self.folder, len(others))
         committer = Committer(self.folder, run_id, policy or DumpPolicy(), limits, Fsync(fsync), compressing)
         self._late = 0
         self._pid = os.getpid()

@@ -338,3 +338,12 @@ def test_a_run_that_kept_no_text_ends_with_the_reason(tmp_path, log, policy, gro
     lines = [line for line in log if "the text of no group was kept" in line]
     assert len(lines) == bool(reasons)
     assert all(reason in lines[0] for reason in reasons)
+
+
+def test_a_second_run_in_a_folder_is_said_and_a_resumed_one_is_not(tmp_path, warnings):
+    for attempt in (1, 2):
+        with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
+            assert writer.submit([group(attempt)]).result(5)
+    assert warnings == []
+    with DumpWriter(tmp_path, "another", 1):
+        assert len(warnings) == 1 and warnings[0].startswith(f"{tmp_path} already holds other runs (1); ")
