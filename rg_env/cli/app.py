@@ -278,7 +278,7 @@ def score(
     if as_json:
         print_json(shown)
         return
-    print_fields(shown)
+    print_fields({name: "–" if value in (None, "") else value for name, value in shown.items()})
 
 
 @app.command(cls=Command)

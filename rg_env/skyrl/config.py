@@ -21,7 +21,7 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, UnavailableError, one_line
+from rg_env.errors import ConfigError, UnavailableError, did_you_mean, one_line
 from rg_env.skyrl.checks import check_all, check_quickly
 from rg_env.skyrl.checks.limits import limits_of
 from rg_env.skyrl.checks.model import NAMED_MODELS
@@ -162,6 +162,10 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         # OmegaConf's YAML, as on SkyRL's command line: `1e-4` is a number, a key given twice is an error.
         content = OmegaConf.to_container(OmegaConf.create(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        others = [other.name for other in path.parent.glob("*.y*ml")]
+        hint = did_you_mean(path.name, others, "check the path")
+        raise ConfigError(f"{path}: cannot be read (no such file){hint}") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import runpy
 import subprocess
 import sys
 
@@ -122,6 +123,14 @@ def test_the_light_parts_import_nothing_heavy():
 def test_version_names_what_a_bug_report_needs():
     shown = invoke("--version").stdout
     assert re.fullmatch(r"rg-env 0\.1\.0, reasoning-gym [\d.]+, skyrl [\d.]+, Python [\d.]+\n", shown)
+
+
+def test_the_package_can_be_run(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["python -m rg_env", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("rg_env", run_name="__main__")
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("rg-env ")
 
 
 def complete(line):
