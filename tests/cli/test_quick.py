@@ -39,6 +39,10 @@ PROBE = f"""
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from rg_env.cli import complete, main
+from rg_env.terminal.supervisor import Ended
+
+def in_this_process(name, work, args, *, verbose):
+    return Ended(rg_env.train.run_command(lambda _: work(), args), None)
 
 with redirect_stdout(io.StringIO()) as shown:
     sys.argv = ["rg-env", "dumps", "stats", "--help"]
@@ -47,6 +51,9 @@ with redirect_stdout(io.StringIO()) as shown:
     except SystemExit:
         assert "Usage" in shown.getvalue()
 assert not any(name in sys.modules for name in ("polars", "pyarrow", "reasoning_gym", "textual", "orjson"))
+
+import rg_env.terminal.command, rg_env.train
+rg_env.train.run_shown = rg_env.terminal.command.run_shown = in_this_process
 
 found = []
 mistakes = {MISTAKES!r}

