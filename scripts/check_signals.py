@@ -154,7 +154,7 @@ def check(kind, number, moment, pause, out):
         problems += [
             f"unfinished file {path.name}" for path in (folder / "dumps").glob("*.part") if "double" not in kind
         ]
-    shown = [line for line in run.shown.decode(errors="replace").splitlines() if line.strip(" ^C")]
+    shown = [line for line in run.shown.decode(errors="replace").splitlines() if line.strip(" ^C")] or [""]
     shutil.rmtree(temp, ignore_errors=True)
     result = {
         "kind": kind,

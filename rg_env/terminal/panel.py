@@ -72,8 +72,9 @@ def panel(state: RunState, now: float) -> Panel:
     grid.add_column(ratio=1, overflow="fold")
     for name, value in _rows(state):
         grid.add_row(name, value)
-    phase = f"stopping after {state.stopping}" if state.stopping else state.phase
-    grid.add_row("now", cell(f"{phase}, {duration(now - state.phase_began)}"))
+    if not state.has_ended:
+        phase = f"stopping after {state.stopping}" if state.stopping else state.phase
+        grid.add_row("now", cell(f"{phase}, {duration(now - state.phase_began)}"))
     title = f"rg-env {state.command}" + (
         f" · {state.model.rsplit('/', 1)[-1]} on {state.device}" if state.model else ""
     )

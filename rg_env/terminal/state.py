@@ -62,6 +62,7 @@ class RunState:
     checkpoint: int | None = None
     error: str | None = None
     stopping: str | None = None
+    has_ended: bool = False
     _last: float = 0.0
 
     def __post_init__(self) -> None:

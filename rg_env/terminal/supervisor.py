@@ -91,6 +91,7 @@ def supervise(command: Callable[[], Any], state: RunState, display: Lines) -> En
             state.error = f"the process of the run ended with {_in_words(status)}"
         return Ended(2 if status == 2 else 1, None)
     finally:
+        state.has_ended = True
         shutil.rmtree(scratch, ignore_errors=True)
         for signum in handled:  # an interrupted command is about to end: further signals change nothing
             signal.signal(signum, signal.SIG_IGN if received else before[signum])
