@@ -2,11 +2,12 @@
 
     python scripts/terminal_picture.py docs/terminal.svg configs/quickstart.yaml [key=value …]
 
-The panel and the last lines are drawn by the code that draws them on a terminal. Also writes OUT.txt, the same as text
-at 80, 100 and 200 columns.
+The panel and the last lines are drawn by the code that draws them on a terminal. Prints the same as text at 80, 100 and
+200 columns, to look at.
 """
 
 import io
+import re
 import sys
 import time
 from pathlib import Path
@@ -40,11 +41,12 @@ def main():
     lines = list(last_lines(state, result, args, ended))
     picture = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
     draw(picture, state, args, lines, ended)
-    picture.save_svg(out, title="rg-env train")
-    text = io.StringIO()
+    svg = picture.export_svg(title="rg-env train")
+    Path(out).write_text(
+        re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    )  # they would be loaded from the web
     for width in (80, WIDTH, 200):
-        draw(Console(width=width, file=text, highlight=False, markup=False), state, args, lines, ended)
-    Path(out).with_suffix(".txt").write_text(text.getvalue())
+        draw(Console(width=width, highlight=False, markup=False), state, args, lines, ended)
     sys.exit(result.exit_code)
 
 

@@ -107,7 +107,7 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
 def _join_logs(log: Path) -> None:
     """Have SkyRL's workers write to our log: the file that they will open becomes a link to it."""
     with contextlib.suppress(OSError, KeyError):
-        Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log)
+        Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log.name)
 
 
 def _wait(task: Any, *args: Any) -> Any:

@@ -105,7 +105,7 @@ def _rows(state: RunState) -> Iterator[tuple[str, RenderableType]]:
     if state.files:
         yield "groups", cell(counted({_FILES.get(name, name): count for name, count in state.files.items()}))
     if state.statuses:
-        failed = any(name != "ok" for name in state.statuses)
+        failed = state.statuses.keys() - {"ok", "rejected"}
         yield "scorer", cell(counted(state.statuses), "yellow" if failed else "")
     if state.dump:
         yield "dump", cell(short_path(state.dump))
