@@ -49,24 +49,23 @@ def mean(tasks: dict[str, Counter[str]], key: str, count: str = "count") -> floa
     return sum(means) / len(means)
 
 
+def signed(number: float, digits: int) -> str:
+    return f"{number:+.{digits}f}".replace("-", "−")
+
+
 def main(folders: list[Path]) -> None:
     runs = {folder.name: recount(folder) for folder in folders}
     runs = dict(sorted(runs.items(), key=lambda run: -mean(run[1], "published_every", "every")))
-    print(
-        "| run | responses | unscorable | published, all | published | upstream | ours |", *(f" {c} |" for c in CAUSES)
-    )
+    print("| run | responses | unscorable | published, all | published | upstream | ours |", " | ".join(CAUSES), "|")
     print("|---|" + "---|" * (6 + len(CAUSES)))
     for name, tasks in runs.items():
         total = Counter[str]()
         for sums in tasks.values():
             total.update(sums)
         means = [mean(tasks, key) for key in ("published", "upstream", "ours", *CAUSES)]
-        cells = [name, total["every"], total["unscorable"], f"{mean(tasks, 'published_every', 'every'):.3f}"]
-        print(
-            "|",
-            " | ".join(map(str, [*cells, *(f"{m:.3f}" for m in means[:3]), *(f"{m:+.4f}" for m in means[3:])])),
-            "|",
-        )
+        cells = [name, f"{total['every']:,}", f"{total['unscorable']:,}"]
+        cells += [f"{m:.3f}" for m in (mean(tasks, "published_every", "every"), *means[:3])]
+        print(f"| {' | '.join([*cells, *(signed(m, 4) for m in means[3:])])} |")
     for cause in CAUSES:
         effect, responses = defaultdict(float), Counter[str]()
         for tasks in runs.values():
@@ -75,7 +74,7 @@ def main(folders: list[Path]) -> None:
                     effect[task] += sums[cause] / sums["count"] / len(runs)
                     responses[task] += int(sums[f"{cause} responses"])
         largest = sorted((task for task in effect if abs(effect[task]) >= 0.005), key=lambda t: -abs(effect[t]))
-        print(f"\n{cause}:", ", ".join(f"{t} {effect[t]:+.3f} ({responses[t]})" for t in largest) or "-")
+        print(f"\n{cause}:", ", ".join(f"`{t}` {signed(effect[t], 3)} ({responses[t]})" for t in largest) or "-")
     changed = defaultdict(list)
     for tasks in runs.values():
         for task, sums in tasks.items():
