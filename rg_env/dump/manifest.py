@@ -23,7 +23,7 @@ from rg_env.dump.open_file import open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import DumpError
 
-_PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm", "openai")
+_PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm", "openai", "trl")
 
 MAX_BYTES = 1 << 26
 """A larger manifest counts as damaged."""

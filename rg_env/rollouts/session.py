@@ -21,6 +21,7 @@ from rg_env.rollouts.plan import Claim, Plan, claim, done_groups
 from rg_env.rollouts.progress import Prices, showing_progress
 from rg_env.rollouts.questions import Questions
 from rg_env.rollouts.run import EndpointRun, Totals
+from rg_env.rollouts.settings import generator_settings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -171,23 +172,12 @@ def _writer(run: Claim, plan: Plan, url: str) -> DumpWriter:
 
 
 def _manifest(run: Claim, plan: Plan, url: str) -> dict[str, Any]:
-    """The manifest's settings have SkyRL's names, so that every tool finds them."""
-    generator = {
-        "n_samples_per_prompt": plan.samples,
-        "eval_n_samples_per_prompt": plan.samples,
-        "zero_reward_on_non_stop": False,
-        "sampling_params": {
-            "max_generate_length": plan.sampling["max_tokens"],
-            "temperature": plan.sampling["temperature"],
-            "top_p": plan.sampling["top_p"],
-        },
-    }
     return {
         "attempt": run.attempt,
         "model": plan.model,
         "endpoint": url,
         "plan": plan.facts(),
         "suite": plan.questions.get("suite"),
-        "settings": plan.config.as_nested() | {"generator": generator},
+        "settings": generator_settings(plan.config, samples=plan.samples, eval_samples=plan.samples, **plan.sampling),
         "task_mix": plan.config.tasks,
     }

@@ -1,4 +1,4 @@
-"""Our settings from `key=value` arguments, without SkyRL's configuration."""
+"""Our settings without SkyRL's configuration: read from `key=value` arguments, written to manifests."""
 
 from __future__ import annotations
 
@@ -24,6 +24,19 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
             raise ConfigError(f"{override!r}: expected key=value, such as scorer.timeout=10")
         _set(config, key.removeprefix(f"{PREFIX}."), _value(key, text))
     config.validate()
+
+
+def generator_settings(
+    config: RGDumpConfig, *, samples: int, eval_samples: int, max_tokens: int, temperature: float, top_p: float
+) -> dict[str, Any]:
+    """The settings of a manifest, under SkyRL's names, so that every tool finds them."""
+    generator = {
+        "n_samples_per_prompt": samples,
+        "eval_n_samples_per_prompt": eval_samples,
+        "zero_reward_on_non_stop": False,
+        "sampling_params": {"max_generate_length": max_tokens, "temperature": temperature, "top_p": top_p},
+    }
+    return config.as_nested() | {"generator": generator}
 
 
 def _value(key: str, text: str) -> Any:

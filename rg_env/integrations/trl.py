@@ -1,0 +1,213 @@
+"""Reasoning Gym for TRL's `GRPOTrainer`: `to_dataset` makes its training set, `GRPOReward` its reward function.
+
+Invariant: a group is the completions of one prompt, all of them; a batch that TRL cut in the middle of a group is an
+error, never a misaligned group. A completion whose scorer failed gets None, which TRL keeps out of the loss, and its
+status is in the dump.
+
+Not covered: tools, images, and when generation began, which TRL tells no reward function.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
+from rg_env.errors import ConfigError
+from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
+from rg_env.rewards import Earned, settle_group
+from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rollouts.settings import generator_settings
+from rg_env.tasks import Item
+from rg_env.user_code import load_reward
+
+if TYPE_CHECKING:
+    import datasets
+    from trl import GRPOConfig
+
+
+def to_dataset(rows: ReasoningGymDataset, count: int | None = None) -> datasets.Dataset:
+    """The first `count` rows (None: all) as a dataset for `GRPOTrainer`, in memory.
+
+    Returns:
+        the columns `prompt` (messages), `task`, and `rg_item`, which `GRPOReward` needs.
+    """
+    from datasets import Dataset
+
+    made = (rows.row(index) for index in range(len(rows) if count is None else count))
+    return Dataset.from_list(
+        [
+            {"prompt": row["prompt"], "task": row["data_source"], "rg_item": item_to_text(row["extra_info"])}
+            for row in made
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Completion(JudgedRollout):
+    item: Item
+
+
+class GRPOReward:
+    """A reward function for `GRPOTrainer`: `GRPOTrainer(reward_funcs=GRPOReward(args), args=args, …)`.
+
+    Rewards are computed as in SkyRL's train phase: base score, length penalty, format bonus, `reward`. Items of the
+    eval split get no length penalty.
+
+    Args:
+        args: the trainer's; `num_generations`, `num_generations_eval` and `max_completion_length` are used.
+        config: our settings; None: the defaults. `on_scorer_failure` is always `mask`.
+        dump: folder for a dump of every group, or None. Each process of a distributed run writes its own run.
+        model: its name in the dump.
+
+    Raises:
+        ConfigError: a setting is invalid.
+        DumpError: the dump folder cannot be written.
+    """
+
+    def __init__(
+        self, args: GRPOConfig, config: RGDumpConfig | None = None, *, dump: str | Path | None = None, model: str = ""
+    ) -> None:
+        self.__name__ = "rg_env"  # TRL's name for its metrics
+        self.config = checked(config, **({} if dump is None else {"dump_dir": str(dump)}))
+        self._samples = {
+            Phase.TRAIN: args.num_generations,
+            Phase.EVAL: getattr(args, "num_generations_eval", None) or args.num_generations,
+        }
+        self._max_length: int = args.max_completion_length
+        self._reward = load_reward(self.config)
+        self._calls = itertools.count()
+        self.writer = None if dump is None else self._open(args, model)
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        rg_item: Sequence[str],
+        trainer_state: Any = None,
+        **_: Any,
+    ) -> list[float | None]:
+        """The reward of each completion; None if it cannot be scored.
+
+        Args:
+            prompts, completions: texts, or lists of messages.
+            rg_item: the column of `to_dataset`.
+
+        Raises:
+            ConfigError: the batch does not consist of whole groups, or a row is not from `to_dataset`.
+            ScorerPoolError: the scorer processes cannot be started.
+        """
+        items = [item_from_text(text) for text in rg_item]
+        blocks = list(self._blocks(items))
+        texts = [text_of(completion) for completion in completions]
+        rollouts = [
+            _Completion(
+                verdict=verdict,
+                response_tokens=len(ids),
+                stop_reason="length" if len(ids) >= self._max_length else "stop",
+                conversation=[*_messages(prompt), {"role": "assistant", "content": text}],
+                repetition=0,
+                stopwatch=watch,
+                item=item,
+            )
+            for item, prompt, text, ids, (verdict, watch) in zip(
+                items, prompts, texts, completion_ids, judge_all(self.config, items, texts), strict=True
+            )
+        ]
+        groups = [[replace(rollouts[row], repetition=k) for k, row in enumerate(block)] for block in blocks]
+        earned = [self._settle(group) for group in groups]
+        self._write(groups, earned, None if trainer_state is None else trainer_state.global_step)
+        return [None if one.masked else one.reward for one in itertools.chain.from_iterable(earned)]
+
+    def close(self) -> None:
+        """Finish the dump. Otherwise that happens when the process ends."""
+        if self.writer is not None:
+            self.writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _blocks(self, items: Sequence[Item]) -> Iterator[range]:
+        """The rows of each group: TRL's samplers repeat a prompt `num_generations` times in succession."""
+        start = 0
+        while start < len(items):
+            block = range(start, start + self._samples[Phase(items[start].split)])
+            if block.stop > len(items) or len({items[row].id for row in block}) > 1:
+                raise ConfigError(
+                    f"TRL passed a group that is not {len(block)} completions of one prompt: make "
+                    "per_device_train_batch_size × steps_per_generation, and per_device_eval_batch_size, multiples of "
+                    "num_generations; items of the eval split belong in eval_dataset"
+                )
+            yield block
+            start = block.stop
+
+    def _settle(self, group: Sequence[_Completion]) -> list[Earned]:
+        return settle_group(
+            group,
+            self.config,
+            max_length=self._max_length,
+            penalize=group[0].item.split == Phase.TRAIN,
+            reward_function=self._reward,
+        )
+
+    def _write(
+        self, groups: Sequence[Sequence[_Completion]], earned: Sequence[Sequence[Earned]], done: int | None
+    ) -> None:
+        if self.writer is None:
+            return
+        call, seen = next(self._calls), Counter[str]()
+        records: list[GroupRecord] = []
+        for group, of_group in zip(groups, earned, strict=True):
+            item = group[0].item
+            seen[item.id] += 1
+            uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
+            step = None if done is None else done + (item.split == Phase.TRAIN)
+            origin = Origin(self.writer.run_id, 1, item.split, step, call)
+            record = group_record(origin, item, uid, group, of_group, self.config.solved_at)
+            records.append(replace(record, started_at=None, generation_seconds=None))
+        with suppress(TimeoutError):  # a slow disk; the writer reports what is missing when it closes
+            self.writer.submit(records).result(self.config.dump_ack_timeout)
+
+    def _open(self, args: GRPOConfig, model: str) -> DumpWriter:
+        config, run_id = self.config, new_run_id()
+        writer = DumpWriter(
+            config.dump_dir,
+            run_id,
+            1,
+            policy=DumpPolicy.from_config(config),
+            groups_per_file=config.groups_per_file,
+            failed_groups_per_file=config.failed_groups_per_file,
+            fsync=config.dump_fsync,
+            compression=config.dump_compression,
+        )
+        settings = generator_settings(
+            config,
+            samples=self._samples[Phase.TRAIN],
+            eval_samples=self._samples[Phase.EVAL],
+            max_tokens=self._max_length,
+            temperature=args.temperature,
+            top_p=args.top_p,
+        )
+        content = {"attempt": 1, "model": model, "trainer": "trl", "settings": settings, "task_mix": config.tasks}
+        write_manifest(config.dump_dir, run_id, content)
+        return writer
+
+
+def _messages(prompt: Any) -> list[dict[str, str]]:
+    """The messages of a prompt, which may be a text."""
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return [
+        {"role": message["role"], "content": text_of([message])} for message in prompt if isinstance(message, Mapping)
+    ]

@@ -1,0 +1,168 @@
+"""TRL's side is its real trainer in `test_grpo_steps`; elsewhere batches as its samplers order them."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import open_run
+from rg_env.dump.repair.validate import validate
+from rg_env.errors import ConfigError
+from rg_env.integrations.trl import GRPOReward, to_dataset
+from rg_env.scoring import AnswerScore, Scorer, Status
+
+TASKS = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}}
+ARGS = SimpleNamespace(num_generations=2, num_generations_eval=4, max_completion_length=50, temperature=1.0, top_p=1.0)
+PLAIN = {"length_penalty": LengthPenaltyConfig(kind="none"), "dump_other_rollouts": True, "dump_eval_rollouts": True}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return to_dataset(ReasoningGymDataset(TASKS, size=3))
+
+
+def answered(row, right=True):
+    answer = json.loads(json.loads(row["rg_item"])["entry"])["answer"] if right else "none"
+    return [{"role": "assistant", "content": f"<think>I add.</think><answer>{answer}</answer>"}]
+
+
+def call(reward, batch, step=4):
+    """As TRL calls a reward function: one list per column, and columns and arguments that it does not know."""
+    made, completions = zip(*batch, strict=True)
+    columns = {name: [row[name] for row in made] for name in made[0] if name != "prompt"}
+    return reward(
+        prompts=[row["prompt"] for row in made],
+        completions=list(completions),
+        completion_ids=[[1, 2, 3]] * len(made),
+        trainer_state=SimpleNamespace(global_step=step),
+        log_metric=print,
+        **columns,
+    )
+
+
+def test_rewards_and_groups_are_those_of_each_prompt(rows, tmp_path):
+    order = [(rows[2], True), (rows[2], False), (rows[0], False), (rows[0], False), (rows[0], True), (rows[0], True)]
+    with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path, model="m") as reward:
+        assert call(reward, [(row, answered(row, right)) for row, right in order]) == [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
+    found = validate(tmp_path)
+    assert found.good, found.findings.kept
+    assert not found.remarks
+    groups = list(open_run(tmp_path).ledger())
+    items = [json.loads(rows[k]["rg_item"])["item"] for k in (2, 0, 0)]
+    assert [group.item for group in groups] == items
+    assert [group.uid for group in groups] == [items[0], items[1], f"{items[1]}#2"]
+    assert [[rollout.reward for rollout in group.rollouts] for group in groups] == [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
+    assert {(group.step, group.phase, group.started_at, group.generation_seconds) for group in groups} == {
+        (5, "train", None, None)
+    }
+    assert all(group.scoring_seconds > 0 and group.ended_at > 1.7e9 for group in groups)
+
+
+@pytest.mark.parametrize("order", [(0, 0, 1), (0, 1, 0, 1), (0, 1, 1, 2, 2, 0)])
+def test_a_batch_of_parts_of_groups_is_an_error(rows, order):
+    with pytest.raises(ConfigError, match="not 2 completions of one prompt"):
+        call(GRPOReward(ARGS), [(rows[k], answered(rows[k])) for k in order])
+
+
+def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):
+    score = Scorer.score
+
+    def failing(self, entry, answer, config=None):
+        broken = answer == "none"
+        return AnswerScore.unscored(Status.CRASHED, "gone") if broken else score(self, entry, answer, config)
+
+    monkeypatch.setattr(Scorer, "score", failing)
+    with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path) as reward:
+        assert call(reward, [(rows[0], answered(rows[0])), (rows[0], answered(rows[0], False))]) == [1.0, None]
+    assert validate(tmp_path).good
+    (group,) = open_run(tmp_path).groups()
+    assert [rollout.status for rollout in group.rollouts] == [Status.OK, Status.CRASHED]
+
+
+def test_evaluation_has_its_own_group_size_and_no_penalty(tmp_path):
+    rows = to_dataset(ReasoningGymDataset(TASKS, size=2, split="eval"), 1)
+    config = RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="atropos", max_length=1), dump_eval_rollouts=True)
+    with GRPOReward(ARGS, config, dump=tmp_path) as reward:
+        assert call(reward, [(rows[0], answered(rows[0]))] * 4) == [1.0] * 4
+    (group,) = open_run(tmp_path).groups()
+    assert (group.phase, group.step, len(group.rollouts)) == ("eval", 4, 4)
+    assert validate(tmp_path).good
+
+
+def test_texts_and_reasoning_apart_are_responses_too(rows):
+    prompt, answer = "What?", answered(rows[0])[0]["content"]
+    apart = [
+        {"role": "assistant", "reasoning_content": "I add.", "content": answer.removeprefix("<think>I add.</think>")}
+    ]
+    text = {**rows[0], "prompt": prompt}
+    assert call(GRPOReward(ARGS, RGDumpConfig(**PLAIN)), [(text, answer), (rows[0], apart)]) == [1.0, 1.0]
+
+
+@pytest.mark.long
+def test_grpo_steps(tmp_path, monkeypatch):
+    """Two steps and an evaluation of TRL's trainer with `nano`; its metrics are those of the dump."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
+    from rg_env.cpu import nano_path
+
+    score = Scorer.score
+
+    def failing(self, entry, answer, config=None):
+        if len(answer) % 2:
+            return AnswerScore.unscored(Status.TIMEOUT, "no score")
+        return score(self, entry, answer, config)
+
+    monkeypatch.setattr(Scorer, "score", failing)
+    tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
+    args = GRPOConfig(
+        output_dir=str(tmp_path / "trl"),
+        max_steps=2,
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=2,
+        per_device_eval_batch_size=4,
+        num_generations=4,
+        num_generations_eval=2,
+        max_completion_length=48,
+        logging_steps=1,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        eval_strategy="steps",
+        eval_steps=2,
+        save_strategy="no",
+    )
+    reward = GRPOReward(args, RGDumpConfig(dump_eval_rollouts=True), dump=tmp_path / "dump", model="nano")
+    tasks = {"spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}}}
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(nano_path()),
+        reward_funcs=reward,
+        args=args,
+        train_dataset=to_dataset(ReasoningGymDataset(tasks, size=16)),
+        eval_dataset=to_dataset(ReasoningGymDataset(tasks, size=2, split="eval")),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    reward.close()
+    found = validate(tmp_path / "dump")
+    assert found.good, found.findings.kept
+    ledger = list(open_run(tmp_path / "dump").ledger())
+    assert [(group.phase, group.step, len(group.rollouts)) for group in ledger] == [
+        *[("train", step, 4) for step in (1, 2) for _ in range(4)],
+        *[("eval", 2, 2)] * 2,
+    ]
+    assert any(rollout.status is Status.TIMEOUT for group in ledger for rollout in group.rollouts)
+    logged = {entry["step"]: entry["rewards/rg_env/mean"] for entry in trainer.state.log_history if "loss" in entry}
+    for step, mean in logged.items():
+        paid = [
+            rollout.reward
+            for group in ledger
+            if (group.phase, group.step) == ("train", step)
+            for rollout in group.rollouts
+            if rollout.status is not Status.TIMEOUT
+        ]
+        assert mean == pytest.approx(sum(paid) / len(paid), abs=1e-5)
