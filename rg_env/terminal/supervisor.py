@@ -36,7 +36,7 @@ from rg_env.terminal.reports import SCRATCH, Inbox, Reports, report_warnings
 from rg_env.terminal.state import RunState
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PATIENCE = (30.0, 3.0, 0.0)
+_PATIENCE = (30.0, 10.0, 0.0)
 """Seconds that the run has to end after the first, second and third signal."""
 _STRAGGLERS = 5.0
 """Seconds that other processes have to end after a successful run."""
@@ -136,7 +136,7 @@ def _watch(pid: int, inbox: Inbox, state: RunState, display: Lines, received: li
                 with suppress(BrokenPipeError):  # it has just ended
                     os.write(stop_write, b"s")
                 state.stopping = signal.Signals(received[0]).name
-                display.line(f"{state.stopping}: stopping; a second signal ends the run without waiting for its dump")
+                display.line(f"{state.stopping}: stopping; a second signal ends the run within 10 s, a third at once")
             answered = len(received)
             deadline = min(deadline, time.monotonic() + _PATIENCE[min(answered, len(_PATIENCE)) - 1])
         if time.monotonic() > deadline:
