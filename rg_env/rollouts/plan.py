@@ -21,6 +21,7 @@ from rg_env.dump.run_id import new_run_id
 from rg_env.errors import ConfigError, as_typed
 
 _FREE = {"dump_dir", "dump_ack_timeout", "dump_fsync", "debug_logging", "suppress_base_env_logs"}
+_FREE_OF_SCORER = {"workers", "backend", "pools"}
 """Settings that change nothing in the groups, so that a run may be continued with other values."""
 
 
@@ -48,7 +49,7 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """The plan as JSON, for the manifest."""
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
-        settings["scorer"] = {name: value for name, value in settings["scorer"].items() if name != "workers"}
+        settings["scorer"] = {name: value for name, value in settings["scorer"].items() if name not in _FREE_OF_SCORER}
         plain = {**asdict(self), "config": settings}
         return dict(json.loads(json.dumps(plain, default=str)))
 

@@ -12,20 +12,24 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rg_env.choices import ResponseFormat
-from rg_env.config import ScorerConfig, check_fields
-from rg_env.errors import ConfigError
+from rg_env.config import PREFIX, ScorerConfig, check_fields
+from rg_env.errors import ConfigError, refuse
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import PartialCredit, base_score
 from rg_env.scoring.baselines import BaselineCache
+from rg_env.scoring.load import Load
 from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.scoring.workers.connection import Job
 from rg_env.scoring.workers.pool import ScorerPool
 from rg_env.tasks.upstream.oracles import corrected
+
+if TYPE_CHECKING:
+    from rg_env.scoring.workers.ray_pool import RayScorerPool
 
 _SHOWN = 80
 """How many characters of a normalized answer `detail` shows."""
@@ -41,9 +45,11 @@ class Scorer:
             that is the limit for the item.
         normalize: also score an answer that earns less than 1 in the forms of `rg_env.scoring.normalize`.
         partial_credit: `upstream`, `calibrated` or `none`: how scores between 0 and 1 count (`PartialCredit`).
+        backend: `processes` of this machine, or `ray`: actors on the nodes of the cluster that this process uses.
+        pools: ray: number of actors, each with `workers` processes; None: one for each node with as many cores.
 
     Raises:
-        ConfigError: a number is out of range.
+        ConfigError: a number is out of range, or the backend is `ray` and Ray is not running.
     """
 
     def __init__(
@@ -53,13 +59,17 @@ class Scorer:
         max_answer_chars: int = ScorerConfig.max_answer_chars,
         normalize: bool = ScorerConfig.normalize,
         partial_credit: str = ScorerConfig.partial_credit,
+        backend: str = ScorerConfig.backend,
+        pools: int | None = ScorerConfig.pools,
     ) -> None:
-        check_fields(ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit), "Scorer")
+        settings = ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit, backend, pools)
+        check_fields(settings, "Scorer")
         self._max_answer_chars = max_answer_chars
         self._normalize = normalize
         self._partial_credit = PartialCredit(partial_credit)
         self._baselines = BaselineCache(self._score_upstream)
-        self._pool = ScorerPool(workers, timeout)
+        self._pool = _make_pool(settings)
+        self._load = Load(lambda: self._pool.capacity)
 
     def score(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None) -> AnswerScore:
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
@@ -108,7 +118,9 @@ class Scorer:
         refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore.unscored(Status.REJECTED, refusal)
-        return self._pool.run(Job.of(task, config, entry, answer, calls_code=task in guard.CALLING_TASKS))
+        job = Job.of(task, config, entry, answer, calls_code=task in guard.CALLING_TASKS)
+        with self._load.one_answer():
+            return self._pool.run(job)
 
     def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
         match self._partial_credit:
@@ -136,6 +148,10 @@ class Scorer:
             return Verdict(parsed, AnswerScore.unscored(Status.OK))
         return Verdict(parsed, self.score(entry, parsed.answer, config))
 
+    def take_load(self) -> dict[str, float]:
+        """How long scoring took and how many answers waited since this was last called, as metrics; may be empty."""
+        return self._load.take()
+
     @property
     def closed(self) -> bool:
         return self._pool.closed
@@ -160,6 +176,17 @@ class Scorer:
         return guard.check(entry, answer)
 
 
+def _make_pool(settings: ScorerConfig) -> ScorerPool | RayScorerPool:
+    """The pool of the backend. Raises ConfigError."""
+    if settings.backend == "processes":
+        return ScorerPool(settings.workers, settings.timeout)
+    try:
+        from rg_env.scoring.workers.ray_pool import RayScorerPool
+    except ImportError:
+        refuse(f"{PREFIX}.scorer.backend", "ray", "Ray is not installed; use processes")
+    return RayScorerPool(settings.pools, settings.workers, settings.timeout)
+
+
 def _task_of(entry: Mapping[str, Any]) -> str:
     try:
         task = entry["metadata"]["source_dataset"]
@@ -182,6 +209,12 @@ def shared_scorer(settings: ScorerConfig) -> Scorer:
         if scorer is None or scorer.closed:
             scorer = _shared[key] = Scorer(**asdict(settings))
         return scorer
+
+
+def take_shared_load(settings: ScorerConfig) -> dict[str, float]:
+    """`Scorer.take_load` of the scorer of this process for these settings; empty if there is none."""
+    scorer = _shared.get(astuple(settings))
+    return {} if scorer is None else scorer.take_load()
 
 
 def _forget_shared() -> None:

@@ -34,7 +34,7 @@ class WorkerPool:
     """
 
     def __init__(self, size: int, memory_bytes: int, cpu_seconds: int) -> None:
-        self._size = size
+        self.size = size
         self._memory_bytes = memory_bytes
         self._cpu_seconds = cpu_seconds
         self._owner = os.getpid()
@@ -115,7 +115,7 @@ class WorkerPool:
                 self._raise_if_unusable()
                 if self._idle:
                     return self._idle.pop()
-                if self._live < self._size:
+                if self._live < self.size:
                     self._live += 1
                     return None
                 self._changed.wait()

@@ -52,8 +52,21 @@ class ScorerPool:
         self._timeout = timeout
 
     @property
+    def capacity(self) -> int:
+        """How many answers can be scored at once."""
+        return self._workers.size
+
+    @property
     def closed(self) -> bool:
         return self._workers.closed
+
+    def start(self) -> None:
+        """Wait until a worker is ready. Not needed before `run`.
+
+        Raises:
+            ScorerPoolError: no worker can be started, or the pool was closed.
+        """
+        self._workers.check_in(self._workers.check_out(), keep=True)
 
     def run(self, job: Job) -> AnswerScore:
         """Score one answer, waiting for a worker as long as it takes.
