@@ -178,8 +178,7 @@ class RayScorerPool:
                 return
             self._ready.remove(member)
             member.lost.set()
-        why = one_line(error, 200)
-        logger.warning("the scorer actor on {} was lost; other actors score its answers again: {}", member.host, why)
+        logger.warning("lost the scorer on {}; its answers are scored elsewhere: {}", member.host, _reason(error))
 
     def _keep_one(self) -> None:
         """Have one actor, and another one when it is lost. Ends when the pool is closed, or if none starts."""
@@ -190,13 +189,16 @@ class RayScorerPool:
             except Exception as error:
                 failures += 1
                 if failures == _START_ATTEMPTS:
-                    self._give_up(one_line(error))
+                    self._give_up(_reason(error))
                     return
             else:
                 failures = 0
                 logger.info("scoring up to {} answers at once on {}", self._workers, member.host)
                 with self._changed:
-                    self._ready.append(member)
+                    if self._failure is None:
+                        self._ready.append(member)
+                    else:
+                        member.lost.set()
                     self._changed.notify_all()
                 member.lost.wait()
             self._forget(handle)
@@ -227,6 +229,12 @@ class RayScorerPool:
         if self._failure is None:
             self._failure = why
         self._changed.notify_all()
+
+
+def _reason(error: BaseException) -> str:
+    """The last line of Ray's message, whose others are a traceback or ids."""
+    lines = str(getattr(error, "cause", None) or error).strip().splitlines()
+    return one_line(lines[-1] if lines else error, 300)
 
 
 def _kill(handle: Any) -> None:

@@ -20,8 +20,29 @@ JOB = Job.of("chain_sum", {}, {}, "1", runs_code=False)
 GOOD = AnswerScore(1.0, 1.0, 1.0, Status.OK)
 
 
-class Actors:
-    """Stands for Ray: makes actors whose calls return futures that the test resolves."""
+class Actor:
+    """Stands for the handle of an actor: its calls return futures, passed to `on_start` and `on_run`."""
+
+    def __init__(self, on_start, on_run):
+        self._pending = []
+        self.start, self.run = self._method(on_start), self._method(on_run)
+
+    def _method(self, on_call):
+        def call(*_):
+            self._pending.append(future := Future())
+            on_call(future)
+            return SimpleNamespace(future=lambda: future)
+
+        return SimpleNamespace(remote=call)
+
+    def die(self):
+        for future in self._pending:
+            if not future.done():
+                future.set_exception(ActorDiedError())
+
+
+class Ray:
+    """Stands for the module `ray`."""
 
     def __init__(self):
         self.made, self.killed, self.calls = [], [], []
@@ -32,17 +53,9 @@ class Actors:
         self.options = options
         return lambda _: SimpleNamespace(remote=self._make)
 
-    def _make(self, *arguments):
-        self.made.append(SimpleNamespace(start=self._method("on_start"), run=self._method("on_run")))
+    def _make(self, *_):
+        self.made.append(Actor(lambda call: self.on_start(call), lambda call: self.on_run(call)))
         return self.made[-1]
-
-    def _method(self, name):
-        def call(*_):
-            future = Future()
-            getattr(self, name)(future)
-            return SimpleNamespace(future=lambda: future)
-
-        return SimpleNamespace(remote=call)
 
     def is_initialized(self):
         return True
@@ -50,13 +63,14 @@ class Actors:
     def nodes(self):
         return [{"Alive": alive, "Resources": {"CPU": cpus}} for alive, cpus in ((True, 4), (True, 2), (False, 8))]
 
-    def kill(self, handle):
-        self.killed.append(handle)
+    def kill(self, actor):
+        actor.die()
+        self.killed.append(actor)
 
 
 @pytest.fixture
 def actors(monkeypatch):
-    stand_in = Actors()
+    stand_in = Ray()
     monkeypatch.setattr(ray_pool, "ray", stand_in)
     return stand_in
 
@@ -123,7 +137,7 @@ def test_an_answer_that_loses_every_actor_is_no_zero_to_train_on(actors, make_po
 def test_an_actor_that_never_answers_is_lost(actors, make_pool, monkeypatch):
     monkeypatch.setattr(ray_pool, "_ANSWER_SECONDS", 0.01)
     assert make_pool().run(JOB).starved
-    assert len(actors.killed) == len(actors.calls)
+    assert wait_until(lambda: len(actors.killed) == len(actors.calls) == 8)
 
 
 def test_answers_wait_while_every_actor_has_enough(actors, make_pool, threads):
@@ -158,8 +172,6 @@ def test_closing_ends_actors_and_waiting_answers(actors, make_pool, threads):
     answers = [threads.submit(pool.run, JOB) for _ in range(3)]
     assert wait_until(lambda: len(actors.calls) == 2)
     pool.close()
-    for call in actors.calls:
-        call.set_exception(ActorDiedError())
     for answer in answers:
         with pytest.raises(ScorerPoolError, match="closed"):
             answer.result()
