@@ -2,9 +2,10 @@
 
     python scripts/gpu_check.py --config configs/debug_1gpu.yaml --out runs/gpu_check [key=value …]
 
-It runs `rg-env doctor`, trains with an evaluation before and after, validates the dump and reads the metrics. It also
-runs on a CPU (`--config configs/quickstart.yaml`), where the tests run it. Exit code 1 if a check failed.
-Not covered: the step time of the same batches without rg_env.
+It runs `rg-env doctor`, trains with an evaluation before and after, validates the dump and reads the metrics. Then
+it trains twice on the same batches at a learning rate of 0, with rg_dump and with the generator in `skyrl_alone.py`,
+and compares the step times. It also runs on a CPU (`--config configs/quickstart.yaml`), where the tests run it. Exit
+code 1 if a check failed; the step times are no check.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from pathlib import Path
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 RG = "environment.skyrl_gym.rg_dump"
+GOAL = 1.01
+"""Step time with rg_dump, in multiples of that without, that is aimed at on a GPU."""
 METRICS = {
     "seconds_per_step": "timing/step",
     "seconds_of_generation": "timing/generate",
@@ -32,21 +35,48 @@ def rg_env(*args, **env):
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)
 
 
-def check(config, out, overrides):
+def train(config, out, overrides):
+    """One run with all its files in a folder. Returns the process, and the values of each metric by step."""
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [f"trainer.{name}_path={out}/{name}" for name in ("ckpt", "export", "log")]
+    settings = [*overrides, *paths, f"{RG}.dump_dir={out}/dumps", "trainer.logger=tensorboard"]
+    environment = {"TENSORBOARD_DIR": str(out / "metrics"), "PYTHONPATH": path_with(Path(__file__).parent)}
+    done = rg_env("train", config, *settings, **environment)
+    (out / "train.log").write_text(done.stdout + done.stderr)
+    if not (out / "metrics").is_dir():
+        return done, {}
+    events = EventAccumulator(str(out / "metrics")).Reload()
+    known = events.Tags()["scalars"]
+    return done, {name: [e.value for e in events.Scalars(tag)] for name, tag in METRICS.items() if tag in known}
+
+
+def path_with(folder):
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+
+
+def compare(config, out, overrides, steps):
+    """Seconds per step with and without rg_dump, over the same batches and weights. The first step warms up."""
+    off = [f"trainer.{name}_interval=-1" for name in ("eval", "ckpt", "hf_save")]
+    same = [f"trainer.max_training_steps={steps}", "trainer.policy.optimizer_config.lr=0", "trainer.resume_mode=none"]
+    settings = [*overrides, *off, *same, "trainer.eval_before_train=false"]
+    sides = {"with": [], "without": [f"{RG}.experiment_class=skyrl_alone.SkyRLAlone"]}
+    times = {}
+    for side, own in sides.items():
+        _, values = train(config, out / side, [*settings, *own])
+        times[side] = values.get("seconds_per_step", [])
+    result = {"steps": times, "goal_on_a_gpu": GOAL}
+    if all(len(seconds) == steps for seconds in times.values()):
+        result["ratio"] = sum(times["with"][1:]) / sum(times["without"][1:])
+    return result
+
+
+def check(config, out, overrides, steps):
     """Run everything; what came out, as one dict."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     kind = "cpu" if "device: cpu" in config.read_text() else "gpu"
     doctor = rg_env("doctor", kind, "--dump-dir", out / "dumps", "--json")
-    paths = [f"trainer.{name}_path={out}/{name}" for name in ("ckpt", "export", "log")]
-    settings = [*overrides, *paths, f"{RG}.dump_dir={out}/dumps", "trainer.logger=tensorboard"]
-    trained = rg_env("train", config, *settings, TENSORBOARD_DIR=str(out / "metrics"))
-    (out / "train.log").write_text(trained.stdout + trained.stderr)
-    values = {}
-    if (out / "metrics").is_dir():
-        events = EventAccumulator(str(out / "metrics")).Reload()
-        known = events.Tags()["scalars"]
-        values = {name: [e.value for e in events.Scalars(tag)] for name, tag in METRICS.items() if tag in known}
+    trained, values = train(config, out, overrides)
     evaluations = values.get("solved_in_evaluation", [])
     passed = {
         "doctor": doctor.returncode == 0,
@@ -55,7 +85,10 @@ def check(config, out, overrides):
         "dump": rg_env("dumps", "validate", out / "dumps").returncode == 0,
         "model folder": any((out / "export").glob("global_step_*/policy/config.json")),
     }
-    return {"config": str(config), "passed": passed, "metrics": values, "doctor": json.loads(doctor.stdout or "null")}
+    times = compare(config, out, overrides, steps)
+    passed["both runs of the comparison"] = "ratio" in times
+    report = json.loads(doctor.stdout or "null")
+    return {"config": str(config), "passed": passed, "metrics": values, "rg_dump": times, "doctor": report}
 
 
 def as_text(result):
@@ -64,16 +97,22 @@ def as_text(result):
         yield f"{'ok    ' if ok else 'FAILED'} {name}"
     for name, values in result["metrics"].items():
         yield f"{name}: " + " ".join(f"{value:.4g}" for value in values)
+    times = result["rg_dump"]
+    for side, seconds in times["steps"].items():
+        yield f"seconds per step {side} rg_dump: " + " ".join(f"{value:.4g}" for value in seconds)
+    if "ratio" in times:
+        yield f"steps after the first, with / without rg_dump: {times['ratio']:.3f} (goal on a GPU: at most {GOAL})"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path("configs/debug_1gpu.yaml"))
     parser.add_argument("--out", type=Path, default=Path("runs/gpu_check"))
+    parser.add_argument("--compare-steps", type=int, default=11, help="steps of each run that is timed, at least 2")
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     out = args.out.resolve()
-    result = check(args.config, out, args.overrides)
+    result = check(args.config, out, args.overrides, args.compare_steps)
     text = "\n".join(as_text(result))
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     (out / "result.txt").write_text(text + "\n")

@@ -23,6 +23,7 @@ from skyrl.backends.skyrl_train.utils.io import io
 from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
+from skyrl.train.utils.tracking import Tracking
 from skyrl.train.utils.trainer_utils import ResumeMode
 from skyrl.train.utils.trajectory_logging import TrajectoryLogger
 
@@ -71,6 +72,17 @@ class RGHooks:
             log_folder=cfg.trainer.log_path,
         )
         return self._generator
+
+    def get_tracker(self) -> Tracking:
+        """SkyRL's tracker. It gets the settings as a dict, because SwanLab refuses SkyRL's config object."""
+        trainer = self.cfg.trainer
+        return Tracking(
+            project_name=trainer.project_name,
+            experiment_name=trainer.run_name,
+            backend=trainer.logger,
+            config=asdict(self.cfg),
+            tags=trainer.tags,
+        )
 
     def get_trajectory_logger(self) -> TrajectoryLogger:
         """With `log_rollouts` our table of rollouts, otherwise SkyRL's."""

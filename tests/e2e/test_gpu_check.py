@@ -5,20 +5,28 @@ import sys
 
 import pytest
 
-from tests.e2e.conftest import ROOT, run_command
+from tests.e2e.conftest import RG, ROOT, run_command
 
 
 @pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_gpu_check_on_the_cpu(short_run, tmp_path):
+    """With its answers scored in Ray actors."""
     config, *overrides = [arg for arg in short_run if "_path=" not in str(arg) and "dump_dir" not in str(arg)]
     evaluation = ["trainer.eval_before_train=true", "trainer.eval_interval=2", "trainer.hf_save_interval=2"]
     out = tmp_path / "check"
-    command = [ROOT / "scripts" / "gpu_check.py", "--config", config, "--out", out, *overrides, *evaluation]
-    done = run_command(sys.executable, *command, timeout=280)
+    options = ["--config", config, "--out", out, "--compare-steps", "2", f"{RG}.scorer.backend=ray"]
+    script = ROOT / "scripts" / "gpu_check.py"
+    done = run_command(sys.executable, script, *options, *overrides, *evaluation, timeout=880)
     result = json.loads((out / "result.json").read_text())
     assert all(result["passed"].values()), result["passed"]
     assert len(result["metrics"]["seconds_per_step"]) == 2
     assert len(result["metrics"]["solved_in_evaluation"]) == 2
     assert max(result["metrics"]["logprob_difference"]) < 1e-3
+    assert {side: len(seconds) for side, seconds in result["rg_dump"]["steps"].items()} == {"with": 2, "without": 2}
+    assert result["rg_dump"]["ratio"] > 0
+    for side, recorded in (("with", True), ("without", False)):
+        assert bool(list((out / side / "dumps").glob("*_groups_*.jsonl"))) == recorded
+    assert "scoring up to 2 answers at once on" in (out / "train.log").read_text()
     assert (out / "result.txt").read_text().strip() in done.stdout

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -15,6 +14,7 @@ from rg_env.rollouts.samples import COLUMNS, RolloutSamples
 from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
+from rg_env.skyrl.experiment import RGHooks
 from rg_env.skyrl.loader import TrainLoader
 from rg_env.skyrl.rollout_table import RolloutTable
 from tests.e2e.conftest import ROOT
@@ -54,7 +54,8 @@ def tracked(backend, done):
     """What one step sends."""
     metrics, groups = done
     cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
-    tracker = Tracking("rg_env", "test", backend=backend, config=cfg)
+    cfg.trainer.logger = backend
+    tracker = RGHooks.get_tracker(SimpleNamespace(cfg=cfg))
     samples = RolloutSamples(1)
     samples.add("train", groups)
     RolloutTable(samples).log(tracker=tracker, global_step=3, wandb_key="trajectories/train", num_samples=0)
