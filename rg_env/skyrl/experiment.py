@@ -74,8 +74,10 @@ class RGHooks:
         return self._generator
 
     def get_tracker(self) -> Tracking:
-        """SkyRL's tracker. It gets the settings as a dict, because SwanLab refuses SkyRL's config object."""
+        """SkyRL's tracker. SwanLab gets the settings as a dict, because it refuses SkyRL's config object."""
         trainer = self.cfg.trainer
+        if trainer.logger != "swanlab":
+            return super().get_tracker()  # type: ignore[misc]
         return Tracking(
             project_name=trainer.project_name,
             experiment_name=trainer.run_name,

@@ -2,10 +2,12 @@
 
 import json
 import re
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -54,8 +56,7 @@ def tracked(backend, done):
     """What one step sends."""
     metrics, groups = done
     cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
-    cfg.trainer.logger = backend
-    tracker = RGHooks.get_tracker(SimpleNamespace(cfg=cfg))
+    tracker = Tracking("rg_env", "test", backend=backend, config=cfg)
     samples = RolloutSamples(1)
     samples.add("train", groups)
     RolloutTable(samples).log(tracker=tracker, global_step=3, wandb_key="trajectories/train", num_samples=0)
@@ -77,6 +78,17 @@ def test_tensorboard(done, tmp_path, monkeypatch):
     table = text.tensor_proto.string_val[0].decode().splitlines()
     assert [len(re.findall(r" \| ", line)) for line in table] == [len(COLUMNS) - 1] * 4
     assert "\x1b" not in "".join(table)
+
+
+def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
+    """It refuses SkyRL's config object."""
+    started = {}
+    swanlab = SimpleNamespace(init=lambda **given: started.update(given), finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "swanlab", swanlab)
+    cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
+    cfg.trainer.logger = "swanlab"
+    RGHooks.get_tracker(SimpleNamespace(cfg=cfg))
+    assert started["config"]["trainer"]["logger"] == "swanlab"
 
 
 def log_records(data):
