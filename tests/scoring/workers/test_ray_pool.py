@@ -16,7 +16,7 @@ from rg_env.scoring.workers.connection import Job
 from tests.e2e.conftest import run_command
 from tests.scoring.workers.processes import wait_until
 
-JOB = Job.of("chain_sum", {}, {}, "1", runs_code=False)
+JOB = Job.of("chain_sum", {}, {}, "1", calls_code=False)
 GOOD = AnswerScore(1.0, 1.0, 1.0, Status.OK)
 
 
