@@ -165,7 +165,7 @@ def test_the_table_of_modules_is_complete():
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "Makefile"], ids=page_id)
 def test_files_that_a_page_names_exist(page):
     named = re.findall(
-        r"(?<![\w/])((?:rg_env|tests|docs|configs|scripts|benchmarks)/[\w./-]+\.(?:py|md|yaml|sh|json))",
+        r"(?<![\w/])((?:rg_env|tests|docs|configs|scripts|benchmarks)/[\w./-]+\.(?:py|md|yaml|sh|jsonl?))",
         page.read_text(),
     )
     assert [name for name in named if not (ROOT / name).exists() and "NAME" not in name] == []
