@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
+from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
 from rg_env.errors import ConfigError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
 from rg_env.rewards import Earned, settle_group
@@ -181,16 +181,7 @@ class GRPOReward:
 
     def _open(self, args: GRPOConfig, model: str) -> DumpWriter:
         config, run_id = self.config, new_run_id()
-        writer = DumpWriter(
-            config.dump_dir,
-            run_id,
-            1,
-            policy=DumpPolicy.from_config(config),
-            groups_per_file=config.groups_per_file,
-            failed_groups_per_file=config.failed_groups_per_file,
-            fsync=config.dump_fsync,
-            compression=config.dump_compression,
-        )
+        writer = DumpWriter.from_config(config, run_id, 1)
         settings = generator_settings(
             config,
             samples=self._samples[Phase.TRAIN],

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import verifiers as vf
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.rewards import Rollout, settle_group
 from rg_env.rollouts.settings import apply_overrides
@@ -112,16 +112,7 @@ class RGRubric(vf.Rubric):
 def _dataset(config: RGDumpConfig, split: str, seed: int, count: int) -> datasets.Dataset:
     from datasets import Dataset
 
-    rows = ReasoningGymDataset(
-        config.tasks,
-        size=count,
-        seed=seed,
-        split=split,
-        system_prompt=config.system_prompt,
-        worked_examples=config.worked_examples,
-        complexity_mode=config.complexity_mode,
-        format=config.format,
-    )
+    rows = ReasoningGymDataset(config.tasks, size=count, seed=seed, split=split, **prompt_options(config))
     made = (rows.row(index) for index in range(count))
     return Dataset.from_list(
         [
