@@ -58,7 +58,7 @@ def _circuit(_: str, metadata: dict[str, Any], *__: Any) -> str:
 
     def term(text: str) -> bool:
         gate = next((sign for sign in gates if sign in text), "&")
-        return gates[gate]([bool(values[name[0]]) != name.endswith("'") for name in text.split(gate)])
+        return gates[gate]([bool(values[name.rstrip("'")]) != name.endswith("'") for name in text.split(gate)])
 
     parts = re.findall(r"\(([^)]*)\)", metadata["expression"]) or [metadata["expression"]]
     final = {"AND": "&", "OR": "+", "NAND": "↑", "NOR": "↓", "XOR": "⊕"}[metadata["final_gate"]]

@@ -109,6 +109,14 @@ def test_rare_readers_of_the_global_random_state_are_fixed(task: str, count: int
     assert made[0] == made[1]
 
 
+def test_figlet_fonts_do_not_depend_on_the_order_of_files_or_on_added_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reasoning_gym.cognition import figlet_fonts
+
+    before = [stream("figlet_font").item(i).entry_json for i in range(8)]
+    monkeypatch.setattr(figlet_fonts, "OK_FONTS", ["added", *reversed(figlet_fonts.OK_FONTS), "another"])
+    assert [stream("figlet_font").item(i).entry_json for i in range(8)] == before
+
+
 def test_threads_do_not_disturb_each_other() -> None:
     streams = {task: stream(task) for task in TASKS}
     jobs = [(task, index) for index in range(6) for task in streams]

@@ -10,6 +10,7 @@ equivalent antiderivatives by hash seed. The row carries the one picked.
 from __future__ import annotations
 
 import copy
+import importlib.resources
 import random
 import threading
 import types
@@ -95,6 +96,13 @@ def _sort_knights(dataset: Any) -> None:
     dataset.game_logic = logic
 
 
+def _sort_fonts(dataset: Any) -> None:
+    """figlet_font: it chooses from fonts in the order of the file system, and from those added to this machine."""
+    item = type(dataset).__getitem__
+    packaged = {file.name.split(".")[0] for file in importlib.resources.files("pyfiglet.fonts").iterdir()}
+    override(dataset, __getitem__=with_globals(item, OK_FONTS=sorted(packaged & {*item.__globals__["OK_FONTS"]})))
+
+
 def _thread_local_numpy(dataset: Any) -> None:
     """pool_matrix: it seeds and draws from NumPy's global state."""
     cls = type(dataset)
@@ -160,6 +168,7 @@ def _evaluate_integrals(dataset: Any) -> None:
 FIXES: dict[str, Callable[[Any], None]] = {
     "bf": _compile_alone,
     "codeio": only_pure_snippets,
+    "figlet_font": _sort_fonts,
     "intermediate_integration": _evaluate_integrals,
     "isomorphic_strings": _sort_letters,
     "knight_swap": _sort_knights,

@@ -136,6 +136,10 @@ def _gave_up(entry: Entry) -> str:
     return "its search for a solution gave up" if entry["answer"] == '["No solution"]' else ""
 
 
+def _abbreviated(entry: Entry) -> str:
+    return "NumPy prints a board of more than 1000 cells with dots" if "..." in entry["question"] else ""
+
+
 def _bottom(entry: Entry) -> str:
     return "there are two ways to turn the bottom to the top" if "bottom" in entry["metadata"]["rotations"] else ""
 
@@ -145,6 +149,7 @@ _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "basic_arithmetic": _whole,
     "calendar_arithmetic": _business_days,
     "color_cube_rotation": _bottom,
+    "game_of_life_halting": _abbreviated,
     "jugs": _gave_up,
     "knight_swap": boards.hidden_wall,
     "letter_counting": _letter_case,
