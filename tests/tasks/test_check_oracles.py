@@ -32,6 +32,11 @@ def test_an_answer_that_is_not_paid_disagrees() -> None:
     assert check("gcd", islice(our_items("gcd"), 2), lambda *_: None).unclear == 2
 
 
+def test_circuit_inputs_have_names_of_several_letters() -> None:
+    metadata = {"assignments": {"A": 0, "AA": 1}, "expression": "(AA&A')+(A&A)", "final_gate": "OR"}
+    assert SOLVERS["circuit_logic"]("", metadata, "") == "1"
+
+
 def test_the_table_of_solvers() -> None:
     assert set(SOLVERS) <= set(task_names())
     assert set(FIXED) <= set(SOLVERS)
