@@ -25,8 +25,6 @@ def rows():
     return ReasoningGymDataset(TASK, size=3)
 
 
-"""The metric that no two equal batches share."""
-
 RESPONSES = (right("{}"), right("no"), "<answer>{}</answer>", right("{}"))
 
 
