@@ -142,7 +142,7 @@ EXPERIMENTS = {
         "smollm2",
         "smollm2",
         SUMS,
-        tokens=40_000,
+        tokens=20_000,
         seeds=range(1),
         eval_per_task=100,
         settings={"trainer.ckpt_interval": -1, "trainer.hf_save_interval": -1},
