@@ -6,7 +6,6 @@ batch that was compressed. Batches are numbered from 0, as in Atropos, separatel
 
 from __future__ import annotations
 
-import contextlib
 import re
 import tempfile
 from dataclasses import dataclass
@@ -99,23 +98,16 @@ def is_taken(path: Path) -> bool:
 
 
 def try_folder(folder: Path) -> None:
-    """Create the folder and a file in it, and remove what was created.
+    """Try whether the folder can be created and written, without creating it.
+
+    Creating and removing it would break another run that starts at the same moment in the same new parent folder.
 
     Raises:
-        OSError: the folder cannot be created or written.
+        OSError: it cannot.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    created: list[Path] = []
-    try:
-        for path in reversed(missing):
-            path.mkdir()
-            created.append(path)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    finally:
-        for path in reversed(created):
-            with contextlib.suppress(OSError):  # another program has put something into it
-                path.rmdir()
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    with tempfile.TemporaryFile(dir=nearest):
+        pass
 
 
 def check_folder(folder: Path) -> None:
