@@ -17,12 +17,14 @@ def is_same_answer(one: str, other: str) -> bool:
 def normal_form(answer: str) -> str:
     """A text that is equal for answers that are the same text without case and whitespace, or the same number.
 
+    A text with whitespace between its digits, such as a grid, is not a number.
+
     >>> normal_form("1, 2 "), normal_form("72.0") == normal_form("72"), normal_form("nan")
     ('1,2', True, 'nan')
     """
     compact = _compact(answer)
     try:
-        number = float(compact)
+        number = float(answer)
     except ValueError:
         return compact
     return f"{number:.9g}" if math.isfinite(number) else compact

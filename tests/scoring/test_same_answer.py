@@ -1,6 +1,6 @@
 import pytest
 
-from rg_env.scoring.same_answer import is_same_answer
+from rg_env.scoring.same_answer import is_same_answer, normal_form
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,9 @@ def test_the_same_answer_in_another_form(one, other):
 @pytest.mark.parametrize(("one", "other"), [("one", "1"), ("0.1", "0.0"), ("12", "1 2 3"), ("", "0"), ("nan", "0")])
 def test_another_answer(one, other):
     assert not is_same_answer(one, other)
+
+
+def test_grids_of_digits_are_not_compared_as_rounded_numbers():
+    grid = "5 5 5 5 5 5\n5 5 5 5 5 5\n5 5 5 5 5 1"
+    assert normal_form(grid) != normal_form(grid[:-1] + "2")
+    assert normal_form(grid) == normal_form(grid.replace("\n", " \n"))
