@@ -47,9 +47,6 @@ from rg_env.user_code import import_inherited
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
-_WARM_UP_ITEMS = 10
-_READY: dict[str, Any] = {}
-"""Scorers with default options that forks inherit."""
 _PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
 """The limits under which the measures are tried. The values don't matter."""
 
@@ -100,18 +97,16 @@ def serve_forks(control: socket.socket) -> None:
 
 
 def _warm_up() -> None:
-    """Import what scorers need, and for tasks whose answers each get a new fork, leave the forks ready scorers and what
-    sympy imports, computes and caches when it scores trusted items."""
-    import reasoning_gym
+    """Import what scorers need. For tasks whose answers each get a new fork, scoring one trusted item of each now saves
+    every fork what sympy imports and computes on first use."""
+    import reasoning_gym  # noqa: F401  (an error in it shows now, not with the first answer)
 
     import_inherited()
     for task in sorted(CALLING_TASKS):
         with suppress(Exception):  # a scorer that fails reports it when it is used
-            _READY[task] = make_scorer(task, {})
-            items = reasoning_gym.create_dataset(task, seed=0, size=_WARM_UP_ITEMS)
-            for item in items:
-                for text in (f"<answer>{item['answer']}</answer>", item["answer"]):
-                    score_form(_READY[task], pickle.dumps(item), text)
+            dataset = make_scorer(task, {})
+            item = dataset[0]
+            dataset.score_answer(item["answer"], item)
 
 
 def _kill_group(pid: int) -> None:
@@ -149,8 +144,7 @@ def serve_answers(connection: socket.socket) -> None:
     while True:
         match pickle.loads(recv_frame(connection, _MAX_REQUEST_BYTES)):
             case (key, (task, options)):
-                made = _READY.get(task) if not options else None
-                made = made or make_scorer(task, options)
+                made = make_scorer(task, options)
                 if not isinstance(made, str):
                     scorers[key] = made
                 reply = encode_reply(made, made) if isinstance(made, str) else encode_reply(0.0, 0.0)
