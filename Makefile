@@ -85,8 +85,9 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Writes docs/benchmarks.md in about 20 minutes. In two, to runs/benchmarks: make bench ARGS=--quick
 bench: install
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	$(BIN)/python -m benchmarks $(ARGS)
 
 nano: install
 	$(BIN)/python scripts/train_nano.py

@@ -1,15 +1,14 @@
-"""Speed of `parse_response` compared with `reasoning_gym.utils.extract_answer` on the same 64 kB texts.
-
-Run: `python benchmarks/bench_parse.py`. A ratio above 1 means that `parse_response` is faster.
-"""
+"""Splitting a response of 64 kB into thoughts and answer: `parse_response`, and Reasoning Gym's `extract_answer`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 from reasoning_gym.utils import extract_answer
 
+from benchmarks.comparison import Comparison, median_of_calls
 from rg_env.scoring import parse_response
 
 SIZE = 64_000
@@ -21,29 +20,18 @@ TEXTS = {
     "no tag at all": "so it goes " * (SIZE // 11),
     "`<` only": HEAD + "<" * SIZE,
     "`<answer>` only": HEAD + "<answer>" * (SIZE // 8),
-    "`<answer>` and spaces": HEAD + "<answer> " * (SIZE // 9),
     "answers, one after another": HEAD + "<answer>4</answer>" * (SIZE // 18),
 }
+QUADRATIC = {"`<answer>` only"}
+"""Take `extract_answer` seconds: one call is enough."""
 
 
-def seconds(call: Callable[[], object], at_least: float = 0.3) -> float:
-    """Time of one call: the minimum over as many calls as fit into `at_least` seconds."""
-    best = float("inf")
-    end = perf_counter() + at_least
-    while best == float("inf") or perf_counter() < end:
-        start = perf_counter()
-        call()
-        best = min(best, perf_counter() - start)
-    return best
-
-
-def main() -> None:
-    print(f"{'64 kB of':32} {'parse_response':>16} {'extract_answer':>16} {'ratio':>9}")
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     for name, text in TEXTS.items():
-        ours = seconds(lambda text=text: parse_response(text))  # type: ignore[misc]
-        theirs = seconds(lambda text=text: extract_answer(text))  # type: ignore[misc]
-        print(f"{name:32} {ours * 1e3:13.3f} ms {theirs * 1e3:13.3f} ms {theirs / ours:8.2f}x")
-
-
-if __name__ == "__main__":
-    main()
+        if quick and name in QUADRATIC:
+            continue
+        ours, rival = (
+            median_of_calls(partial(parse, text), "ms", 0 if name in QUADRATIC else 0.1)
+            for parse in (parse_response, extract_answer)
+        )
+        yield Comparison(name, "ms", ours, rival, "`extract_answer`")
