@@ -20,7 +20,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.page import Machine, figure, page
+from benchmarks.page import Machine, Report, draw, page
 from benchmarks.section import Section, measure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,13 +41,12 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     sections = [_section(name, asked.quick) for name in asked.names or BENCHMARKS]
-    machine = _machine(time.perf_counter() - start)
-    results = {section.name: [result.as_json() for result in section.results] for section in sections}
-    report = {"machine": vars(machine), "quick": asked.quick, "results": results}
-    (out / "benchmarks.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    drawn = figure(sections, out / "benchmarks.svg")
-    (out / "benchmarks.md").write_text(page(sections, machine, quick=asked.quick, with_figure=drawn))
-    print(f"written to {out} after {machine.seconds / 60:.1f} min")
+    report = Report(_machine(time.perf_counter() - start), asked.quick, sections)
+    (out / "benchmarks.json").write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n")
+    (out / "benchmarks.md").write_text(page(report))
+    if report.curves:
+        draw(report.curves, out / "benchmarks.svg")
+    print(f"written to {out} after {report.machine.seconds / 60:.1f} min")
 
 
 def _section(name: str, quick: bool) -> Section:

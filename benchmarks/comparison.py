@@ -14,9 +14,8 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 RUNS = 5
 Measure = Callable[[], float]
@@ -90,9 +89,6 @@ class Result:
         found = [(self.goal.ratio, self.ratio), (self.goal.cost, self.cost)]
         reached = [value <= most for most, value in found if most is not None]
         return all(reached) if reached else None
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"ratio": self.ratio, "met": self.met}
 
 
 def run(comparison: Comparison, runs: int = RUNS) -> Result:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.comparison import RUNS, Result
+from benchmarks.comparison import RUNS, Goal, Result
 from benchmarks.section import Section
 
 
@@ -25,8 +26,39 @@ class Machine:
     seconds: int
 
 
-def page(sections: Sequence[Section], machine: Machine, *, quick: bool, with_figure: bool) -> str:
+@dataclass(frozen=True)
+class Report:
+    """All results of `make bench`, as in its JSON file."""
+
+    machine: Machine
+    quick: bool
+    sections: Sequence[Section]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Report:
+        def result(values: dict[str, Any]) -> Result:
+            return Result(**{**values, "goal": Goal(**values["goal"])})
+
+        sections = [Section(**{**one, "results": [*map(result, one["results"])]}) for one in stored["sections"]]
+        return cls(Machine(**stored["machine"]), stored["quick"], sections)
+
+    @property
+    def curves(self) -> dict[str, list[Result]]:
+        """The growth curves by name, each in order of size."""
+        curves: dict[str, list[Result]] = defaultdict(list)
+        for section in self.sections:
+            for result in sorted(section.results, key=lambda result: result.size):
+                if result.series:
+                    curves[result.series].append(result)
+        return curves
+
+
+def page(report: Report) -> str:
     """The page in Markdown."""
+    machine, quick = report.machine, report.quick
     packages = ", ".join(f"{name} {number}" for name, number in machine.packages.items())
     lines = [
         "# Benchmarks",
@@ -42,13 +74,13 @@ def page(sections: Sequence[Section], machine: Machine, *, quick: bool, with_fig
         f"{packages}, commit {machine.commit}; {machine.seconds / 60:.0f} minutes, load average {machine.load[0]:g} at "
         "the end.",
     ]
-    for section in sections:
+    for section in report.sections:
         lines += ["", f"## {section.name}", "", section.about, ""]
         lines += ["| what | rg_env | other | | ratio | goal |", "|---|---|---|---|---|---|"]
         lines += [_row(result) for result in section.results]
         if section.notes:
             lines += ["", "Notes, and what was tried without success:", "", *(f"- {note}" for note in section.notes)]
-    if with_figure:
+    if report.curves:
         lines += ["", "## Growth", "", "Costs by the amount of work.", "", "![Cost by amount of work](benchmarks.svg)"]
     return "\n".join(lines) + "\n"
 
@@ -68,20 +100,13 @@ def _cost(costs: Sequence[float], unit: str) -> str:
 def _goal(result: Result) -> str:
     if result.met is None:
         return ""
-    limits = [(result.goal.ratio, "ratio"), (result.goal.cost, result.unit)]
-    text = ", ".join(f"≤ {most:g} {what}" for most, what in limits if most is not None)
-    return f"{text}: {'met' if result.met else '**missed**'}"
+    ratio = [] if result.goal.ratio is None else [f"ratio ≤ {result.goal.ratio:g}"]
+    cost = [] if result.goal.cost is None else [f"≤ {result.goal.cost:g} {result.unit}"]
+    return f"{', '.join(ratio + cost)}: {'met' if result.met else '**missed**'}"
 
 
-def figure(sections: Sequence[Section], path: Path) -> bool:
-    """Draw the growth curves. Returns False if there are none."""
-    curves: dict[str, list[Result]] = defaultdict(list)
-    for section in sections:
-        for result in section.results:
-            if result.series:
-                curves[result.series].append(result)
-    if not curves:
-        return False
+def draw(curves: Mapping[str, Sequence[Result]], path: Path) -> None:
+    """Draw growth curves, at least one."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -90,7 +115,6 @@ def figure(sections: Sequence[Section], path: Path) -> bool:
 
     _, axes = pyplot.subplots(1, len(curves), figsize=(4 * len(curves), 3.2), layout="constrained", squeeze=False)
     for axis, (name, points) in zip(axes[0], sorted(curves.items()), strict=True):
-        points = sorted(points, key=lambda point: point.size)
         sizes = [point.size for point in points]
         for label, marker, costs in (
             (points[0].ours_name, "o", [point.ours for point in points]),
@@ -103,4 +127,3 @@ def figure(sections: Sequence[Section], path: Path) -> bool:
         axis.legend(fontsize="small")
     pyplot.savefig(path, metadata={"Date": None})
     pyplot.close()
-    return True
