@@ -1,8 +1,8 @@
 """Find the usable levels of every task and write `rg_env/tasks/levels.json`.
 
 Run: `python -m scripts.find_levels [--print] [TASK ...]`. A choice of levels is usable if items can be made, their
-questions differ, an item takes at most half a CPU second, and every stored answer scores 1. Items are made in a forked
-process with a limit of CPU time.
+questions differ, an item takes half a CPU second on average and 2.5 seconds at most, and every stored answer scores 1.
+Items are made in a forked process with a limit of CPU time.
 
 The search starts with all levels of a task. While the hardest choice is not usable, the attribute that is to blame
 loses its highest level; while the easiest is not, its lowest; then every choice in between is tried. With names of
@@ -29,6 +29,8 @@ ITEMS = 64
 FEWEST, ENOUGH = 12, 2.0
 MOST_SECONDS = 0.5
 """CPU seconds an item, on average."""
+SLOWEST = 2.5
+"""CPU seconds of any item: a batch is not ready before its slowest item."""
 HANGS = 8
 """CPU seconds after which the process is ended, and after ten times as many seconds in wall time."""
 FEWEST_DIFFERENT = 12
@@ -53,12 +55,16 @@ def make_items(task: str, options: Mapping[str, Any]) -> tuple[list[dict[str, An
 
     Raises:
         Exception: why a draw gives no item, if seven in eight give none.
+        TimeoutError: an item is too slow.
     """
     draws = samples(task, options)
     next(draws)
-    start = time.process_time()
+    start = before = time.process_time()
     entries: list[dict[str, Any]] = []
     for number, draw in enumerate(draws, 1):
+        before, took = time.process_time(), time.process_time() - before
+        if took > SLOWEST:
+            raise TimeoutError(f"an item takes {took:.1f} s")
         if isinstance(draw, dict):
             entries.append(draw)
         elif number >= 4 * FEWEST and len(entries) < number / 8:
