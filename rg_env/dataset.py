@@ -1,7 +1,8 @@
 """ReasoningGymDataset: the rows that SkyRL trains on.
 
 Invariant: row *i* is a pure function of the arguments and *i*, so workers, resumed runs and the parquet export all see
-the same rows. Rows are made on demand, and only one item per task is made up front, so any length costs nothing.
+the same rows. Rows are made on demand, so any length costs nothing. Up front, one item is made of each task that may
+have none: with options, with a prompt limit, or from a user's module.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rg_env.prompts import Message, build_messages, check_worked_examples, resol
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry
 from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
 from rg_env.tasks.levels import Scale, first_questions
+from rg_env.tasks.registry import known_to_work
 
 ENV_CLASS = "rg_dump"
 _NAMES_SHOWN = 4
@@ -47,6 +49,24 @@ class PromptBuilder:
     tokenizer: Any
     chat_template_kwargs: Mapping[str, Any]
 
+    @classmethod
+    def of(
+        cls,
+        system_prompt: str | None,
+        worked_examples: Iterable[Mapping[str, Any]],
+        format: str,
+        tokenizer: Any = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> PromptBuilder:
+        """The arguments are those of `ReasoningGymDataset`.
+
+        Raises:
+            ConfigError: an unknown system prompt, or a worked example that is not in the format.
+        """
+        worked_examples = list(worked_examples)
+        check_worked_examples(worked_examples, format)
+        return cls(resolve_system_prompt(system_prompt), worked_examples, tokenizer, dict(chat_template_kwargs or {}))
+
     def messages(self, task: str, question: str) -> list[Message]:
         """The conversation in front of the response."""
         return build_messages(question, task, self.system_prompt, self.worked_examples)
@@ -55,6 +75,32 @@ class PromptBuilder:
         """Tokens of the prompt, including the chat template's opening of the response."""
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self.chat_template_kwargs}
         return len(self.tokenizer.apply_chat_template(self.messages(task, question), **options))
+
+    def row(self, item: Item) -> dict[str, Any]:
+        """An item in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info."""
+        answer = item.entry["answer"]
+        return {
+            "data_source": item.task,
+            "prompt": self.messages(item.task, item.entry["question"]),
+            "env_class": ENV_CLASS,
+            # For people and other tools; our env scores the entry. Empty if the task has no single correct answer.
+            "reward_spec": {"method": "rule", "ground_truth": "" if answer is None else str(answer)},
+            "extra_info": item.extra_info(),
+        }
+
+    def example(self, item: Item) -> Example:
+        """An item as SkyRL's loaders expect it from a dataset."""
+        row = self.row(item)
+        messages, env_class = row.pop("prompt"), row.pop("env_class")
+        return messages, env_class, row, item.id
+
+
+def collate(examples: Iterable[Example]) -> list[dict[str, Any]]:
+    """A batch in the form that SkyRL's trainer expects."""
+    return [
+        {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
+        for messages, env_class, extras, uid in examples
+    ]
 
 
 def check_parquet(path: str | Path) -> Path:
@@ -139,13 +185,9 @@ class ReasoningGymDataset:
         need(split in list(Split), "split", split, "must be train or eval")
         modes = (None, "random", "curriculum")
         need(complexity_mode in modes, "complexity_mode", complexity_mode, "must be null, random or curriculum")
-        worked_examples = list(worked_examples)
-        check_worked_examples(worked_examples, format)
         self.seed = seed
         self.split = Split(split)
-        self._prompts = PromptBuilder(
-            resolve_system_prompt(system_prompt), worked_examples, tokenizer, dict(chat_template_kwargs or {})
-        )
+        self._prompts = PromptBuilder.of(system_prompt, worked_examples, format, tokenizer, chat_template_kwargs)
         self._max_prompt_length = max_prompt_length
         self._streams: dict[tuple[str, str], ItemStream] = {}
         self._complexity_mode, self._stratify = complexity_mode, stratify
@@ -177,22 +219,12 @@ class ReasoningGymDataset:
         return cls(tasks, seed=seed, split="eval", samples_per_task=samples_per_task, **prompt_options)
 
     @classmethod
-    def fixed_eval_of(cls, config: RGDumpConfig, **limits: Any) -> ReasoningGymDataset:
-        """The fixed evaluation set of the settings; `limits` as in `prompt_options`."""
-        return cls.fixed_eval(
-            config.tasks,
-            seed=config.eval_seed,
-            samples_per_task=config.num_eval_samples_per_task,
-            **prompt_options(config, **limits),
-        )
-
-    @classmethod
     def train_of(cls, config: RGDumpConfig, size: int, **limits: Any) -> ReasoningGymDataset:
         """The first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
         return cls(config.tasks, size=size, seed=config.seed, split="train", **prompt_options(config, **limits))
 
     def _prepare(self, task: TaskSpec) -> None:
-        """Find the usable levels of a task; without any, check its default options.
+        """Find the usable levels of a task; without any, check its default options unless they are known to work.
 
         Raises:
             ConfigError: the task cannot be used.
@@ -200,10 +232,10 @@ class ReasoningGymDataset:
         scale = task.scale if self._complexity_mode else None
         if scale is not None and (task.options or self._max_prompt_length is not None):
             scale = scale.within(functools.cache(functools.partial(self._can_be_used, scale)))
-        if scale is None:
-            self._stream(task.name, task.options).check()
-        else:
+        if scale is not None:
             self.scales[task.name] = scale
+        elif task.options or self._max_prompt_length is not None or not known_to_work(task.name):
+            self._stream(task.name, task.options).check()
 
     def _can_be_used(self, scale: Scale, complexity: float) -> bool:
         """Whether items can be made at a complexity and the first ones fit the prompt limit."""
@@ -248,9 +280,7 @@ class ReasoningGymDataset:
 
     def example_of(self, draw: Draw) -> Example:
         """(messages, env class, extras, uid) of the row of a draw."""
-        row = self.row_of(draw)
-        messages, env_class = row.pop("prompt"), row.pop("env_class")
-        return messages, env_class, row, row["extra_info"]["item"]
+        return self._prompts.example(self.item_of(draw))
 
     def draw(self, index: int) -> Draw:
         """What is decided about a row before its item is made: a pure function of the arguments and the index.
@@ -318,7 +348,7 @@ class ReasoningGymDataset:
         return rounds * sum(same) + sum(same[:place])
 
     def _stream(self, task: str, options: Mapping[str, Any]) -> ItemStream:
-        key = (task, encode_entry(dict(options)))
+        key = (task, encode_entry(dict(options)) if options else "")
         if key not in self._streams:
             counted = self._prompts.length if self._max_prompt_length is not None else None
             stream = ItemStream(task, options, self.seed, self.split, counted, self._max_prompt_length)
@@ -335,23 +365,11 @@ class ReasoningGymDataset:
 
     def row_of(self, draw: Draw) -> dict[str, Any]:
         """The row of a draw, in SkyRL's form."""
-        item = self.item_of(draw)
-        answer = item.entry["answer"]
-        return {
-            "data_source": item.task,
-            "prompt": self._prompts.messages(item.task, item.entry["question"]),
-            "env_class": ENV_CLASS,
-            # For people and other tools; our env scores the entry. Empty if the task has no single correct answer.
-            "reward_spec": {"method": "rule", "ground_truth": "" if answer is None else str(answer)},
-            "extra_info": item.extra_info(),
-        }
+        return self._prompts.row(self.item_of(draw))
 
     def collate_fn(self, examples: Iterable[Example]) -> list[dict[str, Any]]:
         """A batch in the form that SkyRL's trainer expects."""
-        return [
-            {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
-            for messages, env_class, extras, uid in examples
-        ]
+        return collate(examples)
 
     def to_parquet(self, path: str | Path, *, rows: int | None = None) -> None:
         """Write the first `rows` rows (None: all) as a parquet file that stock SkyRL reads.

@@ -31,12 +31,13 @@ def resolve_system_prompt(name_or_text: str | None) -> str | None:
     """
     if name_or_text is None or name_or_text == "think_answer":
         return THINK_ANSWER if name_or_text else None
-    from reasoning_gym.utils import SYSTEM_PROMPTS
+    from rg_env.tasks.upstream.dataset import reasoning_gym
 
-    if name_or_text in SYSTEM_PROMPTS:
-        return str(SYSTEM_PROMPTS[name_or_text])
+    prompts = reasoning_gym().utils.SYSTEM_PROMPTS
+    if name_or_text in prompts:
+        return str(prompts[name_or_text])
     if not name_or_text.strip() or len(name_or_text.split()) == 1:
-        known = ", ".join(["think_answer", *SYSTEM_PROMPTS])
+        known = ", ".join(["think_answer", *prompts])
         refuse("system_prompt", name_or_text, f"no such prompt; use one of {known}, or your own text")
     return name_or_text
 

@@ -31,6 +31,7 @@ from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.errors import need
+from rg_env.eval_set import EvalSet
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
@@ -51,13 +52,13 @@ class RGHooks:
     """Further entries of the manifest."""
     _generator: RGDumpGenerator
 
-    def get_eval_dataset(self) -> ReasoningGymDataset | PromptDataset | None:
-        """The fixed evaluation set, or the files of `data.val_data`."""
+    def get_eval_dataset(self) -> EvalSet | PromptDataset | None:
+        """The fixed evaluation set, which is made while the models are loaded, or the files of `data.val_data`."""
         if self.cfg.trainer.eval_interval <= 0:
             return None
         if self.cfg.data.val_data:
             return self._prompt_dataset(self.cfg.data.val_data)
-        return ReasoningGymDataset.fixed_eval_of(self.cfg.rg_dump, **self._prompt_limits())
+        return EvalSet(self.cfg.rg_dump, **self._prompt_limits())
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         writer = open_writer(cfg, *self._run_identity(), self.recorded)

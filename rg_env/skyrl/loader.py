@@ -30,6 +30,8 @@ from skyrl.train.dataset import PromptDataset
 from rg_env.config import RGDumpConfig
 from rg_env.curriculum import GroupFacts, Move, Planner
 from rg_env.dataset import ReasoningGymDataset
+from rg_env.eval_set import EvalSet
+from rg_env.processes import usable_cores
 from rg_env.skyrl.row_maker import Make, RowMaker
 
 Batch = list[dict[str, Any]]
@@ -314,6 +316,28 @@ class AsyncTrainLoader(TrainLoader):
             self._waiting = deque((*item, row) for item, row in zip(unused.items(), rows, strict=True))
 
 
+class EvalLoader:
+    """The batches of an evaluation, the same each time. SkyRL's trainers use it in place of their own loader, whose
+    processes would make a fixed evaluation set anew.
+
+    Args:
+        dataset: its rows; waited for only when they are needed.
+        batch_size: in rows; the last batch may have fewer.
+    """
+
+    def __init__(self, dataset: EvalSet | PromptDataset, batch_size: int) -> None:
+        self._dataset, self._batch_size = dataset, batch_size
+
+    def __len__(self) -> int:
+        return -(-len(self._dataset) // self._batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        rows = len(self._dataset)
+        for start in range(0, rows, self._batch_size):
+            batch = [self._dataset[row] for row in range(start, min(start + self._batch_size, rows))]
+            yield self._dataset.collate_fn(batch)
+
+
 _RELEVANT = (
     "tasks",
     "seed",
@@ -343,7 +367,7 @@ def train_loader(cfg: Any, dataset: ReasoningGymDataset | PromptDataset, kind: t
     if isinstance(dataset, ReasoningGymDataset):
         plans, make = Planner(dataset.mix, dataset.scales, rg, dataset.seed), dataset.example_of
         settings = {name: getattr(rg, name) for name in _RELEVANT}
-        workers = cfg.data.dataloader.num_workers
+        workers = min(cfg.data.dataloader.num_workers, usable_cores())  # more would only delay the first batch
     else:  # the rows are in memory: there is nothing to make
         plans, make = ShuffledFiles(len(dataset), cfg.trainer.seed), dataset.__getitem__
         settings = {"data.train_data": list(cfg.data.train_data), "trainer.seed": cfg.trainer.seed}

@@ -17,13 +17,15 @@ from typing import Any
 
 from loguru import logger
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
+from skyrl.train.dataset import PromptDataset
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dump import DumpWriter, TrainedRecord
+from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import GroupUid
-from rg_env.skyrl.loader import AsyncTrainLoader, TrainLoader, train_loader
+from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, TrainLoader, train_loader
 from rg_env.terminal.reports import Reports, numbers
 
 _ROWS_OF_GROUPS = "rg_env_rows_of_groups"
@@ -40,8 +42,15 @@ class RGTrainerMixin:
     cfg: Any
     train_dataset: Any
     train_dataloader: TrainLoader
+    eval_dataloader: EvalLoader | None
     _loader: type[TrainLoader]
     reports: Reports = Reports()
+
+    def __init__(self, *args: Any, eval_dataset: EvalSet | PromptDataset | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.eval_dataset = eval_dataset
+        if eval_dataset is not None:
+            self.eval_dataloader = EvalLoader(eval_dataset, self.cfg.trainer.eval_batch_size)
 
     def report_step(self, metrics: Mapping[str, Any]) -> None:
         """Report and log what has been trained on since the last report, if anything."""
@@ -80,6 +89,9 @@ class RGTrainerMixin:
 
     async def train(self) -> None:
         """As in SkyRL. The loader's processes end with the training."""
+        if isinstance(self.eval_dataset, EvalSet):
+            self.reports.phase("making the evaluation set")
+            self.eval_dataset.wait()  # an error in it ends the run before the first step
         self.reports.phase("training")
         try:
             await super().train()  # type: ignore[misc]

@@ -18,8 +18,8 @@ from loguru import logger
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError, did_you_mean, need, need_number, one_line
+from rg_env.eval_set import EvalSet
 from rg_env.prompts import resolve_system_prompt
 from rg_env.suites.items import SuiteTask
 from rg_env.tasks import Item, hash64
@@ -137,12 +137,12 @@ def same_suite(manifest_a: Mapping[str, Any] | None, manifest_b: Mapping[str, An
 
 
 def _fixed(config: RGDumpConfig, limits: Mapping[str, Any]) -> Suite:
-    dataset = ReasoningGymDataset.fixed_eval_of(config, **limits)
+    made = EvalSet(config, **limits)
     return Suite(
         FIXED,
         resolve_system_prompt(config.system_prompt),
         ResponseFormat(config.format),
-        lambda: (dataset.item(index) for index in range(len(dataset))),
+        lambda: made.items,
     )
 
 

@@ -65,7 +65,7 @@ class TaskMix:
 
     @classmethod
     def parse(cls, spec: Any = None) -> TaskMix:
-        """Read a spec: plain lists and dicts (as from `OmegaConf.to_container`), or a text from a command line.
+        """Read a spec: plain lists and dicts (as from `OmegaConf.to_container`), a text from a command line, or a mix.
 
         A text is either names separated by commas (`chain_sum,category:logic`), or a list or mapping in YAML or JSON.
 
@@ -73,6 +73,8 @@ class TaskMix:
             ConfigError: unknown task, category, option or level, a pattern that matches nothing, options that the task
                 refuses, weights that are not numbers, are negative or sum to 0.
         """
+        if isinstance(spec, cls):
+            return spec
         if isinstance(spec, str):
             spec = _read_text(spec)
         if spec is None:
@@ -113,6 +115,7 @@ class TaskMix:
         """
         kept: list[TaskSpec] = []
         dropped: list[str] = []
+        last: Exception | None = None
         for task in self.tasks:
             try:
                 try_task(task)
@@ -121,10 +124,11 @@ class TaskMix:
                 if task.named and task.options:
                     raise ConfigError(f"task {task.name!r} with {dict(task.options)}: {reason}") from error
                 dropped.append(f"{task.name} ({reason})")
+                last = error
             else:
                 kept.append(task)
         if not kept:
-            raise ConfigError(f"no task can be used: {_shorten(dropped)}")
+            raise ConfigError(f"no task can be used: {_shorten(dropped)}") from last
         if dropped:
             logger.warning("left out of the task mix: {}", ", ".join(dropped))
         return TaskMix(tuple(kept))

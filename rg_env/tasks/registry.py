@@ -102,6 +102,11 @@ def validate_task(name: str, options: Mapping[str, Any]) -> str | None:
     return "no item in 100 tries"
 
 
+def known_to_work(name: str) -> bool:
+    """Whether a task makes items of both splits with its default options: a test tries all audited ones."""
+    return installed_version() == audited_version() and name in audited_tasks()
+
+
 def check_name(name: str) -> None:
     """Refuse what is not a task.
 
