@@ -20,6 +20,7 @@ from rg_env.errors import ConfigError, refuse
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import PartialCredit, base_score
 from rg_env.scoring.baselines import BaselineCache
+from rg_env.scoring.guard import arithmetic
 from rg_env.scoring.load import Load
 from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
@@ -70,6 +71,7 @@ class Scorer:
         self._baselines = BaselineCache(self._score_upstream)
         self._pool = _make_pool(settings)
         self._load = Load(lambda: self._pool.capacity)
+        self._computable: set[bytes] = set()
 
     def score(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None) -> AnswerScore:
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
@@ -118,9 +120,23 @@ class Scorer:
         refusal = self._refusal(entry, answer)
         if refusal is not None:
             return AnswerScore.unscored(Status.REJECTED, refusal)
-        job = Job.of(task, config, entry, answer, calls_code=task in guard.CALLING_TASKS)
         with self._load.one_answer():
-            return self._pool.run(job)
+            if task in arithmetic.COMPUTED_TASKS:
+                return self._compute(task, config, entry, answer)
+            return self._pool.run(Job.of(task, config, entry, answer, guard.calls_code(task, answer)))
+
+    def _compute(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str) -> AnswerScore:
+        """The scores of arithmetic. A worker scores the first answer, to check reasoning-gym's version and the options,
+        and those whose scores cannot be computed."""
+        job = Job.of(task, config, entry, answer, calls_code=False)
+        if job.scorer in self._computable and not self.closed:
+            scores = arithmetic.score(entry, answer, config)
+            if scores is not None:
+                return AnswerScore.of_forms(*scores)
+        score = self._pool.run(job)
+        if score.status is Status.OK:
+            self._computable.add(job.scorer)
+        return score
 
     def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
         match self._partial_credit:

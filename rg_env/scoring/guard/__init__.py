@@ -21,6 +21,8 @@ EVALUATING_TASKS = frozenset(evaluating.RULES)
 CALLING_TASKS = evaluating.CALLING
 """Those of them whose answers may contain names and calls, not only literals or arithmetic with numbers."""
 
+calls_code = evaluating.calls_code
+
 GUARDED_TASKS = EVALUATING_TASKS | frozenset(closing.RULES) | frozenset(plans.RULES) | frozenset(one_answer.RULES)
 """Tasks with a specific check."""
 

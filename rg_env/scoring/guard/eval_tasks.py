@@ -1,11 +1,17 @@
 """Checks for the nine tasks whose scorers run the answer as Python.
 
-Invariant: an answer that passes is inert: running it as Python has no effect (a plain board, a row of numbers, letters
-that are not names), or it is a literal (`literals`) or bounded arithmetic (`expressions`). The same text in
-`<answer>…</answer>` is a syntax error, because it starts with `<`.
+Invariant: an answer that passes is one of these, and nothing else:
 
-So a worker may score other answers afterwards, except for the tasks in `CALLING`: their answers contain names and calls
-of sympy's functions, which are inert only as far as sympy is.
+1. data: a plain board, a row of numbers, letters that are not names, or a literal (`literals`);
+2. arithmetic with numbers, of bounded size (`expressions`);
+3. only for the tasks in `CALLING`: such arithmetic that also contains variables, named constants, and calls of sympy's
+   elementary functions.
+
+The same text in `<answer>…</answer>` is a syntax error, because it starts with `<`.
+
+Running 1 and 2 as Python calls nothing that the text names, so the worker may score other answers afterwards. The same
+holds for 3 if the text has only whole numbers and variables (`calls_code`): a variable is a letter that means nothing
+to sympy. Anything else is inert only as far as the named functions and sympy's floats are: its worker is used once.
 """
 
 from __future__ import annotations
@@ -55,7 +61,7 @@ def _literal_or(plain: re.Pattern[str], described: str) -> Rule:
 
 def _countdown(entry: Mapping[str, Any], answer: str) -> str | None:
     target = entry["metadata"]["target"]
-    expression = read(answer, _grammar(entry))
+    expression = read(answer, grammar_of(entry))
     if wrong := _other_numbers(expression.integers, entry["metadata"]["numbers"]):
         return wrong
     value = expression.value
@@ -67,7 +73,7 @@ def _countdown(entry: Mapping[str, Any], answer: str) -> str | None:
 def _puzzle24(entry: Mapping[str, Any], answer: str) -> str | None:
     named = re.search(r"operators ([-+*/, ]+)\.", entry["question"])
     operators = frozenset(re.findall(r"[-+*/]", named.group(1))) if named else frozenset("+-*/")
-    expression = read(answer, _grammar(entry, operators=operators))
+    expression = read(answer, grammar_of(entry, operators=operators))
     if wrong := _other_numbers(expression.integers, entry["metadata"]["numbers"]):
         return wrong
     value = expression.value
@@ -81,17 +87,17 @@ def _integration(entry: Mapping[str, Any], answer: str) -> str | None:
     names = _FREE_NAMES | CONSTANTS.keys() | {entry["metadata"]["variable"]}
     if quoted := _QUOTED.fullmatch(answer.strip()):
         answer = quoted[2].replace("^", "**")
-    read(answer, _grammar(entry, names=names, functions=_FUNCTIONS | CONSTRUCTORS, decimals=True))
+    read(answer, grammar_of(entry, names=names, functions=_FUNCTIONS | CONSTRUCTORS, decimals=True))
     return None
 
 
 def _polynomial_multiplication(entry: Mapping[str, Any], answer: str) -> str | None:
     names = frozenset(_NAME.findall(entry["metadata"]["polynomial_expr"]))
-    read(answer, _grammar(entry, names=names, decimals=True))
+    read(answer, grammar_of(entry, names=names, decimals=True))
     return None
 
 
-def _grammar(entry: Mapping[str, Any], **allowed: Any) -> Grammar:
+def grammar_of(entry: Mapping[str, Any], **allowed: Any) -> Grammar:
     """The grammar of answers, with limits of at least twice the size of the stored answer."""
     own = str(entry["answer"])
     powers = [int(digits[:6]) for digits in _POWER.findall(own)]
@@ -121,7 +127,16 @@ def _refusing(rule: Rule) -> Rule:
 
 
 CALLING = frozenset({"intermediate_integration", "polynomial_multiplication", "simple_integration"})
-"""Tasks whose answers contain names of variables or functions. Each of their answers gets a new worker."""
+"""Tasks whose answers contain names of variables or functions."""
+
+_WHOLE_NUMBERS_AND_VARIABLES = re.compile(r"(?:[0-9+*/()\s-]|\b[A-DF-HJ-MPRT-Za-z]\b)+", re.ASCII)
+"""Without E, I, N, O, Q and S, which sympy defines. The guard has rejected a letter before a bracket."""
+
+
+def calls_code(task: str, answer: str) -> bool:
+    """Whether an answer that passed may call a function, so that its worker must not score another one."""
+    return task in CALLING and not _WHOLE_NUMBERS_AND_VARIABLES.fullmatch(answer)
+
 
 RULES: dict[str, Rule] = {
     # eval()

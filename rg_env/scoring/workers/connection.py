@@ -30,7 +30,8 @@ class Job:
     Attributes:
         scorer: pickled (task, options): what to score with.
         entry: pickled entry.
-        calls_code: the task's scorer evaluates the answer, which may call functions, so its worker is not used again.
+        calls_code: running the answer may call functions (`rg_env.scoring.guard.calls_code`), so its worker is not used
+            again.
     """
 
     task: str

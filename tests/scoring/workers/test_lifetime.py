@@ -123,8 +123,9 @@ def test_literals_and_arithmetic_share_a_worker_and_calls_get_their_own(item: It
         first = worker_after("spiral_matrix")
         assert len(first) == 1
         assert worker_after("spiral_matrix", "[1, 2]") == worker_after("countdown") == worker_after("n_queens") == first
-        worker_after("simple_integration")
-        assert not first & worker_after("countdown")
+        assert worker_after("simple_integration") == worker_after("polynomial_multiplication") == first
+        assert scorer.score(item("simple_integration"), "0.5*x").score == 0.0
+        assert not first & worker_after("spiral_matrix")
 
 
 @pytest.mark.usefixtures("unguarded")
