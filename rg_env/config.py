@@ -44,9 +44,9 @@ class LengthPenaltyConfig:
 class ScorerConfig:
     """The pool of processes that run Reasoning Gym's scorers."""
 
-    workers: int = _setting(2, at_least=1)
-    """How many answers are scored at once, in each pool. Two take about 110 MB, shared with the process they are forked
-    from."""
+    workers: int | str = _setting("auto", choices=("auto",), at_least=1)
+    """How many answers are scored at once, in each pool. `auto`: half of the cores, at least 2, at most 16
+    (`rg_env.scoring.workers.number`). Two take about 110 MB, shared with the process they are forked from."""
     timeout: float = _setting(5.0, above=0)
     """CPU seconds for one answer, raw and tagged together; all tries take at most four times that in wall time."""
     max_answer_chars: int = _setting(8192, at_least=1)
@@ -192,23 +192,27 @@ def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> 
     Args:
         name: of the setting, for the message.
         kind: the type of a dataclass field: bool, int, float, str, Any, lists and mappings of them, and unions.
-        limits: `choices`, `filled` (no empty text), or the bounds of `need_number`. They hold for the items of a list.
+        limits: `choices` (of texts), `filled` (no empty text), or the bounds of `need_number`. They hold for the items
+            of a list.
 
     Raises:
         ConfigError: one line that names the setting, its value and what would be right.
     """
     options = _members(kind)
     choices = limits.get("choices", ())
+    bounds = {name: limit for name, limit in limits.items() if name != "choices"}
     if value is None:
         need({Any, type(None)} & options, name, value, "must have a value")
-    elif choices and list not in options:
+    elif choices and int in options and isinstance(value, str):
+        need(value in choices, name, value, f"must be {' or '.join(choices)}, or a whole number")
+    elif choices and not {int, list} & options:
         ok = isinstance(value, str) and value in choices
         hint = did_you_mean(value, choices, "") if isinstance(value, str) and len(choices) > 3 else ""
         need(ok, name, value, f"must be one of {', '.join(choices)}{hint}".removesuffix("; "))
     elif Any in options or (isinstance(value, bool) and bool in options):
         return
     elif {int, float} & options:
-        need_number(name, value, whole=float not in options, **limits)
+        need_number(name, value, whole=float not in options, **bounds)
     elif bool in options:
         refuse(name, value, "must be true or false")
     elif str in options:

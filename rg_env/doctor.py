@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
-import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from packaging.requirements import Requirement
 
 from rg_env.choices import RunKind
 from rg_env.dump.files import try_folder
+from rg_env.processes import usable_cores
 
 _GIB = 2**30
 _LEAST_DISK = {RunKind.READ: 1, RunKind.CPU: 2, RunKind.VLLM: 5, RunKind.GPU: 50}
@@ -67,8 +67,11 @@ def examine(kind: RunKind, dump_dir: Path) -> Iterator[Finding]:
     if kind is RunKind.GPU:
         yield from _gpus()
         yield _shared_memory()
-    cores = len(os.sched_getaffinity(0))
-    yield Finding("cores", Level.OK if cores > 1 else Level.WARNING, f"{cores}")
+    from rg_env.scoring.workers.number import workers_for
+
+    cores = usable_cores()
+    text = f"{cores}; scorer.workers=auto means {workers_for('auto', cores)}"
+    yield Finding("cores", Level.OK if cores > 1 else Level.WARNING, text)
     yield from _sandbox()
     yield _dump_folder(dump_dir)
     yield _disk(kind, dump_dir)

@@ -55,7 +55,9 @@ def test_a_wrong_value_is_refused_by_name(setting, value):
 @pytest.mark.parametrize(
     ("config", "setting"),
     [
-        (RGDumpConfig(scorer=ScorerConfig(workers=0)), "scorer.workers"),
+        (RGDumpConfig(scorer=ScorerConfig(workers=0)), "scorer.workers=0: must be a whole number of at least 1"),
+        (RGDumpConfig(scorer=ScorerConfig(workers=1.5)), "scorer.workers=1.5: must be a whole number of at least 1"),
+        (RGDumpConfig(scorer=ScorerConfig(workers="8")), "scorer.workers='8': must be auto, or a whole number"),
         (RGDumpConfig(scorer=ScorerConfig(timeout=0)), "scorer.timeout"),
         (RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="quadratic")), "length_penalty.kind"),
         (RGDumpConfig(length_penalty=LengthPenaltyConfig(threshold=1.0)), "length_penalty.threshold"),

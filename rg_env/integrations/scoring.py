@@ -79,5 +79,5 @@ def judge_all(config: RGDumpConfig, items: Iterable[Item], texts: Sequence[str])
         watch.scored()
         return verdict, watch
 
-    with ThreadPoolExecutor(config.scorer.workers) as threads:
+    with ThreadPoolExecutor(scorer.workers) as threads:
         return list(threads.map(judge, items, texts))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rg_env.choices import ResponseFormat
 from rg_env.config import PREFIX, ScorerConfig, check_fields
 from rg_env.errors import ConfigError, refuse
+from rg_env.processes import usable_cores
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import PartialCredit, base_score
 from rg_env.scoring.baselines import BaselineCache
@@ -26,6 +27,7 @@ from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.scoring.workers.connection import Job
+from rg_env.scoring.workers.number import workers_for
 from rg_env.scoring.workers.pool import ScorerPool
 from rg_env.tasks.upstream.oracles import corrected
 
@@ -40,7 +42,7 @@ class Scorer:
     """Scores answers to Reasoning Gym's items in other processes. Thread-safe; a context manager.
 
     Args:
-        workers: number of answers scored at the same time, at least 1.
+        workers: number of answers scored at the same time, at least 1, or `auto` (`rg_env.scoring.workers.number`).
         timeout: CPU seconds that one answer may take, above 0; its wall time is at most four times that.
         max_answer_chars: longer answers are rejected, at least 1. If twice the length of an item's own answer is more,
             that is the limit for the item.
@@ -55,7 +57,7 @@ class Scorer:
 
     def __init__(
         self,
-        workers: int = ScorerConfig.workers,
+        workers: int | str = ScorerConfig.workers,
         timeout: float = ScorerConfig.timeout,
         max_answer_chars: int = ScorerConfig.max_answer_chars,
         normalize: bool = ScorerConfig.normalize,
@@ -169,6 +171,11 @@ class Scorer:
         return self._load.take()
 
     @property
+    def workers(self) -> int:
+        """How many answers are scored at the same time, in each pool."""
+        return self._pool.workers
+
+    @property
     def closed(self) -> bool:
         return self._pool.closed
 
@@ -195,7 +202,7 @@ class Scorer:
 def _make_pool(settings: ScorerConfig) -> ScorerPool | RayScorerPool:
     """The pool of the backend. Raises ConfigError."""
     if settings.backend == "processes":
-        return ScorerPool(settings.workers, settings.timeout)
+        return ScorerPool(workers_for(settings.workers, usable_cores()), settings.timeout)
     try:
         from rg_env.scoring.workers.ray_pool import RayScorerPool
     except ImportError:

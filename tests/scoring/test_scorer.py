@@ -25,6 +25,7 @@ from rg_env.scoring.types import AnswerScore
 from rg_env.scoring.workers import breaker, pool
 from rg_env.scoring.workers.checkout import WorkerPool
 from rg_env.scoring.workers.connection import Job, WorkerConnection
+from rg_env.scoring.workers.number import workers_for
 
 Item = Callable[..., dict[str, Any]]
 DEEP = '{"a":' * 1300 + "1" + "}" * 1300
@@ -118,6 +119,15 @@ def test_an_entry_without_its_task_is_the_callers_mistake(scorer: Scorer, entry:
 def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         Scorer(**bad)
+
+
+def test_auto_is_half_of_the_cores_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [workers_for("auto", cores) for cores in (1, 2, 3, 8, 32, 200)] == [2, 2, 2, 4, 16, 16]
+    monkeypatch.setattr("rg_env.scoring.scorer.usable_cores", lambda: 8)
+    with Scorer() as scorer:
+        assert scorer.workers == 4
+    with pytest.raises(ConfigError, match=r"Scorer\.workers='many': must be auto, or a whole number"):
+        Scorer(workers="many")
 
 
 # -- answers that are code: the guard keeps them out, and the pool holds without it

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from rg_env.cli.base import Command, Group
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import late_bar
 from rg_env.output import cell, console, new_table, print_json, print_line
+from rg_env.processes import usable_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +39,7 @@ def reasoning_gym_eval(
         Path, typer.Argument(metavar="RESULTS", exists=True, help="A result file, a run's folder, or a folder of runs.")
     ],
     out: Annotated[Path, typer.Option(help="Empty folder for the dump. Several runs get a subfolder each.")],
-    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = os.cpu_count() or 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = usable_cores(),
     as_json: JsonFlag = False,
 ) -> None:
     """Import results of Reasoning Gym's evaluations and score them with rg_env.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, print_remarks
 from rg_env.cli.progress import late_bar
 from rg_env.errors import DumpError
 from rg_env.output import cell, console, new_table, print_json, print_line
+from rg_env.processes import usable_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +25,7 @@ def rescore(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSONL file for the old and new scores of each rollout.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = os.cpu_count() or 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = usable_cores(),
     timeout: ScorerTimeout = None,
     as_json: JsonFlag = False,
 ) -> None:

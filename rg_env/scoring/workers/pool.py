@@ -52,9 +52,14 @@ class ScorerPool:
         self._timeout = timeout
 
     @property
-    def capacity(self) -> int:
+    def workers(self) -> int:
         """How many answers can be scored at once."""
         return self._workers.size
+
+    @property
+    def capacity(self) -> int:
+        """The same, as `Load` needs it from each kind of pool."""
+        return self.workers
 
     @property
     def closed(self) -> bool:

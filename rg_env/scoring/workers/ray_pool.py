@@ -26,6 +26,7 @@ from rg_env.config import PREFIX
 from rg_env.errors import ScorerPoolError, need, one_line
 from rg_env.scoring.types import AnswerScore, Status
 from rg_env.scoring.workers.connection import Job
+from rg_env.scoring.workers.number import workers_for
 from rg_env.scoring.workers.pool import ScorerPool
 
 _ANSWERS_PER_WORKER = 2
@@ -82,17 +83,18 @@ class RayScorerPool:
 
     Args:
         pools: number of actors; None: one for each node with at least `workers` cores.
-        workers: processes of each actor, which reserves as many cores.
+        workers: processes of each actor, which reserves as many cores; `auto`: by the cores of the smallest node.
         timeout: as for `ScorerPool`.
 
     Raises:
         ConfigError: Ray is not running in this process.
     """
 
-    def __init__(self, pools: int | None, workers: int, timeout: float) -> None:
+    def __init__(self, pools: int | None, workers: int | str, timeout: float) -> None:
         right = "no Ray is running in this process; use processes, or call ray.init() first"
         need(ray.is_initialized(), f"{PREFIX}.scorer.backend", "ray", right)
-        self._workers = workers
+        cores = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        self.workers = workers = workers_for(workers, int(min(filter(None, cores), default=0)))
         options = {
             "num_cpus": workers,
             "max_concurrency": _ANSWERS_PER_WORKER * workers + 1,
@@ -106,7 +108,6 @@ class RayScorerPool:
         self._ready: list[_Member] = []
         self._failure: str | None = None
         if pools is None:
-            cores = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
             pools = max(1, sum(count >= workers for count in cores))
         self._pools = pools
         for _ in range(pools):
@@ -115,7 +116,7 @@ class RayScorerPool:
     @property
     def capacity(self) -> int:
         """How many answers can be scored at once now."""
-        return self._workers * len(self._ready)
+        return self.workers * len(self._ready)
 
     @property
     def closed(self) -> bool:
@@ -157,13 +158,13 @@ class RayScorerPool:
         with self._changed:
             while self._failure is None:
                 member = min(self._ready, key=lambda member: member.answers, default=None)
-                if member is not None and member.answers < _ANSWERS_PER_WORKER * self._workers:
+                if member is not None and member.answers < _ANSWERS_PER_WORKER * self.workers:
                     member.answers += 1
                     return member
                 if not self._changed.wait(_START_SECONDS) and not self._ready:
                     self._fail(
                         f"no scorer actor has started within {_START_SECONDS:g} s; each needs as many free cores of a "
-                        f"node as scorer.workers={self._workers}: see `ray status`"
+                        f"node as scorer.workers={self.workers}: see `ray status`"
                     )
             raise ScorerPoolError(self._failure)
 
@@ -193,7 +194,7 @@ class RayScorerPool:
                     return
             else:
                 failures = 0
-                logger.info("scoring up to {} answers at once on {}", self._workers, member.host)
+                logger.info("scoring up to {} answers at once on {}", self.workers, member.host)
                 with self._changed:
                     if self._failure is None:
                         self._ready.append(member)
