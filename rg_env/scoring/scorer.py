@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +226,7 @@ _shared_lock = threading.Lock()
 
 def shared_scorer(settings: ScorerConfig) -> Scorer:
     """The scorer of this process for these settings, created on first use and again after it was closed."""
-    key = astuple(settings)
+    key = _key(settings)
     with _shared_lock:
         scorer = _shared.get(key)
         if scorer is None or scorer.closed:
@@ -234,9 +234,13 @@ def shared_scorer(settings: ScorerConfig) -> Scorer:
         return scorer
 
 
+def _key(settings: ScorerConfig) -> tuple[Any, ...]:
+    return tuple(vars(settings).values())  # `dataclasses.astuple` copies each value, for every answer
+
+
 def take_shared_load(settings: ScorerConfig) -> dict[str, float]:
     """`Scorer.take_load` of the scorer of this process for these settings; empty if there is none."""
-    scorer = _shared.get(astuple(settings))
+    scorer = _shared.get(_key(settings))
     return {} if scorer is None else scorer.take_load()
 
 

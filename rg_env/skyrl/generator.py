@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary, counted
 from rg_env.scoring.scorer import take_shared_load
 from rg_env.scoring.types import Verdict
-from rg_env.skyrl.env import SLOT, RolloutSlot, as_config, episode_metrics
+from rg_env.skyrl.env import SLOT, RGDumpEnv, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import TrainLoader
 from rg_env.tasks import Item
@@ -145,10 +145,17 @@ class RGDumpGenerator(SkyRLGymGenerator):
             self.writer.submit(moves)
         return output
 
+    async def _run_in_executor_if_available(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """SkyRL calls the methods of an environment through this, in a thread. Ours, except for `step`, only return."""
+        if type(getattr(func, "__self__", None)) is RGDumpEnv and func.__name__ != RGDumpEnv.step.__name__:
+            return func(*args, **kwargs)
+        return await super()._run_in_executor_if_available(func, *args, **kwargs)
+
     def _groups(self, batch: _Batch) -> list[list[_Rollout]]:
         """The batch's groups in order of appearance: the trajectories that share an `instance_id`."""
         stop_reasons = batch.output.get("stop_reasons")
         ids = batch.input.get("trajectory_ids") or [TrajectoryID(str(p), 0) for p in range(len(batch.slots))]
+        end_tokens = self._end_tokens()
         groups: dict[str, list[_Rollout]] = {}
         for position, (trajectory, slot, rows, prompt) in enumerate(
             zip(ids, batch.slots, batch.rows, batch.input["prompts"], strict=True)
@@ -162,7 +169,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
                 verdict=verdict,
                 response_tokens=tokens if slot.verdict else None,
                 stop_reason=stop_reason,
-                conversation=[*prompt, {"role": "assistant", "content": self._without_end_token(slot.text)}],
+                conversation=[*prompt, {"role": "assistant", "content": _without(end_tokens, slot.text)}],
                 repetition=trajectory.repetition_id,
                 stopwatch=slot.stopwatch,
                 item=slot.item or _item(batch, position),
@@ -172,11 +179,10 @@ class RGDumpGenerator(SkyRLGymGenerator):
             groups.setdefault(trajectory.instance_id, []).append(rollout)
         return list(groups.values())
 
-    def _without_end_token(self, text: str) -> str:
-        """Remove the end token, which SkyRL's HTTP client leaves in the text and a chat template would add again."""
-        for end in (getattr(self.tokenizer, "eos_token", None), getattr(self.tokenizer, "pad_token", None)):
-            text = text.removesuffix(end) if isinstance(end, str) else text
-        return text
+    def _end_tokens(self) -> list[str]:
+        """What SkyRL's HTTP client leaves at the end of a text and a chat template would add again."""
+        tokens = [getattr(self.tokenizer, name, None) for name in ("eos_token", "pad_token")]
+        return [token for token in tokens if isinstance(token, str)]
 
     def _settle(self, batch: _Batch, group: Sequence[_Rollout]) -> list[Earned]:
         return settle_group(
@@ -245,7 +251,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         metrics = dict(batch.output.get("rollout_metrics") or {})
         metrics |= get_rollout_metrics(
             batch.output["response_ids"],
-            batch.output["rewards"],
+            [sum(reward) if isinstance(reward, list) else reward for reward in batch.output["rewards"]],
             episodes,
             [batch.input["env_classes"][position] for position in trajectories],
         )
@@ -294,6 +300,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
             )
         if records:
             logger.log(level, "rg_dump training groups drawn so far: {}", counted(self.summary.drawn))
+
+
+def _without(end_tokens: Sequence[str], text: str) -> str:
+    for token in end_tokens:
+        text = text.removesuffix(token)
+    return text
 
 
 def _scores(record: GroupRecord) -> str:

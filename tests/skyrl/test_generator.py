@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import functools
+import threading
 from statistics import fmean
 
 import pytest
@@ -13,7 +15,7 @@ from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.skyrl.config import RGSkyRLGymConfig
-from rg_env.skyrl.env import SLOT
+from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.tasks import Item
 from tests.skyrl.generating import TASK, right, run, script_for, tokenizer, total
@@ -186,3 +188,27 @@ def test_a_rollout_that_skyrl_gave_up_stays_in_its_group(tmp_path, monkeypatch):
     assert metrics["environment/rg_dump/mean_solved"] == pytest.approx(2 / 3)
     assert metrics["rg_dump/mean_score"] == pytest.approx(2 / 3)
     assert metrics["rg_dump/mean_no_response"] == 0.25
+
+
+@pytest.mark.parametrize("of_a_user", [False, True])
+def test_methods_of_the_env_that_only_return_take_no_thread(rows, monkeypatch, of_a_user):
+    """An environment of a user may do more in any of them."""
+    threads = {}
+
+    def record(name):
+        method = getattr(RGDumpEnv, name)
+
+        def recording(self, *args):
+            threads[name] = threading.current_thread().name.rstrip("_0123456789")
+            return method(self, *args)
+
+        return functools.update_wrapper(recording, method)
+
+    kind = type("Mine", (RGDumpEnv,), {}) if of_a_user else RGDumpEnv
+    for name in ("init", "step", "close"):
+        monkeypatch.setattr(kind, name, record(name), raising=False)
+    monkeypatch.setattr("rg_env.skyrl.env.RGDumpEnv", kind)
+    run(rows, script_for(rows, *RESPONSES))
+    env_thread = "skyrl-gym-env-"
+    mine = env_thread if of_a_user else "MainThread"
+    assert threads == {"init": mine, "step": env_thread, "close": mine}

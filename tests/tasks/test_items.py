@@ -302,6 +302,14 @@ def test_options_reach_the_items() -> None:
     assert stream("chain_sum").item(0).config is None
 
 
+def test_the_samples_of_a_group_share_nothing_that_can_be_changed() -> None:
+    info = stream("arc_agi").item(3).extra_info()
+    first, second = Item.from_extra_info(info), Item.from_extra_info(info)
+    assert first == second
+    first.entry["metadata"]["task_id"] = first.entry["metadata"]["output"] = None
+    assert Item.from_extra_info(info) == second != first
+
+
 def test_an_item_comes_back_from_its_row() -> None:
     item = stream("rearc", options={}).item(5)
     back = Item.from_extra_info(json.loads(json.dumps(item.extra_info())))

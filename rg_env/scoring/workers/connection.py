@@ -6,7 +6,9 @@ Invariant: after any exception the caller kills the worker, because a late reply
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
+import select
 import socket
 import sys
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ from rg_env.scoring.workers.forkserver import ForkServer
 from rg_env.scoring.workers.protocol import MAX_REPLY_BYTES, ProtocolError, decode_reply, recv_frame, send_frame
 
 PREPARE_SECONDS = 30.0
-_SHORTEST_WAIT = 0.01
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.01, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,14 @@ class WorkerConnection:
     prepared: set[bytes] = field(default_factory=set)
     jobs: int = 0
     busy_since: float | None = None
+    _poll: select.poll = field(default_factory=select.poll)
+
+    def __post_init__(self) -> None:
+        self._poll.register(self.sock, select.POLLIN)
 
     def is_usable(self) -> bool:
         """Whether the worker is alive and silent. A worker without a job has nothing to send, so any byte is forged."""
-        try:
-            return not self._replies_by(0.0)
-        except OSError:
-            return False
+        return not self._replies_by(0.0)
 
     def prepare(self, scorer: bytes) -> str | None:
         """Make the worker prepare a scorer, if it has not yet. Returns the reason why that is impossible, or None.
@@ -142,12 +145,8 @@ class WorkerConnection:
 
     def _replies_by(self, moment: float) -> bool:
         """Wait for a first byte or the end of the connection; False if neither comes until then."""
-        self.sock.settimeout(max(0.0, moment - monotonic()))
-        try:
-            self.sock.recv(1, socket.MSG_PEEK)
-        except (TimeoutError, BlockingIOError):
-            return False
-        return True
+        seconds = min(max(0.0, moment - monotonic()), _LONGEST_WAIT)
+        return bool(self._poll.poll(math.ceil(1000 * seconds)))
 
     def _cpu_seconds(self) -> float:
         """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""

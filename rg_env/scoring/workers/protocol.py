@@ -46,8 +46,19 @@ def send_frame(sock: socket.socket, payload: bytes, deadline: float | None = Non
         TimeoutError: the deadline passed.
         OSError: the other side is gone.
     """
-    sock.settimeout(_left(deadline))
-    sock.sendall(_LENGTH.pack(len(payload)) + payload)
+    frame = _LENGTH.pack(len(payload)) + payload
+    if deadline is not None:
+        _set_timeout(sock, 0.0)
+    try:
+        sent = sock.send(frame, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        sent = 0
+    if sent < len(frame):
+        _set_timeout(sock, _left(deadline))
+        try:
+            sock.sendall(memoryview(frame)[sent:])
+        except BlockingIOError:  # what a timeout of 0 raises
+            raise TimeoutError from None
 
 
 def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = None) -> bytes:
@@ -118,8 +129,13 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - monotonic())
 
 
+def _set_timeout(sock: socket.socket, seconds: float | None) -> None:
+    if sock.gettimeout() != seconds:  # setting it is a system call, and there are several of them for every answer
+        sock.settimeout(seconds)
+
+
 def _recv_some(sock: socket.socket, deadline: float | None) -> bytearray:
-    sock.settimeout(_left(deadline))
+    _set_timeout(sock, _left(deadline))
     try:
         chunk = sock.recv(1 << 16)
     except BlockingIOError:  # what a timeout of 0 raises

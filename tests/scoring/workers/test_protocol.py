@@ -93,6 +93,12 @@ def test_a_late_reader_still_takes_what_came_in_time() -> None:
         assert recv_frame(ours, 100, monotonic() - 60) == b"score"
 
 
+@pytest.mark.parametrize("seconds", [-1.0, 0.05])
+def test_a_reader_that_does_not_read_stops_the_sender_at_the_deadline(seconds: float) -> None:
+    with pair() as (_, theirs), pytest.raises(TimeoutError):
+        send_frame(theirs, bytes(3_000_000), monotonic() + seconds)
+
+
 def test_an_end_is_an_end() -> None:
     with pair() as (ours, theirs):
         theirs.sendall(b"\0\0")
