@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -175,18 +176,23 @@ class RandomKiller(threading.Thread):
         self.answers = 0
         self.stop = threading.Event()
         self._server = server
+        self._due = 0
+
+    def wait(self) -> None:
+        """Until it has caught up with the answers."""
+        while self.answers > self._due + 60 and self.is_alive():
+            time.sleep(0.001)
 
     def run(self) -> None:
         chance = random.Random(0)
-        due = 0
         while not self.stop.wait(0.001):
             workers = sorted(living_children(self._server))
-            if self.answers < due or not workers:
+            if self.answers < self._due or not workers:
                 continue
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(workers), signal.SIGKILL)
                 self.kills += 1
-            due = self.answers + chance.randint(1, 60)
+            self._due = self.answers + chance.randint(1, 60)
 
 
 @pytest.mark.parametrize("answers", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -200,6 +206,7 @@ def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) ->
         def score(entry: dict[str, Any]) -> AnswerScore:
             outcome = scorer.score(entry, answer)
             killer.answers += 1
+            killer.wait()
             return outcome
 
         killer.start()
