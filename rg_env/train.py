@@ -96,7 +96,7 @@ def collect(argv: Iterable[str], *, groups: int, samples: int, folder: Path, res
     cfg.generator.n_samples_per_prompt = samples  # after the checks of training batches
     from rg_env.skyrl.checkpoints import refuse_resumption
     from rg_env.skyrl.launch import launch_rollouts
-    from rg_env.skyrl.rollout_run import RolloutJob
+    from rg_env.skyrl.rollout_job import RolloutJob
 
     refuse_resumption(cfg)
     launch_rollouts(cfg, [(None, RolloutJob("collect", cfg.rg_dump.dump_dir, resume, groups))])
@@ -136,7 +136,7 @@ def evaluate(
     cfg = load_config(args, training=False)
     from rg_env.skyrl.checkpoints import find_checkpoints, loadable, refuse_resumption
     from rg_env.skyrl.launch import launch_rollouts
-    from rg_env.skyrl.rollout_run import RolloutJob
+    from rg_env.skyrl.rollout_job import RolloutJob
 
     if checkpoint is None:
         refuse_resumption(cfg)

@@ -18,7 +18,7 @@ from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import open_log
 from rg_env.skyrl.placement import on_this_node
-from rg_env.skyrl.rollout_run import RolloutJob
+from rg_env.skyrl.rollout_job import RolloutJob
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.supervisor import stop
 

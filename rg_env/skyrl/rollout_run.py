@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,9 @@ from rg_env.rollouts.questions import Questions, suite_questions, train_question
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.experiment import RGHooks, experiment_class, run_environment
 from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.rollout_job import RolloutJob
 from rg_env.suites.suite import FIXED
 from rg_env.terminal.reports import Reports
-
-
-@dataclass(frozen=True)
-class RolloutJob:
-    """What to collect.
-
-    Attributes:
-        command: `collect` (phase train) or `eval`.
-        folder: of the dump.
-        groups: questions of the train split; None for an evaluation.
-        suite: of an evaluation.
-        step: recorded with every group: the global step of an evaluated checkpoint.
-    """
-
-    command: str
-    folder: str
-    resume: bool
-    groups: int | None = None
-    suite: str = FIXED
-    step: int | None = None
 
 
 def run_rollouts(cfg: RGTrainConfig, job: RolloutJob, reports: Reports) -> str:
