@@ -1,4 +1,4 @@
-"""The sampler behind SkyRL's inference-engine interface: a Ray actor and its client.
+"""The client of the sampler, with SkyRL's inference-engine interface.
 
 Invariants: a request gets exactly one result, either its response or the error that stopped its batch, unless its
 caller was canceled. The actor handles one call at a time, so the weights never change during a batch.
@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 import ray
 import torch
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
-from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 
-from rg_env.cpu.sampler import Request, Response, Sampler
+from rg_env.cpu.sampler import Request, Response
 from rg_env.cpu.sampling_params import SamplingParams
 
 QUIET_SECONDS = 0.01
@@ -27,29 +26,8 @@ MAX_BATCH = 128
 """Maximum requests per batch, to bound the memory of the KV cache."""
 
 
-@ray.remote(num_cpus=1)
-class SamplerActor:
-    """A `Sampler` in its own process; its output goes to SkyRL's infrastructure log."""
-
-    def __init__(
-        self, path: str, seed: int, config_kwargs: Mapping[str, Any], threads: int, dtype: torch.dtype
-    ) -> None:
-        redirect_actor_output_to_file()
-        torch.set_num_threads(threads)
-        self._sampler = Sampler.from_pretrained(path, seed, config_kwargs, dtype)
-
-    def sample(self, requests: list[Request]) -> list[Response]:
-        return self._sampler.sample(requests)
-
-    def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
-        self._sampler.load_weights(state)
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        return self._sampler.weights()
-
-
 class CPUInferenceClient(InferenceEngineInterface):
-    """SkyRL's inference-engine interface over a `SamplerActor`.
+    """SkyRL's inference-engine interface over a `rg_env.cpu.sampler_actor.SamplerActor`.
 
     SkyRL's agent loop calls `generate` once per trajectory and turn. Calls in quick succession are sent as one batch.
     The policy workers get a pickled copy, without waiting requests.

@@ -12,7 +12,8 @@ from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampli
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 from skyrl.train.utils.utils import str_to_torch_dtype
 
-from rg_env.cpu.client import CPUInferenceClient, SamplerActor
+from rg_env.cpu.client import CPUInferenceClient
+from rg_env.cpu.sampler_actor import SamplerActor
 from rg_env.cpu.settings import cpu_threads, uses_server
 
 if TYPE_CHECKING:

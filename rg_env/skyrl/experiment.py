@@ -32,6 +32,7 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.errors import need
 from rg_env.eval_set import EvalSet
+from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
@@ -61,6 +62,8 @@ class RGHooks:
         return EvalSet(self.cfg.rg_dump, **self._prompt_limits())
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
+        if cfg.rg_dump.scorer.backend == "processes":
+            shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
         writer = open_writer(cfg, *self._run_identity(), self.recorded)
         self.reports.send("run", run_id=writer.run_id, dump=str(writer.folder))
         self._generator = RGDumpGenerator(
