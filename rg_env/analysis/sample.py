@@ -6,7 +6,7 @@ outcomes of the rest would be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -51,6 +51,9 @@ COLUMNS: dict[str, pl.DataType] = {
 TO_MATCH: dict[str, pl.DataType] = {"item": pl.String(), "group_id": pl.String()}
 """The columns that matching the questions of two runs needs in addition."""
 
+NOT_IN_TABLES = frozenset({"raw_score", "tagged_score", "reward"})
+"""The columns that tables need only with `--details`."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -79,13 +82,16 @@ Source: TypeAlias = "Dump | pl.DataFrame | ray.data.Dataset | Sample"
 """A dump; rows as in `Dump.ledger_frame`, as a polars frame or a Ray dataset (`Dump.to_ray`); or a sample."""
 
 
-def sample_of(source: Source, where: Sequence[str] = (), *, to_match: bool = False) -> Sample:
+def sample_of(
+    source: Source, where: Sequence[str] = (), *, to_match: bool = False, without: Collection[str] = ()
+) -> Sample:
     """Read the rollouts that match the conditions. Those without a response are left out and counted.
 
     Args:
         source: read once. Ray's workers select the columns of a Ray dataset.
         where: see `parse_conditions`; must be empty for a sample.
         to_match: also read the columns `TO_MATCH`.
+        without: columns that are not read, which is faster, and null in the sample.
 
     Raises:
         ConditionError: a condition is invalid, or nothing matches.
@@ -98,14 +104,17 @@ def sample_of(source: Source, where: Sequence[str] = (), *, to_match: bool = Fal
         return source
     tests = [condition.test for condition in conditions]
     columns = COLUMNS | TO_MATCH if to_match else COLUMNS
-    wanted = list(dict.fromkeys([*columns, *(condition.column for condition in conditions)]))
+    read = [name for name in columns if name not in without]
+    wanted = list(dict.fromkeys([*read, *(condition.column for condition in conditions)]))
+    unread = [pl.lit(None).alias(name) for name in without]
     tasks: set[str] = set()
     failed = 0
 
     def narrow(frame: pl.DataFrame, group: str) -> pl.DataFrame:
         nonlocal failed
         tasks.update(frame["task"].unique())
-        matching = frame.filter(*tests).select(list(dict.fromkeys([group, *columns]))).cast(pl.Schema(columns))
+        matching = frame.filter(*tests).with_columns(unread).select(list(dict.fromkeys([group, *columns])))
+        matching = matching.cast(pl.Schema(columns))
         found = matching.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_())
         failed += matching.height - found.height
         return found

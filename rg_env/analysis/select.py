@@ -58,9 +58,11 @@ class _Selection(Dump):
     conditions: tuple[Condition, ...] = ()
     chosen: dict[str, set[int]] = field(default_factory=dict, repr=False)
 
-    def _records(self, kinds: Collection[FileKind], of: type[Any], all_attempts: bool) -> Iterator[Any]:
+    def _records(
+        self, kinds: Collection[FileKind], of: type[Any], all_attempts: bool, ids: Collection[str] | None = None
+    ) -> Iterator[Any]:
         record: Any
-        for record in super()._records(kinds, of, all_attempts):
+        for record in super()._records(kinds, of, all_attempts, ids):
             if not isinstance(record, GroupRecord | LedgerRecord):
                 yield record
             elif repetitions := self.chosen.get(record.group_id):

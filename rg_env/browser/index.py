@@ -68,11 +68,12 @@ def text_files(dump: Dump) -> list[DumpFile]:
     return [file for run in dump.runs for file in run.files if file.kind.holds_text]
 
 
-def index_rows(dump: Dump) -> Iterator[Chunk]:
+def index_rows(dump: Dump, *, cached: bool = True) -> Iterator[Chunk]:
     """The rows of all text files: first the cached ones, then those of the files that have to be read.
 
     Args:
         dump: from `open_run`.
+        cached: use and update the cache, which takes memory for all rows; otherwise memory is constant.
 
     Raises:
         NewerSchemaError, DumpError: as `Dump.groups`.
@@ -81,17 +82,18 @@ def index_rows(dump: Dump) -> Iterator[Chunk]:
     states = states_of([file.path for file in files])
     sizes = states["size"].to_list()
     total = sum(sizes)
-    cache = Cache(states, SCHEMA)
-    rows = [cache.rows()]
-    known = set(rows[0]["file"])
+    cache = Cache(states, SCHEMA) if cached and total >= WORTH_CACHING else None
+    rows = [cache.rows()] if cache is not None else []
+    known = {number for frame in rows for number in frame["file"]}
     done = sum(sizes[number] for number in known)
     if known:
         yield Chunk(rows[0], done, total)
     unknown = {file: number for number, file in enumerate(files) if number not in known}
     for found, read in _scan(unknown):
-        rows.append(found)
+        if cache is not None:
+            rows.append(found)
         yield Chunk(found, done + sum(min(sizes[unknown[file]], size) for file, size in read.items()), total)
-    if len(rows) > 1 and total >= WORTH_CACHING:
+    if cache is not None and len(rows) > 1:
         cache.save(pl.concat(rows))
 
 

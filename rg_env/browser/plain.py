@@ -54,7 +54,7 @@ def matching_groups(
 ) -> Iterator[GroupRecord]:
     """The matching groups, without repeated attempts."""
     files = text_files(dump)
-    for chunk in index_rows(dump):
+    for chunk in index_rows(dump, cached=False):
         for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
             on_problem(Problem(files[file].path, line, why))
         for row in last_attempts_only(dump, query.filter(chunk.rows)).select(FOUND_BY).iter_rows(named=True):

@@ -17,6 +17,7 @@ from rg_env.analysis import (
     statistics,
 )
 from rg_env.analysis.comparison_table import legend
+from rg_env.analysis.sample import NOT_IN_TABLES
 from rg_env.choices import By
 from tests.analysis.samples import ledger_dump
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -55,6 +56,16 @@ def test_every_row_is_there_and_fits_80_columns(dump, by):
     assert RUN_ID not in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("by", [*By, "step,task"])
+def test_tables_need_no_more_columns_than_are_read_for_them(dump, by):
+    whole, less = sample_of(dump), sample_of(dump, without=NOT_IN_TABLES)
+    assert less.rollouts.select(NOT_IN_TABLES).null_count().row(0) == (less.rollouts.height,) * len(NOT_IN_TABLES)
+    first, second = ((statistics(sample, by), statistics(sample, "phase")) for sample in (whole, less))
+    assert printed(render_table(first[0], totals=first[1])) == printed(render_table(second[0], totals=second[1]))
+    assert printed(*render_runs(*first, {})) == printed(*render_runs(*second, {}))
+    assert list(speed(first[1])) == list(speed(second[1]))
 
 
 def test_the_section_has_the_totals_of_its_phase(dump):

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.browser import index
+from rg_env.browser import Query, index
 from rg_env.browser.index import ChangedError, index_rows, last_attempts_only, read_row, text_files
+from rg_env.browser.plain import matching_groups
 from rg_env.dump import DumpWriter, FileKind, open_run, to_line
 from rg_env.dump.files import batch_name
 from rg_env.dump.open_file import zstd
@@ -260,6 +261,12 @@ def test_a_small_dump_is_not_cached(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(index, "WORTH_CACHING", 1_000_000)
     write(tmp_path, 0, [group(0)])
     rows_of(tmp_path)
+    assert not cache.exists()
+
+
+def test_printing_does_without_a_cache(tmp_path, cache):
+    write(tmp_path, 0, [group(0)])
+    assert len(list(matching_groups(open_run(tmp_path), Query()))) == 1
     assert not cache.exists()
 
 

@@ -97,10 +97,10 @@ def leaderboard(rollouts: pl.DataFrame, *, solved_at: float) -> list[dict[str, A
     """A row per run and phase, the best first: `run_id`, `phase`, `groups`, `solve_rate` with its interval,
     `mean_base_score`, and `categories`, the solve rate of each. Empty for a single run.
     """
+    if rollouts["run_id"].n_unique() < 2:
+        return []
     sample = Sample(rollouts)
     overall = statistics(sample, "phase", solved_at=solved_at)
-    if overall["run_id"].n_unique() < 2:
-        return []
     of_run: dict[tuple[str, str], dict[str, float]] = {}
     for row in statistics(sample, "category", solved_at=solved_at).iter_rows(named=True):
         of_run.setdefault((row["run_id"], row["phase"]), {})[row["category"]] = row["solve_rate"]

@@ -71,7 +71,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _blocks(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for start in range(0, len(groups), _GROUPS_PER_BLOCK):
-        packed = gzip.compress(_json(groups[start : start + _GROUPS_PER_BLOCK]).encode(), mtime=0)
+        packed = gzip.compress(_json(groups[start : start + _GROUPS_PER_BLOCK]).encode(), compresslevel=6, mtime=0)
         yield b64encode(packed).decode()
 
 

@@ -83,7 +83,7 @@ def take_sample(dump: Dump, rollouts: pl.DataFrame, most: int, *, budget: int = 
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
     found = {group.pop(GROUP_INDEX): group for group in _from_ledger(dump, chosen)}
     rank = {found[number]["group_id"]: place for place, number in enumerate(chosen)}
-    texts, stride = _texts(dump.groups(), rank, budget)
+    texts, stride = _texts(dump.groups(ids=rank), rank, budget)
     groups = [_joined(found[number], texts.get(place)) for place, number in enumerate(chosen)]
     return Sample(groups, chosen, len(every), stride)
 

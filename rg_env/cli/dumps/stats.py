@@ -72,6 +72,7 @@ def stats(
     if against_where and not against:
         raise typer.BadParameter("--against-where needs --against")
     from rg_env.analysis import headline, render_details, render_runs, render_table, sample_of, speed, statistics
+    from rg_env.analysis.sample import NOT_IN_TABLES
     from rg_env.dump import open_run
 
     dump = open_run(*paths)
@@ -84,8 +85,9 @@ def stats(
         print_remarks(dump)
         print_remarks(other)
         return
+    every_column = details or as_json or as_csv
     with reading(dump, frames=1):
-        sample = sample_of(dump, conditions)
+        sample = sample_of(dump, conditions, without=() if every_column else NOT_IN_TABLES)
     frame = statistics(sample, by, solved_at=solved_at)
     names = dump.names
     if not _print_data(_with_names(frame, names), as_json, as_csv):

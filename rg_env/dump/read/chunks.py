@@ -105,13 +105,13 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
         DumpError: the file cannot be opened. A later failure, such as damaged compressed data or bad sectors, is
             reported as the `damage` of an empty part instead.
     """
-    number, on_disk, reported, opened = 1, size_of(file), 0, False
+    part = Part(file, 1, b"")
+    on_disk, reported, opened = size_of(file), 0, False
     try:
         with open_lines(file.path) as stream:
             opened = True
             for data in _whole_lines(stream, size):
-                part = Part(file, number, data)
-                number += part.lines
+                part = Part(file, part.first_line + part.lines, data)
                 yield part
                 if watch is not None:
                     now = min(on_disk, reported + len(data))  # decompressed data is longer than the file
@@ -120,7 +120,7 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
     except OSError as error:
         if not opened:
             raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
-        yield Part(file, number, b"", damage=f"{error.strerror}; the rest of the file is lost")
+        yield Part(file, part.first_line + part.lines, b"", damage=f"{error.strerror}; the rest of the file is lost")
 
 
 def size_of(file: DumpFile) -> int:

@@ -118,6 +118,21 @@ def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame
     return pl.concat([_read_groups_of(part, line_by_line) for part in parts])
 
 
+def places_of(parts: Sequence[Part], group_ids: Collection[str]) -> set[int] | None:
+    """Where these groups are in a bundle of files with texts: numbers of lines that are not blank, from 0.
+
+    Returns:
+        None if a line is not a group that polars can read: then the codec has to read them all. Texts are not checked.
+    """
+    if any(part.damage is not None for part in parts):
+        return None
+    try:
+        rollouts = _ours(b"".join(part.data for part in parts), parts[0].file.kind, SCHEMA)
+    except (_UnsoundError, pl.exceptions.PolarsError):
+        return None
+    return set(rollouts.filter(pl.col("group_id").is_in(list(group_ids)))[GROUP_INDEX])
+
+
 def concat_groups(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate frames, at least one, and make `GROUP_INDEX` unique."""
     return pl.concat(list(count_on(frames)))
@@ -259,7 +274,7 @@ def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: boo
         schema["rollouts"] = pl.List(pl.Struct(of_rollout))
     else:
         schema |= {name: pl.List(dtype) for name, dtype in of_rollout.items()}
-    if not data.strip():
+    if not data or data.isspace():
         return pl.DataFrame(schema=schema)
     return pl.scan_ndjson(io.BytesIO(data), schema=schema, ignore_errors=not strict).collect(engine="streaming")
 

@@ -7,7 +7,7 @@ the kind of file. Memory does not grow with the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -74,19 +74,31 @@ def lines_in(file: DumpFile, watch: Watch | None = None, *, strict: bool = False
 
 def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
     """The lines of a part of a file, as `lines_in`."""
-    for number, at, raw in part.placed(blank=strict):
-        record, fault = None, None
-        try:
-            if not raw or raw.isspace():
-                raise BadLineError(_blank(raw))
-            record = parse(part.file, number, raw, strict=strict)
-        except BadLineError as error:
-            fault = error
-        except NewerSchemaError as error:
-            raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
-        yield Line(part.file, number, raw, record, fault, ended=at + len(raw) < len(part.data))
+    for place in part.placed(blank=strict):
+        yield _line(part, *place, strict=strict)
     if part.damage is not None:
         yield Line(part.file, part.first_line, b"", None, UnreadableError(part.damage))
+
+
+def lines_at(parts: Iterable[Part], places: Collection[int]) -> Iterator[Line]:
+    """The lines at these places, counted from 0 over the lines of all parts that are not blank."""
+    placed = ((part, *place) for part in parts for place in part.placed())
+    for number, line in enumerate(placed):
+        if number in places:
+            yield _line(*line, strict=False)
+
+
+def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line:
+    record, fault = None, None
+    try:
+        if not raw or raw.isspace():
+            raise BadLineError(_blank(raw))
+        record = parse(part.file, number, raw, strict=strict)
+    except BadLineError as error:
+        fault = error
+    except NewerSchemaError as error:
+        raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
+    return Line(part.file, number, raw, record, fault, ended=at + len(raw) < len(part.data))
 
 
 def _blank(raw: bytes) -> str:

@@ -22,6 +22,7 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
+from rg_env.dump.read import lines
 from rg_env.dump.read.frames import (
     GROUP_SCHEMA,
     GROUP_TEXT_SCHEMA,
@@ -30,6 +31,7 @@ from rg_env.dump.read.frames import (
     SCHEMA,
     TEXT_SCHEMA,
 )
+from rg_env.dump.read.lines import parse
 from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, move, rollout, violating
@@ -268,6 +270,31 @@ def test_frames_are_the_rows_of_the_objects_whatever_is_in_the_file(tmp_path_fac
     assert dump.problems == again.problems
     numbers = [n for frame in frames for n in frame["group_index"].unique(maintain_order=True)]
     assert len(numbers) == len(set(numbers)) == len({row["group_id"] + str(row["item_id"]) for row in expected})
+
+
+@settings(max_examples=40)
+@given(kinds=lines_of_any_kind, ends=st.booleans())
+def test_some_groups_are_read_as_all_are_whatever_is_in_the_file(tmp_path_factory, kinds, ends):
+    path = tmp_path_factory.mktemp("some") / "some.jsonl"
+    content = b"".join(_line(kind, number) for number, kind in enumerate(kinds))
+    path.write_bytes(content if ends else content[:-1])
+    dump, again = open_run(path), open_run(path)
+    every = [g for g in dump.groups() if g.rollouts]
+    ids = {g.group_id for g in every[::2]}
+    some = [repr(g) for g in again.groups(ids=ids) if g.rollouts]  # NaN differs from itself
+    assert some == [repr(g) for g in every if g.group_id in ids]
+    assert again.problems == dump.problems
+
+
+def test_only_the_lines_of_the_groups_asked_for_are_decoded(tmp_path, monkeypatch):
+    _write(tmp_path, [group(k) for k in range(50)])
+    dump, numbers = open_run(tmp_path), []
+    ids = {g.group_id for g in dump.groups() if g.uid in ("7", "31")}
+    monkeypatch.setattr(
+        lines, "parse", lambda file, number, *rest, **more: numbers.append(number) or parse(file, number, *rest, **more)
+    )
+    assert [g.uid for g in dump.groups(ids=ids)] == ["7", "31"]
+    assert numbers == [8, 32]
 
 
 @settings(max_examples=30)
