@@ -94,7 +94,7 @@ class RawSide:
         job = Job.of(self._task, {}, entry, answer, calls_code=False)
         worker = self._worker = self._worker or self._workers.check_out()
         try:
-            worker.prepare(job.scorer)
+            worker.prepare(job.scorer, guarded=False)
         except (OSError, EOFError, ProtocolError) as error:
             raise ScorerPoolError(f"the audit's scorer process fails to start: {error}") from error
         before = _peak_mb(worker.pid)

@@ -53,18 +53,34 @@ class WorkerPool:
     def closed(self) -> bool:
         return self._closed
 
-    def check_out(self) -> WorkerConnection:
+    def check_out(self, scorer: bytes = b"") -> WorkerConnection:
         """A worker for the caller alone, to be given to `check_in`. Waits as long as all are in use.
+
+        Args:
+            scorer: an idle worker that has prepared it is preferred.
 
         Raises:
             ScorerPoolError: no worker can be started, or the pool was closed, or it belongs to another process.
         """
         if os.getpid() != self._owner:
             raise ScorerPoolError("this scorer pool belongs to the process that made it; make one in this process")
-        while (worker := self._take_idle()) is not None:
+        while (worker := self._take_idle(scorer)) is not None:
             if worker.is_usable():
                 return worker
             self.check_in(worker, keep=False)
+        return self._start_worker()
+
+    def start_another(self) -> WorkerConnection | None:
+        """A new worker for the caller alone, to be given to `check_in`; None if as many as may exist do.
+
+        Raises:
+            ScorerPoolError: it cannot be started, or the pool was closed.
+        """
+        with self._changed:
+            self._raise_if_unusable()
+            if self._live == self.size:
+                return None
+            self._live += 1
         return self._start_worker()
 
     def check_in(self, worker: WorkerConnection, keep: bool) -> None:
@@ -108,13 +124,16 @@ class WorkerPool:
             if self._server is not None:
                 self._server.close()
 
-    def _take_idle(self) -> WorkerConnection | None:
+    def _take_idle(self, scorer: bytes) -> WorkerConnection | None:
         """An idle worker, or None if the caller may start one; then it is already counted in `_live`."""
         with self._changed:
             while True:
                 self._raise_if_unusable()
                 if self._idle:
-                    return self._idle.pop()
+                    ready = (worker for worker in reversed(self._idle) if scorer in worker.prepared)
+                    worker = next(ready, self._idle[-1])
+                    self._idle.remove(worker)
+                    return worker
                 if self._live < self.size:
                     self._live += 1
                     return None
@@ -144,6 +163,7 @@ class WorkerPool:
                 _warn_about_missing_measures(self._server)
                 return WorkerConnection(self._server, sock, pid)
             except ForkServerError as error:
+                self._raise_if_unusable()
                 last_error = str(error)
                 logger.debug(f"scorer processes: {last_error}; restarting them")
                 if self._server is not None:

@@ -90,8 +90,11 @@ class WorkerConnection:
         """Whether the worker is alive and silent. A worker without a job has nothing to send, so any byte is forged."""
         return not self._replies_by(0.0)
 
-    def prepare(self, scorer: bytes) -> str | None:
+    def prepare(self, scorer: bytes, guarded: bool = True) -> str | None:
         """Make the worker prepare a scorer, if it has not yet. Returns the reason why that is impossible, or None.
+
+        Args:
+            guarded: the guard lets every answer pass that this worker gets.
 
         Raises:
             TimeoutError, EOFError, OSError, ProtocolError: kill the worker.
@@ -99,7 +102,7 @@ class WorkerConnection:
         if scorer in self.prepared:
             return None
         deadline = monotonic() + PREPARE_SECONDS
-        send_frame(self.sock, pickle.dumps((scorer, pickle.loads(scorer))), deadline)
+        send_frame(self.sock, pickle.dumps((scorer, pickle.loads(scorer), guarded)), deadline)
         reason, _ = decode_reply(recv_frame(self.sock, MAX_REPLY_BYTES, deadline))
         if isinstance(reason, str):
             return reason

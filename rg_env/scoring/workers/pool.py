@@ -14,7 +14,8 @@ Invariants:
 from __future__ import annotations
 
 import math
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from time import monotonic
 
 from rg_env.errors import ScorerPoolError
@@ -93,7 +94,7 @@ class ScorerPool:
         deaths_during = deaths_before = 0
         spent = 0.0
         while deaths_during < _DEATHS_DURING_A_JOB and spent < self._timeout:
-            worker = self._workers.check_out()
+            worker = self._workers.check_out(job.scorer)
             keep = False
             try:
                 result, keep = self._ask(worker, job, wall_seconds - spent)
@@ -110,10 +111,25 @@ class ScorerPool:
                 spent += monotonic() - worker.busy_since
             finally:
                 self._workers.check_in(worker, keep)
+                if job.calls_code:
+                    threading.Thread(target=self._prepare_another, args=(job.scorer,), daemon=True).start()
         self._breaker.finished(job.task)
         return AnswerScore.unscored(
             Status.CRASHED, "the scorer process died on this answer, and so did those that tried again"
         )
+
+    def _prepare_another(self, scorer: bytes) -> None:
+        """Have a new worker ready for the next answer, if nobody else has started it by now."""
+        with suppress(ScorerPoolError):
+            worker = self._workers.start_another()
+            if worker is not None:
+                keep = False
+                try:
+                    keep = worker.prepare(scorer) is None
+                except (EOFError, OSError, ProtocolError):
+                    pass  # the next answer gets another one
+                finally:
+                    self._workers.check_in(worker, keep)
 
     def _ask(self, worker: WorkerConnection, job: Job, wall_seconds: float) -> tuple[AnswerScore, bool]:
         """Have one worker do the job. Returns the result, and whether the worker may be used again.

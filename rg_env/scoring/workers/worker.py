@@ -30,9 +30,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from rg_env.processes import die_with_parent
-from rg_env.scoring.guard import CALLING_TASKS
+from rg_env.scoring.guard import CALLING_TASKS, EVALUATING_TASKS
 from rg_env.scoring.sandbox.sandbox import Sandbox
 from rg_env.scoring.types import Form
+from rg_env.scoring.workers.cheap_forks import share_names, use_huge_pages
 from rg_env.scoring.workers.protocol import (
     COMMAND,
     FORK,
@@ -47,6 +48,8 @@ from rg_env.user_code import import_inherited
 
 _MAX_REQUEST_BYTES = 1 << 28
 _PARENT_CHECK_SECONDS = 2.0
+_MANY_FORKS = 64
+"""After so many, what huge pages save is more than what they cost."""
 _PROBED_MEMORY, _PROBED_SECONDS = 1 << 30, 5
 """The limits under which the measures are tried. The values don't matter."""
 
@@ -57,6 +60,7 @@ def serve_forks(control: socket.socket) -> None:
     die_with_parent()
     _warm_up()
     sandbox = Sandbox()
+    forks = 0
     gc.collect()
     gc.freeze()  # garbage collection in the workers then leaves shared pages shared
     children: set[int] = set()
@@ -72,6 +76,9 @@ def serve_forks(control: socket.socket) -> None:
                 break
             command, pid, memory, seconds = COMMAND.unpack(message)
             if command == FORK:
+                forks += 1
+                if forks == _MANY_FORKS:
+                    use_huge_pages()
                 with socket.socket(fileno=fds[0]) as connection:
                     try:
                         pid = os.fork()
@@ -96,16 +103,20 @@ def serve_forks(control: socket.socket) -> None:
             _kill_group(pid)
 
 
+_trusted: dict[str, dict[str, Any]] = {}
+"""Task whose answers may call functions → an item of it, made here."""
+
+
 def _warm_up() -> None:
-    """Import what scorers need. For tasks whose answers each get a new fork, scoring one trusted item of each now saves
-    every fork what sympy imports and computes on first use."""
+    """Import what scorers need. For tasks whose answers may need a new fork each, scoring one trusted item of each now
+    saves every fork what sympy imports and computes on first use."""
     import reasoning_gym  # noqa: F401  (an error in it shows now, not with the first answer)
 
     import_inherited()
     for task in sorted(CALLING_TASKS):
         with suppress(Exception):  # a scorer that fails reports it when it is used
             dataset = make_scorer(task, {})
-            item = dataset[0]
+            item = _trusted[task] = dataset[0]
             dataset.score_answer(item["answer"], item)
 
 
@@ -136,17 +147,19 @@ def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: Calla
 def serve_answers(connection: socket.socket) -> None:
     """Serve requests one by one until the other end closes.
 
-    `(key, (task, options))` prepares a scorer, which later requests refer to as `key`. `(key, entry, answer)` scores;
-    the entry is itself pickled, so that each form gets a fresh copy. Both are replied to with `encode_reply`; to the
-    former, the forms are 0.0, or the reason why there is no such scorer.
+    `(key, (task, options), guarded)` prepares a scorer, which later requests refer to as `key`; `guarded`: the guard
+    lets all answers pass first. `(key, entry, answer)` scores; the entry is itself pickled, so that each form gets a
+    fresh copy. Both are replied to with `encode_reply`; to the former, the forms are 0.0, or the reason why there is no
+    such scorer.
     """
     scorers: dict[bytes, Any] = {}
     while True:
         match pickle.loads(recv_frame(connection, _MAX_REQUEST_BYTES)):
-            case (key, (task, options)):
+            case (key, (task, options), bool(guarded)):
                 made = make_scorer(task, options)
                 if not isinstance(made, str):
                     scorers[key] = made
+                    _touch(task, made, guarded)
                 reply = encode_reply(made, made) if isinstance(made, str) else encode_reply(0.0, 0.0)
             case (key, entry, answer):
                 # Tagged first: no scorer can run `<answer>` as code, so this form cannot affect the other.
@@ -155,6 +168,14 @@ def serve_answers(connection: socket.socket) -> None:
             case other:
                 raise ValueError(f"not a request: {other!r:.60}")
         send_frame(connection, reply)
+
+
+def _touch(task: str, scorer: Any, guarded: bool) -> None:
+    """Score a trusted item, so that an answer finds in this process what it would otherwise wait for."""
+    if task in EVALUATING_TASKS and guarded:
+        share_names()
+    if item := _trusted.get(task):
+        score_form(scorer, pickle.dumps(item), item["answer"])
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Any:

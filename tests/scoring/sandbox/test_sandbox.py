@@ -339,6 +339,7 @@ def test_the_limits_are_those_of_the_page(attack: Attack, needs: Callable[..., N
 def test_a_worker_is_replaced_after_its_jobs(pool: ScorerPool, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool_module._JOBS_PER_WORKER == 10_000
     monkeypatch.setattr(pool_module, "_JOBS_PER_WORKER", 2)
+    monkeypatch.setattr(ScorerPool, "_prepare_another", lambda *_: None)
     workers = []
     check_in = WorkerPool.check_in
 

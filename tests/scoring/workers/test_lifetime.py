@@ -129,6 +129,19 @@ def test_literals_and_arithmetic_share_a_worker_and_calls_get_their_own(item: It
         assert not first & worker_after("spiral_matrix")
 
 
+def test_a_worker_that_was_used_up_is_replaced_before_the_next_answer(item: Item) -> None:
+    entry = item("simple_integration")
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        server = fork_server_pid()
+        scorer.score(entry, "sin(x)")
+        idle = scorer._pool._workers._idle  # type: ignore[union-attr]
+        assert wait_until(lambda: [(worker.jobs, len(worker.prepared)) for worker in idle] == [(0, 1)])
+        ready = idle[0].pid
+        assert ready in living_children(server)
+        scorer.score(entry, "cos(x)")
+        assert wait_until(lambda: ready not in living_children(server))
+
+
 @pytest.mark.usefixtures("unguarded")
 def test_no_worker_outlives_the_fork_server(item: Item) -> None:
     with Scorer(workers=1, timeout=2.0) as scorer, ThreadPoolExecutor(1) as threads:
