@@ -1,8 +1,9 @@
 """Answers that are rejected before they reach a scorer. Runs in the trainer's process; answers are never evaluated.
 
 Invariant: `check` returns for every text, in linear time. An answer that passes to a scorer that evaluates code can
-only build a list or compute a number of bounded size. NUL characters and lone surrogates are rejected for every task,
-because they break files and pipes.
+only build a list or compute an expression of bounded size. `calls_code` is False only if evaluating it calls nothing
+that the text names, so that the process may score other answers (docs/security.md lists which do). NUL characters and
+lone surrogates are rejected for every task, because they break files and pipes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Worker processes on loan: one thread has a worker at a time and gives it back or has it killed.
 
 Invariants:
-- At most `size` workers exist. They are forked when they are needed, and again when one was killed.
+- At most `size` workers exist. They are forked when they are needed, or in advance by `start_another`.
 - A worker that is checked out is idle and alive, as far as can be seen.
 - If the fork server fails to start three times in a row, every later checkout raises the same error at once.
 """

@@ -1,8 +1,9 @@
 """Scores answers in worker processes, for any number of threads of one process.
 
 Invariants:
-- A worker is used again only after a complete, well-formed reply to a job whose answer calls no functions. Otherwise
-  it is killed.
+- A worker is used again only after a complete, well-formed reply to a job whose answer cannot call a function
+  (`Job.calls_code`, which the guard decides). Otherwise it is killed. So no process in which a model's text could call
+  anything scores a second answer.
 - The limits of a job, on CPU time and wall time, start when an idle worker that is ready for its task gets the job.
   Waiting for a worker, or for one to become ready, never counts.
 - No answer scores 0 because the machine was busy: one whose worker got less CPU time than correct answers need is tried

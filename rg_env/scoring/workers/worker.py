@@ -1,8 +1,9 @@
 """The scorer processes: `python -m rg_env.scoring.workers.worker FD` is a fork server, and its forks are the workers.
 
 Invariants:
-- The fork server imports reasoning-gym once and never sees model output. A worker that timed out, died or scored an
-  answer with calls is replaced within milliseconds by a new, clean fork.
+- The fork server imports reasoning-gym once and never sees model output: it scores only items that it made itself. A
+  worker that timed out, died or scored an answer that may call a function is replaced within milliseconds by a new,
+  clean fork.
 - No process outlives the trainer: the fork server kills its workers and ends when its control socket is closed or its
   parent is gone. On Linux the kernel also kills the fork server when the trainer dies, and the workers when the fork
   server dies, even if they are stopped. A waiting worker ends with its socket.
