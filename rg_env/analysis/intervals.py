@@ -113,7 +113,7 @@ def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) -> list[pl.Expr]:
     mean, variance, groups = (pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters"))
-    several = [count for count in table[f"{name}_clusters"].unique().to_list() if count > 1]
+    several = [count for count in set(table[f"{name}_clusters"].to_list()) if count > 1]
     t = groups.replace_strict(
         several, [t_quantile(count - 1, confidence) for count in several], default=None, return_dtype=pl.Float64
     )

@@ -292,9 +292,8 @@ def find_group(dump: Dump, name: str) -> GroupRecord:
     kind, why_not_kept = known[group_id]
     if why_not_kept is not None:
         raise DumpError(f"the text of group {group_id} was not kept ({why_not_kept}), so it cannot be replayed")
-    for group in dump.groups(None if kind is None else [kind], all_attempts=True):
-        if group.group_id == group_id:
-            return group
+    for group in dump.groups(None if kind is None else [kind], ids=[group_id], all_attempts=True):
+        return group
     raise DumpError(f"the text of group {group_id} is missing: see `rg-env dumps validate`")
 
 

@@ -1,0 +1,211 @@
+"""Reading dumps: commands of rg_env, and short programs over the same files, each in a new process, imports included.
+The rivals of `stats` compute one small table per task: groups, solve rate, share of groups without signal.
+
+    python -m benchmarks.bench_reading --gigabytes 5 [--folder FOLDER]
+
+runs each command once on a dump of this size, which is removed afterwards, and prints what it cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import re
+import select
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.comparison import Comparison, Cost, Goal, of_command, python, rg_env
+from benchmarks.make_dump import TASKS, make_dump
+
+NOTES = (
+    "`stats` in 1 s is missed. Of 2.0 s of processor time, 0.3 s are imports, 0.9 s polars parsing the lines (it takes "
+    "0.4 s to parse them for a single column and about 0.05 s for each list of rollouts) and 0.6 s the statistics of "
+    "800,000 rollouts with their intervals. DuckDB parses the same columns in 0.4 s, but a second engine for 0.2 s of "
+    "wall time is not worth a dependency; pyarrow's JSON reader takes 0.9 s.",
+    "Reading and parsing two chunks at a time in threads saved 0.1 s of `stats` and took 90 MB more, because polars "
+    "parses a chunk on all cores already.",
+)
+
+STATISTICS = {
+    "polars": """
+import sys, polars as pl
+schema = {"task": pl.String, "no_signal": pl.Boolean, "base_score": pl.List(pl.Float64)}
+frame = pl.scan_ndjson(sys.argv[1] + "/*_groups_*.jsonl", schema=schema)
+solved = (pl.col("base_score").explode() >= 0.99).mean()
+print(frame.group_by("task").agg(pl.len(), solved, pl.col("no_signal").mean()).collect(engine="streaming"))
+""",
+    "pandas": """
+import sys, pandas as pd
+from pathlib import Path
+files = sorted(Path(sys.argv[1]).glob("*_groups_*.jsonl"))
+frame = pd.concat(pd.read_json(file, lines=True, engine="pyarrow") for file in files)
+groups = frame.groupby("task")["no_signal"].agg(["size", "mean"])
+scores = frame[["task", "base_score"]].explode("base_score")
+print(groups.join((scores["base_score"] >= 0.99).groupby(scores["task"]).mean()))
+""",
+    "DuckDB": """
+import sys, duckdb
+files = f"read_json('{sys.argv[1]}/*_groups_*.jsonl', format='newline_delimited', columns=" + '''
+    {task: 'VARCHAR', no_signal: 'BOOLEAN', base_score: 'DOUBLE[]'})'''
+print(duckdb.sql(f'''SELECT task, count(*), avg(no_signal::INT),
+    sum(len(list_filter(base_score, lambda s: s >= 0.99))) / sum(len(base_score)) FROM {files} GROUP BY task'''))
+""",
+}
+"""Programs that compute the table of a ledger."""
+
+OF_TEXTS = """
+import sys, polars as pl
+rollouts = pl.List(pl.Struct({"base_score": pl.Float64}))
+schema = {"task": pl.String, "no_signal": pl.Boolean, "rollouts": rollouts}
+frame = pl.scan_ndjson(sys.argv[1] + "/*_rollouts_*.jsonl", schema=schema)
+solved = (pl.col("rollouts").explode().struct.field("base_score") >= 0.99).mean()
+print(frame.group_by("task").agg(pl.len(), solved, pl.col("no_signal").mean()).collect(engine="streaming"))
+"""
+READ = """
+import sys, polars as pl
+print(pl.read_ndjson(sys.argv[1] + "/*_rollouts_*.jsonl").height)
+"""
+SCAN = """
+import sys, polars as pl
+print(pl.scan_ndjson(sys.argv[1] + "/*_rollouts_*.jsonl").select("task", "group_id").head(50).collect())
+"""
+READER = "`polars.read_ndjson`"
+TIMEOUT = 60.0
+"""Seconds to wait for a first screen."""
+
+
+class Runs:
+    """A command, run anew for each time; `memory` is that of the same runs, in the same order."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._done: list[Cost] = []
+
+    def wall(self) -> float:
+        self._done.append(of_command(self._command))
+        return self._done[-1].wall
+
+    def memory(self) -> float:
+        return self._done.pop(0).memory
+
+
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    gigabytes = 0.05 if quick else 1.0
+    yield from _of_ledgers(folder, [1_000, 10_000] if quick else [1_000, 10_000, 100_000])
+    texts = folder / "texts"
+    make_dump(texts, size=gigabytes / 4 * 1e9, ledger=False)
+    size = f"of {gigabytes / 4:g} GB of texts"
+    yield from _compared(f"`stats` {size}", _stats(texts), python(OF_TEXTS, str(texts)), "polars, a table")
+    time, memory = _compared(f"`show --plain` {size}", _show(texts), python(READ, str(texts)), READER)
+    yield time
+    yield replace(memory, goal=Goal(cost=1000.0))
+    whole = folder / "whole"
+    make_dump(whole, size=gigabytes * 1e9)
+    size = f"of a dump of {gigabytes:g} GB"
+    time, memory = _compared(f"`report` {size}", _report(whole, gigabytes), python(READ, str(whole)), READER)
+    yield time if quick else replace(time, goal=Goal(cost=5.0 * gigabytes))
+    yield memory
+    scan = Runs(python(SCAN, str(whole))).wall
+    yield Comparison(f"`show` {size}, first screen", "s", lambda: first_screen(whole), scan, "polars, 50 rows")
+
+
+def _of_ledgers(folder: Path, sizes: Sequence[int]) -> Iterator[Comparison]:
+    for groups in sizes:
+        ledger = folder / f"ledger_{groups}"
+        make_dump(ledger, groups=groups, texts=False)
+        what, ours = f"`stats` of {groups:,} groups", _stats(ledger)
+        if groups < sizes[-1]:
+            rival = Runs(python(STATISTICS["polars"], str(ledger))).wall
+            yield Comparison(
+                what, "s", Runs(ours).wall, rival, "polars, a table", series="statistics", size=float(groups)
+            )
+            continue
+        for name, program in STATISTICS.items():
+            about = f"{what} ({name})"
+            time, memory = _compared(about, ours, python(program, str(ledger)), f"{name}, a table")
+            if name == "polars":
+                goal = Goal(cost=1.0) if groups == 100_000 else Goal()
+                time = replace(time, goal=goal, series="statistics", size=float(groups))
+            yield time
+            yield memory
+
+
+def _compared(what: str, ours: Sequence[str], rival: Sequence[str], name: str) -> tuple[Comparison, Comparison]:
+    """Wall time and peak memory of two commands, to be measured in this order."""
+    mine, theirs = Runs(ours), Runs(rival)
+    return (
+        Comparison(what, "s", mine.wall, theirs.wall, name),
+        Comparison(f"{what}: peak memory", "MB", mine.memory, theirs.memory, name),
+    )
+
+
+def _stats(folder: Path) -> list[str]:
+    return rg_env("dumps", "stats", str(folder))
+
+
+def _show(folder: Path) -> list[str]:
+    return rg_env("dumps", "show", str(folder), "--plain")
+
+
+def _report(folder: Path, gigabytes: float) -> list[str]:
+    """With as many groups to browse per GB as the default gives of 5 GB."""
+    out = str(folder.parent / "report.html")
+    return rg_env("dumps", "report", str(folder), "--out", out, "--force", "--max-groups", f"{1000 * gigabytes:.0f}")
+
+
+def first_screen(folder: Path) -> float:
+    """Seconds from the start of `show` to a screen with a task's name and the number of groups read."""
+    command = rg_env("dumps", "show", str(folder))
+    start = perf_counter()
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+        os.execv(command[0], command)
+    shown = b""
+    while not (TASKS[0].encode() in shown and re.search(rb"of [\d,]+ groups", shown)):
+        if not select.select([terminal], [], [], TIMEOUT)[0]:
+            raise TimeoutError(shown[-2000:])
+        shown += os.read(terminal, 1 << 16)
+    seconds = perf_counter() - start
+    os.write(terminal, b"q")
+    with suppress(OSError):  # the other end is closed
+        while os.read(terminal, 1 << 16):
+            pass
+    os.waitpid(process, 0)
+    os.close(terminal)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, required=True)
+    parser.add_argument("--folder", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+        os.environ["XDG_CACHE_HOME"] = name
+        dump, texts = Path(name, "dump"), Path(name, "texts")
+        groups, size = make_dump(dump, size=asked.gigabytes * 1e9)
+        texts.mkdir()
+        for path in dump.glob("*_rollouts_*"):
+            (texts / path.name).hardlink_to(path)
+        print(f"{groups:,} groups, {size / 1e9:.2f} GB, {len(list(dump.iterdir())):,} files")
+        print(f"show, first screen: {first_screen(dump):.2f} s")
+        for what, command in (
+            ("stats, from the ledger", _stats(dump)),
+            ("stats, from the texts alone", _stats(texts)),
+            ("report", rg_env("dumps", "report", str(dump), "--out", str(Path(name, "report.html")))),
+            ("show --plain", _show(dump)),
+        ):
+            cost = of_command(command)
+            print(f"{what}: {cost.wall:.1f} s, {cost.cpu:.1f} s of processor time, {cost.memory:.0f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
