@@ -17,7 +17,6 @@ Keys and types are derived from the fields of `schema` (see `wire`).
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import orjson
@@ -29,15 +28,16 @@ from rg_env.dump.schema import (
     GroupRecord,
     LedgerRecord,
     LevelRecord,
+    NotKept,
     Phase,
     RolloutRecord,
     TrainedRecord,
     has_no_signal,
     outcome_of,
 )
-from rg_env.dump.strings import INTRODUCER_UTF8, escape, map_strings, unescape
+from rg_env.dump.strings import escape, has_introducer, map_strings, unescape
 from rg_env.dump.wire import BadLineError as BadLineError
-from rg_env.dump.wire import Wire, from_wire, to_wire
+from rg_env.dump.wire import Wire, from_wire, ledger_wire, to_wire
 from rg_env.errors import DumpError
 
 Record = GroupRecord | LedgerRecord | TrainedRecord | LevelRecord
@@ -50,11 +50,24 @@ class NewerSchemaError(DumpError):
 
 def to_line(record: Record) -> bytes:
     """The record as one line of JSON Lines, with its line feed."""
-    wire = to_wire(record)
-    with suppress(orjson.JSONEncodeError):  # a string that UTF-8 cannot represent
+    return _line(to_wire(record))
+
+
+def group_lines(group: GroupRecord, text: FileKind | None, text_reason: NotKept | None) -> tuple[bytes, bytes]:
+    """The lines of `group` and of its `LedgerRecord`; the former is empty if no file holds the text."""
+    if text is None:
+        return b"", to_line(LedgerRecord.of(group, None, text_reason))
+    wire = to_wire(group)
+    return _line(wire), _line(ledger_wire(wire, text, text_reason))
+
+
+def _line(wire: Wire) -> bytes:
+    try:
         line = orjson.dumps(wire, option=orjson.OPT_APPEND_NEWLINE)
-        if INTRODUCER_UTF8 not in line:
-            return line
+    except orjson.JSONEncodeError:  # a string that UTF-8 cannot represent
+        line = b""
+    if line and not has_introducer(line):
+        return line
     return orjson.dumps(map_strings(wire, escape), option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -162,7 +175,7 @@ def wire_of(line: bytes) -> Wire:
         raise NewerSchemaError(
             f"written with schema version {version}; this rg_env reads up to {SCHEMA_VERSION}: update rg_env"
         )
-    if version and INTRODUCER_UTF8 in line:
+    if version and has_introducer(line):
         return map_strings(wire, unescape)
     return wire
 

@@ -283,7 +283,8 @@ _R = TypeVar("_R", bound=RolloutFacts)
 
 def answered(rollouts: Sequence[_R]) -> list[_R]:
     """The rollouts with a scorable response, on which outcome, signal and all rates are based."""
-    return [rollout for rollout in rollouts if rollout.status.is_counted]
+    ok = Status.OK
+    return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]
 
 
 @dataclass(frozen=True, slots=True)

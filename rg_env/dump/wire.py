@@ -12,12 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import MISSING
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from rg_env.dump.columns import Column, layout_of, per_class
-from rg_env.dump.schema import MESSAGE_KEYS
+from rg_env.dump.schema import MESSAGE_KEYS, GroupFacts, RolloutFacts
 
 Wire = dict[str, Any]
+_GROUP_FACTS, _ROLLOUT_FACTS = tuple(layout_of(GroupFacts).columns), tuple(layout_of(RolloutFacts).columns)
+_group_facts, _rollout_facts = itemgetter(*_GROUP_FACTS), itemgetter(*_ROLLOUT_FACTS)
 _R = TypeVar("_R")
 
 
@@ -48,6 +52,15 @@ def from_wire(kind: type[_R], wire: Wire, missing: Callable[[], Wire] = dict) ->
     return record
 
 
+def ledger_wire(group: Wire, text: str | None, text_reason: str | None) -> Wire:
+    """The JSON object of a group's `LedgerRecord`, made from that of its `GroupRecord`."""
+    wire = dict(zip(_GROUP_FACTS, _group_facts(group), strict=True))
+    wire["text"], wire["text_reason"] = text or "", text_reason or ""
+    columns = zip(*map(_rollout_facts, group["rollouts"]), strict=True) if group["rollouts"] else repeat(())
+    wire.update(zip(_ROLLOUT_FACTS, columns, strict=False))
+    return wire
+
+
 @per_class
 def _writer(kind: Any) -> Callable[[Any], Any]:
     layout = layout_of(kind)
@@ -66,7 +79,7 @@ def _writer(kind: Any) -> Callable[[Any], Any]:
 
 def _written(column: Column, value: str) -> str:
     if column.type is float:
-        return f"(v if type(v := {value}) is float else as_float(v))"
+        return f"(v if (v := {value}) is None or type(v) is float else as_float(v))"
     return f"{value} or ''" if column.empty_means_none else value
 
 
@@ -139,7 +152,7 @@ def _same_length(*columns: list[Any]) -> Any:
 
 def _as_float(value: Any) -> float | None:
     try:
-        return None if value is None else float(value)
+        return float(value)
     except OverflowError:  # an int too large for a float
         return None
 

@@ -27,6 +27,7 @@ from rg_env.dump import (
     to_line,
     trained_from_line,
 )
+from rg_env.dump.codec import group_lines
 from rg_env.dump.schema import SCHEMA_VERSION, GroupFacts, RolloutFacts
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, move, rollout
@@ -112,7 +113,9 @@ def test_records_round_trip(record):
 @given(groups)
 def test_the_ledger_keeps_everything_but_the_texts(record):
     for kind, reason in ((FileKind.ROLLOUTS, None), (None, NotKept.OTHER_OFF)):
-        back = ledger_from_line(to_line(LedgerRecord.of(record, kind, reason)))
+        line = to_line(LedgerRecord.of(record, kind, reason))
+        assert group_lines(record, kind, reason) == (to_line(record) if kind else b"", line)
+        back = ledger_from_line(line)
         expected = _as_kept(record)
         assert (back.text, back.text_reason) == (kind, reason)
         assert all(_same(getattr(back, f.name), getattr(expected, f.name)) for f in fields(GroupFacts))

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from loguru import logger
 
-from rg_env.dump.codec import to_line
+from rg_env.dump.codec import group_lines, to_line
 from rg_env.dump.lock import RunLock
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, NotKept
+from rg_env.dump.schema import FileKind, GroupRecord, LevelRecord, NotKept
 from rg_env.dump.write.batch import Batch, Fsync
 from rg_env.dump.write.compress import Compressor, plain_batches
 from rg_env.dump.write.queue import Job, Record
@@ -53,8 +53,7 @@ class _Slice:
             self.lines[FileKind.LEVELS if isinstance(record, LevelRecord) else FileKind.TRAINED].append(to_line(record))
         else:
             kind, reason = route(record, policy)
-            text = to_line(record) if kind is not None else b""
-            ledger = to_line(LedgerRecord.of(record, kind, reason))
+            text, ledger = group_lines(record, kind, reason)
             if kind is not None:
                 self.lines[kind].append(text)
             self.lines[FileKind.LEDGER].append(ledger)
@@ -152,13 +151,14 @@ class Committer:
 
     def _next_slice(self, job: Job) -> _Slice:
         part = _Slice()
+        rooms = [(part.lines[kind], batch.room) for kind, batch in self._batches.items()]
         while part.records < len(job.records):
             try:
                 part.add(job.records[part.records], self._policy)
             except Exception as error:  # not a disk error: drop this record, write the others
                 logger.opt(exception=error).error("dump: 1 record dropped, it cannot be written as JSON")
                 job.drop(part.records)
-            if any(len(part.lines[kind]) >= batch.room for kind, batch in self._batches.items()):
+            if any(len(lines) >= room for lines, room in rooms):
                 break
         return part
 

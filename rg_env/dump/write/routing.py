@@ -51,14 +51,14 @@ def route(group: GroupRecord, policy: DumpPolicy) -> tuple[FileKind | None, NotK
     """The file for the group's text, or the reason why it is not kept."""
     if not group.rollouts:
         return None, NotKept.NO_ROLLOUTS
-    if all(rollout.status is Status.NO_RESPONSE for rollout in group.rollouts):
-        return None, NotKept.NO_RESPONSES
     base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
+    if not base_scores and all(rollout.status is Status.NO_RESPONSE for rollout in group.rollouts):
+        return None, NotKept.NO_RESPONSES
     if group.phase == Phase.EVAL:
         return _if(policy.dump_eval_rollouts, FileKind.EVAL, NotKept.EVAL_OFF)
     if any(score > policy.threshold for score in base_scores):
         return _if(policy.dump_rollouts, FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF)
-    if base_scores and all(score == 0 for score in base_scores):
+    if base_scores and not any(base_scores):
         return _if(policy.dump_failed_rollouts, FileKind.FAILED, NotKept.FAILED_OFF)
     return _if(policy.dump_other_rollouts, FileKind.OTHER, NotKept.OTHER_OFF)
 

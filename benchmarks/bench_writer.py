@@ -1,0 +1,126 @@
+"""Recording groups of 8 rollouts of 2,000 characters: `DumpWriter` with text and ledger, every 64 groups acknowledged
+together (a batch of 64 prompts), in files of 100 groups. Wall time per group until the operating system has it; the
+rivals start with JSON objects or encoded lines, write one file, and keep no ledger.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.comparison import Comparison, Goal, Measure, timed
+from rg_env.dump import DumpWriter, GroupRecord, Outcome, RolloutRecord, group_id, to_line
+from rg_env.scoring.types import Status
+
+ROLLOUTS, CHARS, TEMPLATES, PER_CALL = 8, 2000, 384, 64
+GROUPS = 384
+"""In one run; the growth curve has 1, 10 and 100 times as many."""
+
+
+def make_group(number: int) -> GroupRecord:
+    text = "Seven is “prime”; so 7 × 2 = 14.\n" * (CHARS // 33)
+    rollouts = [
+        RolloutRecord(
+            conversation=[{"role": "user", "content": text[:300]}, {"role": "assistant", "content": text}],
+            score=k / ROLLOUTS,
+            reward=k / ROLLOUTS,
+            base_score=k / ROLLOUTS,
+            raw_score=k / ROLLOUTS,
+            tagged_score=0.0,
+            violation=None,
+            status=Status.OK,
+            detail="",
+            answer="14",
+            response_tokens=CHARS // 4,
+            stop_reason="stop",
+            truncated=False,
+            penalty_factor=1.0,
+            repetition=k,
+            policy_version="3",
+        )
+        for k in range(ROLLOUTS)
+    ]
+    return GroupRecord(
+        item_id="chain_sum",
+        item=f"chain_sum-{number}",
+        run_id="bench",
+        attempt=1,
+        phase="train",
+        step=number // 16,
+        call=number // 16,
+        uid=str(number),
+        group_id=group_id("bench", 1, "train", number // 16, str(number)),
+        task="chain_sum",
+        task_config="{}",
+        level=None,
+        entry=json.dumps({"question": text[:300], "answer": "14"}),
+        outcome=Outcome.MIXED,
+        no_signal=False,
+        rollouts=rollouts,
+    )
+
+
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
+    groups = [make_group(number) for number in range(TEMPLATES)]
+    plain = [json.loads(to_line(group)) for group in groups]  # the rivals start with what they need
+    lines = list(map(to_line, groups))
+    names = itertools.count()
+
+    def measure(work: Callable[[Path, int], object], count: int) -> Measure:
+        def once() -> float:
+            place = folder / str(next(names))
+            place.mkdir()
+            cost = timed(partial(work, place, count), "µs", count)()
+            for path in place.iterdir():  # or the disk would be full of what was written, and busy writing it
+                path.unlink()
+            return cost
+
+        return once
+
+    def writer(place: Path, count: int, **options: str) -> None:
+        with DumpWriter(place, "bench", 1, **options) as dump:
+            for batch in _calls(groups, count):
+                assert dump.submit(batch).result(60)
+
+    def json_dumps(place: Path, count: int, fsync: bool = False) -> None:
+        with (place / "dump.jsonl").open("w") as file:
+            for group in itertools.islice(itertools.cycle(plain), count):
+                file.write(json.dumps(group) + "\n")
+                file.flush()
+                if fsync:
+                    os.fsync(file.fileno())
+
+    def raw(place: Path, count: int) -> None:
+        with (place / "dump.jsonl").open("wb", buffering=0) as file:
+            for line in itertools.islice(itertools.cycle(lines), count):
+                file.write(line)
+
+    atropos = "`json.dumps`, write and flush per group, as Atropos"
+    for factor in (1, 10) if quick else (1, 10, 100):
+        yield Comparison(
+            f"{GROUPS * factor:,} groups",
+            "µs",
+            measure(writer, GROUPS * factor),
+            measure(json_dumps, GROUPS * factor),
+            atropos,
+            goal=Goal(ratio=0.5),
+            series="writer: µs per group",
+            size=factor,
+        )
+    for what, options, rival, rival_name in (
+        ("{} groups", {}, raw, "a raw write of the same bytes of text"),
+        ("`dump_fsync=batch`, {} groups", {"fsync": "batch"}, json_dumps, atropos),
+        ("`dump_fsync=group`, {} groups", {"fsync": "group"}, partial(json_dumps, fsync=True), f"{atropos}, and fsync"),
+        ("`dump_compression=zstd`, {} groups, until all are compressed", {"compression": "zstd"}, json_dumps, atropos),
+    ):
+        ours = measure(partial(writer, **options), GROUPS)
+        yield Comparison(what.format(GROUPS), "µs", ours, measure(rival, GROUPS), rival_name)
+
+
+def _calls(groups: Sequence[GroupRecord], count: int) -> Iterator[Sequence[GroupRecord]]:
+    """`count` groups as calls of `generate()` hand them over."""
+    return (groups[first % TEMPLATES : first % TEMPLATES + PER_CALL] for first in range(0, count, PER_CALL))
