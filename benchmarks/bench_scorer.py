@@ -1,67 +1,153 @@
-"""Time of a score through the pool compared with the same two `score_answer` calls in this process, without isolation.
-
-Run: `python benchmarks/bench_scorer.py`. The difference is the cost of isolation; the ratio is pool time over direct
-time. Answers to tasks marked * may call functions, so each gets a new process.
+"""Scoring right answers, bare and tagged: `Scorer` with its guard and isolated processes, and the same two calls of
+`score_answer` in this process, which an answer can hang, crash or manipulate. Different items of a task in turn.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from functools import partial
+from pathlib import Path
+from time import sleep
+from typing import Any
 
 import reasoning_gym
 
-from rg_env.scoring import Scorer
-from rg_env.scoring.guard import CALLING_TASKS
+from benchmarks.comparison import Comparison, Goal, Measure, median_of_calls, of_command, python, timed
+from rg_env.scoring import Scorer, guard
 
-TASKS = ("chain_sum", "spell_backward", "sudoku", "arc_agi", "spiral_matrix", "countdown", "intermediate_integration")
+ITEMS = 40
+THREADS = 32
+"""As many as SkyRL has by default (`max_env_workers`)."""
+BATCH = 80
+PAUSE = 0.05
+RIVAL = "`score_answer` in process"
+ONE_BY_ONE = {
+    "chain_sum": None,
+    "spell_backward": None,
+    "sudoku": None,
+    "arc_agi": None,
+    "spiral_matrix": 0.3,
+    "countdown": 0.3,
+    "puzzle24": 0.3,
+    "polynomial_multiplication": None,
+    "simple_integration": 5.0,
+    "intermediate_integration": 5.0,
+}
+"""Task → the largest acceptable time of an answer in ms."""
+FIRST_SCORE = (
+    "import reasoning_gym\n"
+    "dataset = reasoning_gym.create_dataset('chain_sum', seed=1, size=1)\n"
+    "item = dataset[0]\n"
+    "text = item['answer']\n"
+)
+IN_PROCESS = FIRST_SCORE + "for form in (text, f'<answer>{text}</answer>'): dataset.score_answer(form, item)\n"
+ISOLATED = "from rg_env.scoring import Scorer\nscorer = Scorer()\n" + FIRST_SCORE + "scorer.score(item, text)\n"
+NOTES = (
+    "Integrals with functions, one after another, miss 5 ms because each gets its own process. Of about 14 ms of CPU "
+    "time, fork, sandbox and end take 7, page faults 3, and the item, which sympy has not seen, 3 to 4. With time "
+    "between answers, most of that is done in advance.",
+    "Ten warm-up items and ready scorers in the fork server saved a tenth of an integral's time and cost .6 s a start.",
+    "`gc.disable()` after the fork saved nothing, because the fork server's objects are frozen.",
+    "Skipping the tagged form of an integral, always a syntax error, saved nothing: its page faults just come later.",
+)
 
 
-def microseconds(call: Callable[[], object], seconds: float = 1.0) -> tuple[float, float]:
-    """Median and 99th percentile of one call."""
-    times = []
-    end = perf_counter() + seconds
-    while not times or perf_counter() < end:
-        start = perf_counter()
-        call()
-        times.append(perf_counter() - start)
-    times.sort()
-    return times[len(times) // 2] * 1e6, times[len(times) * 99 // 100] * 1e6
+class Task:
+    """Items of a task, and both ways to score their own answers."""
+
+    def __init__(self, scorer: Scorer, name: str, size: int = ITEMS) -> None:
+        self._scorer = scorer
+        self._dataset = reasoning_gym.create_dataset(name, seed=1, size=size)
+        self.entries = [entry for entry in self._dataset if _is_typical(name, entry)]
+        scorer.score(self.entries[0], str(self.entries[0]["answer"]))
+
+    def isolated(self, entry: dict[str, Any]) -> None:
+        scored = self._scorer.score(entry, str(entry["answer"]))
+        assert scored.score == 1.0, (entry, scored)
+
+    def in_process(self, entry: dict[str, Any]) -> None:
+        answer = str(entry["answer"])
+        for form in (answer, f"<answer>{answer}</answer>"):
+            self._dataset.score_answer(form, copy.deepcopy(entry))
 
 
-def main() -> None:
-    start = perf_counter()
+def _is_typical(task: str, entry: dict[str, Any]) -> bool:
+    """Of intermediate integrals, those whose answers contain functions; upstream has a few without a proper answer."""
+    answer = str(entry["answer"])
+    return task != "intermediate_integration" or (guard.check(entry, answer) is None and guard.calls_code(task, answer))
+
+
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
+    seconds = 0.05 if quick else 0.4
     with Scorer(workers=2, timeout=30.0) as scorer:
-        entry = reasoning_gym.create_dataset("chain_sum", seed=1, size=1)[0]
-        scorer.score(entry, entry["answer"])
-        print(f"start to first score: {perf_counter() - start:.2f} s\n")
-        print(
-            f"{'task':26} {'pool p50':>10} {'pool p99':>10} {'direct p50':>11} {'ratio':>8} {'difference':>11}   (µs)"
-        )
-        for task in TASKS:
-            dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
-            entry = dataset[0]
-            answer = str(entry["answer"])
+        for name, most in ONE_BY_ONE.items():
+            task = Task(scorer, name, 10 if quick else ITEMS)
+            ours, rival = (_in_turn(way, task.entries, seconds) for way in (task.isolated, task.in_process))
+            yield Comparison(f"`{name}`, one after another", "ms", ours, rival, RIVAL, goal=Goal(cost=most))
+        task = Task(scorer, "intermediate_integration", 10 if quick else ITEMS)
+        ours, rival = (_with_pauses(way, task.entries) for way in (task.isolated, task.in_process))
+        what = f"`intermediate_integration`, {1000 * PAUSE:.0f} ms between answers"
+        yield Comparison(what, "ms", ours, rival, RIVAL, goal=Goal(cost=5.0))
+        with ThreadPoolExecutor(THREADS) as threads:
+            task = Task(scorer, "chain_sum")
+            for size in (BATCH, 10 * BATCH) if quick else (BATCH, 10 * BATCH, 100 * BATCH):
+                ours, rival = (
+                    _batch(task.isolated, task.entries, size, threads),
+                    _batch(task.in_process, task.entries, size),
+                )
+                yield Comparison(
+                    f"{size:,} `chain_sum` answers, {THREADS} threads",
+                    "ms",
+                    ours,
+                    rival,
+                    RIVAL,
+                    series="scorer",
+                    size=size,
+                )
+            for name, size in (("countdown", 1024), ("simple_integration", 256), ("intermediate_integration", 128)):
+                task, size = Task(scorer, name), size // 8 if quick else size
+                ours, rival = (
+                    _batch(task.isolated, task.entries, size, threads),
+                    _batch(task.in_process, task.entries, size),
+                )
+                yield Comparison(f"{size:,} `{name}` answers, {THREADS} threads", "ms", ours, rival, RIVAL)
+    ours, rival = (partial(_wall, program) for program in (ISOLATED, IN_PROCESS))
+    yield Comparison("a new process, to its first score", "s", ours, rival, RIVAL)
 
-            def direct(dataset=dataset, entry=entry, answer=answer) -> None:  # type: ignore[no-untyped-def]
-                for text in (answer, f"<answer>{answer}</answer>"):
-                    dataset.score_answer(text, copy.deepcopy(entry))
 
-            scorer.score(entry, answer)
-            pool, worst = microseconds(lambda entry=entry, answer=answer: scorer.score(entry, answer))  # type: ignore[misc]
-            alone, _ = microseconds(direct)
-            name = task + ("*" if task in CALLING_TASKS else "")
-            print(f"{name:26} {pool:10.0f} {worst:10.0f} {alone:11.0f} {pool / alone:7.1f}x {pool - alone:11.0f}")
-
-        entry = reasoning_gym.create_dataset("chain_sum", seed=1, size=1)[0]
-        jobs = 5_000
-        with ThreadPoolExecutor(32) as threads:
-            start = perf_counter()
-            list(threads.map(lambda _: scorer.score(entry, entry["answer"]), range(jobs)))
-            print(f"\n32 threads, chain_sum: {(perf_counter() - start) / jobs * 1e6:.0f} µs per score")
+def _in_turn(score: Callable[[dict[str, Any]], None], entries: Sequence[dict[str, Any]], seconds: float) -> Measure:
+    turns = itertools.cycle(entries)
+    return median_of_calls(lambda: score(next(turns)), "ms", seconds)
 
 
-if __name__ == "__main__":
-    main()
+def _with_pauses(score: Callable[[dict[str, Any]], None], entries: Sequence[dict[str, Any]]) -> Measure:
+    """The median of ten answers, each after a pause."""
+    turns = itertools.cycle(entries)
+
+    def measure() -> float:
+        costs = []
+        for _ in range(10):
+            sleep(PAUSE)
+            costs.append(timed(lambda: score(next(turns)), "ms")())
+        return sorted(costs)[len(costs) // 2]
+
+    return measure
+
+
+def _batch(
+    score: Callable[[dict[str, Any]], None],
+    entries: Sequence[dict[str, Any]],
+    size: int,
+    threads: ThreadPoolExecutor | None = None,
+) -> Measure:
+    """Wall time of `size` answers; in process one after another, because Python runs one thread at a time."""
+    work = list(itertools.islice(itertools.cycle(entries), size))
+    run = threads.map if threads else map
+    return timed(lambda: list(run(score, work)), "ms")
+
+
+def _wall(program: str) -> float:
+    return of_command(python(program)).wall
