@@ -1,23 +1,32 @@
-"""Cost of a training step on the CPU: packed rows and bfloat16 compared with SkyRL's own model wrapper in the same run.
-
-Measures the CPU time, not the wall time, of forward and backward over one group, so other load has little effect.
-
-Run: python benchmarks/bench_cpu_step.py [nano | smollm2 | FOLDER]
+"""Forward and backward over one group of eight rollouts on one core: rows packed by rg_env, and SkyRL's model wrapper
+with the same model. CPU time, not wall time. `BENCHMARK_MODEL` names another model than nano.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 
+from benchmarks.comparison import Comparison, Measure
 from rg_env.cpu import named_model
 from rg_env.cpu.packing import HFModelWrapper, PackedModelWrapper
 
-SAMPLES, PROMPT, LONGEST, REPEATS = 8, 150, 64, 3
+MODEL = os.environ.get("BENCHMARK_MODEL", "nano")
+SAMPLES, PROMPT, LONGEST = 8, 150, 64
 LENGTHS = (64, 20, 20, 20, 10, 30, 18, 64)
+
+
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
+    torch.set_num_threads(1)
+    path = str(named_model(MODEL)) if MODEL in ("nano", "smollm2") else MODEL
+    for name, bf16 in (("float32", False), ("bfloat16", True)):
+        model = PackedModelWrapper(path, bf16=bf16).train()
+        ours, rival = (processor_time(step(model, kind)) for kind in (PackedModelWrapper, HFModelWrapper))
+        yield Comparison(f"{MODEL}, {name}", "ms", ours, rival, "SkyRL's wrapper")
 
 
 def make_group(vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,31 +51,12 @@ def step(model: HFModelWrapper, kind: type[HFModelWrapper]) -> Callable[[], None
     return run
 
 
-def processor_seconds(run: Callable[[], None]) -> float:
+def processor_time(run: Callable[[], None]) -> Measure:
     run()  # warm-up
-    best = float("inf")
-    for _ in range(REPEATS):
+
+    def measure() -> float:
         start = time.process_time()
         run()
-        best = min(best, time.process_time() - start)
-    return best
+        return (time.process_time() - start) * 1e3
 
-
-def main() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else "nano"
-    path = str(named_model(name)) if name in ("nano", "smollm2") else name
-    torch.set_num_threads(1)
-    base = None
-    for label, kind, bf16 in (
-        ("SkyRL's wrapper, float32", HFModelWrapper, False),
-        ("SkyRL's wrapper, bfloat16", HFModelWrapper, True),
-        ("packed, float32", PackedModelWrapper, False),
-        ("packed, bfloat16", PackedModelWrapper, True),
-    ):
-        seconds = processor_seconds(step(PackedModelWrapper(path, bf16=bf16).train(), kind))
-        base = base or seconds
-        print(f"{label:28} {seconds:8.3f} s of CPU time  {base / seconds:5.2f} x", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return measure

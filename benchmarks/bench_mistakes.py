@@ -1,46 +1,30 @@
-"""How long a mistake in a setting takes through the real command, next to Python importing what a run needs.
-
-python benchmarks/bench_mistakes.py
+"""How long it takes until `rg-env train` reports a wrong setting, and how long the import of SkyRL's trainer takes,
+which precedes SkyRL's own checks.
 """
 
 from __future__ import annotations
 
-import resource
-import statistics
+import itertools
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from benchmarks.comparison import Comparison, of_command, python, rg_env, timed
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from tests.skyrl.checks.mistakes import THROUGH_THE_COMMAND  # noqa: E402
 
-COMMAND = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", "configs/quickstart.yaml"]
 
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
+    mistakes = itertools.cycle(THROUGH_THE_COMMAND)
 
-def seconds(*command: str) -> tuple[float, float]:
-    """Seconds on the clock and of CPU."""
-    started, used = time.perf_counter(), cpu_of_children()
-    subprocess.run(command, cwd=ROOT, capture_output=True)
-    return time.perf_counter() - started, cpu_of_children() - used
+    def report() -> None:
+        done = subprocess.run(
+            [*rg_env("train", "configs/quickstart.yaml"), next(mistakes)], cwd=ROOT, capture_output=True
+        )
+        assert done.returncode == 2, done.stderr
 
-
-def cpu_of_children() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def main() -> None:
-    times = {mistake: seconds(*COMMAND, mistake) for mistake in THROUGH_THE_COMMAND}
-    times["SkyRL's trainer, imported alone"] = seconds(sys.executable, "-c", "import skyrl.train.trainer")
-    print(" clock     CPU")
-    for name, (clock, cpu) in times.items():
-        print(f"{clock:6.2f}  {cpu:6.2f} s  {name}")
-    mistakes = [times[mistake] for mistake in THROUGH_THE_COMMAND]
-    clock, cpu = (statistics.median(column) for column in zip(*mistakes, strict=True))
-    print(f"{clock:6.2f}  {cpu:6.2f} s  median of the ten mistakes")
-
-
-if __name__ == "__main__":
-    main()
+    alone = lambda: of_command(python("import skyrl.train.trainer")).wall  # noqa: E731
+    yield Comparison("a mistake", "s", timed(report, "s"), alone, "`import skyrl.train.trainer`")

@@ -17,7 +17,7 @@ from loguru import logger
 from rg_env.config import RGDumpConfig
 from rg_env.curriculum import GroupFacts, RolloutFacts
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.skyrl.loader import AsyncTrainLoader, ShuffledFiles, TrainLoader, train_loader
+from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, ShuffledFiles, TrainLoader, train_loader
 
 BATCH, ROWS, WORKERS = 4, 26, 3
 TASKS = {"chain_sum": 2.0, "gcd": 1.0, "spell_backward": 1.0}
@@ -140,6 +140,16 @@ def test_a_level_is_at_most_one_batch_old(loaders):
     batches = run(loaders(**CURRICULUM), 12)
     versions = [{row["controller_version"] for row in batch} for batch in batches]
     assert versions == [{max(0, number - 1)} for number in range(12)]
+
+
+def test_an_evaluation_has_the_same_batches_each_time_and_the_last_may_be_smaller():
+    dataset = _dataset(10, None)
+    loader = EvalLoader(dataset, 4)
+    batches = list(loader)
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+    assert len(loader) == 3
+    assert [row for batch in batches for row in batch] == dataset.collate_fn(dataset[:])
+    assert list(loader) == batches
 
 
 def test_nothing_is_planned_after_the_last_epoch(loaders):

@@ -1,6 +1,6 @@
 """How long the trainer waits for rows: the train loader over all tasks of the default mix.
 
-    python benchmarks/bench_loader.py [--steps 20] [--batch 64] [--generation 2.0] [--workers 0 2 8]
+    python -m benchmarks.loader_waits [--steps 20] [--batch 64] [--generation 2.0] [--workers 0 2 8]
 
 The trainer is simulated: it takes a batch, then sleeps as long as generation and training would take. Without a pause
 (`--generation 0`), the rate is that of making rows. The first batch is reported by itself: it contains the start of the
