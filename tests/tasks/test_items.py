@@ -18,6 +18,7 @@ import pytest
 from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream.boards import solve_swap
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 from rg_env.tasks.upstream.determinism import FIXES
 
@@ -324,3 +325,24 @@ def test_an_item_comes_back_from_its_row() -> None:
 def test_a_row_of_another_origin_is_refused(info: object) -> None:
     with pytest.raises(ConfigError, match="got a row without its item"):
         Item.from_extra_info(info)
+
+
+@pytest.mark.parametrize(("seed", "moves"), [(11, None), (12, 8)])
+def test_knights_are_swapped_in_as_few_moves_as_upstream_needs(seed: int, moves: int | None) -> None:
+    from reasoning_gym.games.knight_swap import KnightSwapLogic
+
+    board = KnightSwapLogic.generate_board(6, random.Random(seed))
+    first, *_, last = sorted(board)
+    pieces: dict[str, Any] = dict.fromkeys(board) | {first: "w", last: "B"}
+    ours, theirs = solve_swap(board, pieces), KnightSwapLogic.solve_swap(board, pieces)
+    if moves is None:
+        assert ours is None
+        assert theirs is None
+        return
+    assert ours is not None
+    assert len(ours) == len(theirs) == moves
+    for color, here, there in ours:
+        assert there in board[here]
+        assert (pieces[here], pieces[there]) == (color, None)
+        pieces |= {here: None, there: color}
+    assert (pieces[first], pieces[last]) == ("B", "w")

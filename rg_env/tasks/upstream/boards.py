@@ -1,8 +1,10 @@
-"""Finds board puzzles with several correct answers, of which upstream accepts only the stored one."""
+"""Solves board puzzles: to find those with several correct answers, of which upstream accepts only the stored one, and
+in an order that does not depend on the hash seed.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from itertools import islice, permutations
 from typing import Any
@@ -19,6 +21,50 @@ def hidden_wall(entry: Entry) -> str:
         if steps == {1, 2} and other not in board[one]:
             return "a move that the drawn board allows is not allowed"
     return ""
+
+
+def solve_swap(
+    board: Mapping[str, list[str]], pieces: Mapping[str, str], start_turn: str = "w"
+) -> list[tuple[str, str, str]] | None:
+    """knight_swap: the first of the shortest solutions, in the order of squares: upstream's search, with bits.
+
+    Returns:
+        (`w` or `B`, from, to) of each move; None if there is no solution.
+    """
+    squares = sorted(board)
+    bit_of = {square: 1 << number for number, square in enumerate(squares)}
+    jumps = {bit_of[square]: [bit_of[other] for other in board[square]] for square in squares}
+    white, black = (sum(bit_of[square] for square, piece in pieces.items() if piece == color) for color in "wB")
+    start = (white, black, start_turn == "w")
+    came_from: dict[tuple[int, int, bool], tuple[tuple[int, int, bool], int, int] | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        state = queue.popleft()
+        whites, blacks, is_whites_turn = state
+        if (whites, blacks) == (black, white):
+            return _moves_to(state, came_from, squares)
+        mine, taken = whites if is_whites_turn else blacks, whites | blacks
+        left = mine
+        while left:
+            here = left & -left
+            left ^= here
+            for there in jumps[here]:
+                if there & taken:
+                    continue
+                moved = mine ^ here ^ there
+                after = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
+                if after not in came_from:
+                    came_from[after] = (state, here, there)
+                    queue.append(after)
+    return None
+
+
+def _moves_to(state: Any, came_from: Mapping[Any, Any], squares: list[str]) -> list[tuple[str, str, str]]:
+    moves = []
+    while (step := came_from[state]) is not None:
+        state, here, there = step
+        moves.append(("w" if state[2] else "B", squares[here.bit_length() - 1], squares[there.bit_length() - 1]))
+    return moves[::-1]
 
 
 def second_solution(entry: Entry) -> str:

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rg_env.tasks.upstream.boards import solve_swap
 from rg_env.tasks.upstream.codeio import only_pure_snippets
 from rg_env.tasks.upstream.patch import override, print_nothing, rebind, with_globals
 
@@ -29,13 +30,6 @@ class _SortedSet(set[str]):
 
     def __sub__(self, other: Any) -> _SortedSet:
         return _SortedSet(super().__sub__(other))
-
-
-class _SortedFrozenSet(frozenset[str]):
-    """A frozenset that iterates in sorted order."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(super().__iter__()))
 
 
 class _ThreadLocalNumPy(threading.local):
@@ -91,9 +85,8 @@ def _sort_monomials(dataset: Any) -> None:
 
 def _sort_knights(dataset: Any) -> None:
     """knight_swap: its search iterates over frozensets of squares, so the solution found varies."""
-    logic = copy.copy(dataset.game_logic)
-    logic.solve_swap = with_globals(logic.solve_swap, frozenset=_SortedFrozenSet)
-    dataset.game_logic = logic
+    dataset.game_logic = copy.copy(dataset.game_logic)
+    dataset.game_logic.solve_swap = solve_swap
 
 
 def _sort_fonts(dataset: Any) -> None:
