@@ -113,7 +113,8 @@ class ScorerPool:
             finally:
                 self._workers.check_in(worker, keep)
                 if job.calls_code:
-                    threading.Thread(target=self._prepare_another, args=(job.scorer,), daemon=True).start()
+                    with suppress(RuntimeError):  # no more threads, or the interpreter is about to end
+                        threading.Thread(target=self._prepare_another, args=(job.scorer,), daemon=True).start()
         self._breaker.finished(job.task)
         return AnswerScore.unscored(
             Status.CRASHED, "the scorer process died on this answer, and so did those that tried again"

@@ -103,6 +103,7 @@ OUT_OF_RANGE = {
 }
 WRONG_CHOICES = {
     "trainer.logger=wand": "did you mean wandb?",
+    f"{RG}.scorer.workers=many": "must be auto, or a whole number",
     "trainer.resume_mode=lastest": "latest",
     "trainer.strategy=deepspeed": "megatron",
     "trainer.policy.optimizer_config.scheduler=cosin": "did you mean cosine",
