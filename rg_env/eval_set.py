@@ -74,7 +74,6 @@ class EvalSet:
             self._requested.refuse_levels()
         self._options = {"seed": config.eval_seed, "samples_per_task": config.num_eval_samples_per_task, **shaping}
         self._future: Future[_Made] = Future()
-        self._process: subprocess.Popen[bytes] | None = None
         threading.Thread(target=self._run, name="rg-eval-set", daemon=True).start()
 
     def wait(self) -> None:

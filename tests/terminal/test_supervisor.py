@@ -59,6 +59,14 @@ def work():
 """
 
 
+@pytest.fixture(autouse=True)
+def hangups_are_not_ignored():
+    """As they are in the commands if the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 class Command:
     """A supervised command in its own process."""
 
