@@ -76,7 +76,7 @@ def page(report: Report) -> str:
     ]
     for section in report.sections:
         lines += ["", f"## {section.name}", "", section.about, ""]
-        lines += ["| what | rg_env | other | | ratio | goal |", "|---|---|---|---|---|---|"]
+        lines += ["| what | rg_env | other way | its cost | ratio | goal |", "|---|---|---|---|---|---|"]
         lines += [_row(result) for result in section.results]
         if section.notes:
             lines += ["", "Notes, and what was tried without success:", "", *(f"- {note}" for note in section.notes)]
@@ -87,9 +87,13 @@ def page(report: Report) -> str:
 
 def _row(result: Result) -> str:
     name = "" if result.ours_name == "rg_env" else f" ({result.ours_name})"
-    ratio = f"{result.ratio:.2f} ({min(result.ratios):.2f} to {max(result.ratios):.2f})"
+    ratio = f"{_ratio(result.ratio)} ({_ratio(min(result.ratios))} to {_ratio(max(result.ratios))})"
     ours, rival = _cost(result.ours, result.unit), _cost(result.rival, result.unit)
-    return f"| {result.what}{name} | {ours} | {rival} | {result.rival_name} | {ratio} | {_goal(result)} |"
+    return f"| {result.what}{name} | {ours} | {result.rival_name} | {rival} | {ratio} | {_goal(result)} |"
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
 
 
 def _cost(costs: Sequence[float], unit: str) -> str:
