@@ -9,14 +9,12 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 import ray
-from skyrl.backends.skyrl_train.utils import ppo_utils
 from skyrl.train.utils import initialize_ray
 
 from rg_env.terminal.supervisor import ray_folder
@@ -66,26 +64,9 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
         for name in ENVIRONMENT.keys() - environ.keys():
             os.environ.pop(name, None)
         try:
-            with (
-                mock.patch.object(ray, "init", start),
-                mock.patch.object(ppo_utils, "sync_registries", _sync_registries_in_background),
-            ):
+            with mock.patch.object(ray, "init", start):
                 initialize_ray(cfg)
             yield
         finally:
             ray.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sync_registries_in_background() -> None:
-    """SkyRL's `sync_registries`, while the run's own process starts. That one registers the same functions, and those
-    of the user's modules, when it imports them, so a failure matters only there."""
-
-    def sync() -> None:
-        with suppress(Exception):
-            _sync_registries()
-
-    threading.Thread(target=sync, name="rg-registries", daemon=True).start()
-
-
-_sync_registries = ppo_utils.sync_registries
