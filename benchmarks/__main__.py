@@ -29,7 +29,9 @@ PACKAGES = ("reasoning-gym", "skyrl", "torch", "ray", "polars", "pandas", "duckd
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="in two minutes, with less work and two runs")
     parser.add_argument("--out", type=Path, help="folder for the results")
