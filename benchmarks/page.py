@@ -81,7 +81,14 @@ def page(report: Report) -> str:
         if section.notes:
             lines += ["", "Notes, and what was tried without success:", "", *(f"- {note}" for note in section.notes)]
     if report.curves:
-        lines += ["", "## Growth", "", "Costs by the amount of work.", "", "![Cost by amount of work](benchmarks.svg)"]
+        lines += [
+            "",
+            "## Growth",
+            "",
+            "Costs by the amount of work, median and range of the runs.",
+            "",
+            "![Cost by amount of work](benchmarks.svg)",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -121,8 +128,8 @@ def draw(curves: Mapping[str, Sequence[Result]], path: Path) -> None:
     for axis, (name, points) in zip(axes[0], sorted(curves.items()), strict=True):
         sizes = [point.size for point in points]
         for label, marker, costs in (
-            (points[0].ours_name, "o", [point.ours for point in points]),
-            (points[0].rival_name, "s", [point.rival for point in points]),
+            ("rg_env", "o", [point.ours for point in points]),
+            ("other way", "s", [point.rival for point in points]),
         ):
             middles = [sorted(each)[len(each) // 2] for each in costs]
             axis.plot(sizes, middles, marker=marker, label=label)
