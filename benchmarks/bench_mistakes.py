@@ -27,4 +27,4 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
         assert done.returncode == 2, done.stderr
 
     alone = lambda: of_command(python("import skyrl.train.trainer")).wall  # noqa: E731
-    yield Comparison("a mistake", "s", timed(report, "s"), alone, "`import skyrl.train.trainer`")
+    yield Comparison("a mistake", "s", timed(report, "s"), alone, "`import skyrl.train.trainer`", slow=True)

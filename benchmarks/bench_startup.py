@@ -27,7 +27,7 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     settings = ["trainer.max_training_steps=1", "trainer.eval_interval=0"]
     ours = partial(until_first_step, rg_env("train", str(config), *settings, "--verbose"))
     rival = partial(until_first_step, [sys.executable, "-m", "benchmarks.skyrl_start", str(folder / "skyrl")])
-    yield Comparison("command to first step", "s", ours, rival, "SkyRL alone")
+    yield Comparison("command to first step", "s", ours, rival, "SkyRL alone", slow=True)
 
 
 def until_first_step(command: Sequence[str]) -> float:

@@ -44,6 +44,7 @@ class Comparison:
         ours_name, rival_name: how the docs call them.
         goal: None if there is no promise to keep.
         series, size: if the comparison is a point of a growth curve: the name of the curve, and the amount of work.
+        slow: a quick run makes one pair of runs instead of two.
     """
 
     what: str
@@ -55,6 +56,7 @@ class Comparison:
     goal: Goal = Goal()
     series: str = ""
     size: float = 0
+    slow: bool = False
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def measure(name: str, quick: bool) -> Section:
     start = perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for comparison in module.comparisons(Path(folder), quick):
-            result = run(comparison, 2 if quick else RUNS)
+            result = run(comparison, RUNS if not quick else 1 if comparison.slow else 2)
             results.append(result)
             print(f"{name}: {result.what}: {result.cost:.3g} {result.unit}, ratio {result.ratio:.3g}", flush=True)
     print(f"{name}: {perf_counter() - start:.0f} s", flush=True)
