@@ -67,8 +67,8 @@ def page(report: Report) -> str:
         "",
         "Each row compares rg_env with another way to do the same on the same data, in "
         f"{'at most 2' if quick else RUNS} pairs of runs, one directly after the other. Costs are medians; "
-        "smaller is better. The ratio is rg_env's cost divided by the other's: its median, and in parentheses the smallest and "
-        "largest of the pairs. Below 1, rg_env is cheaper.",
+        "smaller is better. The ratio is rg_env's cost divided by the other's: its median, and in parentheses the "
+        "smallest and largest of the pairs. Below 1, rg_env is cheaper.",
         "",
         f"Machine: {machine.cores} cores ({machine.processor}), {machine.memory_gb} GB, Python {machine.python}, "
         f"{packages}, commit {machine.commit}; {machine.seconds / 60:.0f} minutes, load average {machine.load[0]:g} at "
