@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.comparison import RUNS, Goal, Result
@@ -104,7 +105,7 @@ def _ratio(ratio: float) -> str:
 
 
 def _cost(costs: Sequence[float], unit: str) -> str:
-    middle = sorted(costs)[len(costs) // 2]
+    middle = median(costs)
     return f"{middle:.3g} {unit}" if middle < 1000 else f"{middle:,.0f} {unit}"
 
 
@@ -131,7 +132,7 @@ def draw(curves: Mapping[str, Sequence[Result]], path: Path) -> None:
             ("rg_env", "o", [point.ours for point in points]),
             ("other way", "s", [point.rival for point in points]),
         ):
-            middles = [sorted(each)[len(each) // 2] for each in costs]
+            middles = [median(each) for each in costs]
             axis.plot(sizes, middles, marker=marker, label=label)
             axis.fill_between(sizes, [min(each) for each in costs], [max(each) for each in costs], alpha=0.2)
         axis.set(xscale="log", yscale="log", title=name, xlabel="amount of work", ylabel=points[0].unit)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rg_env.lazy import exports
 
 if TYPE_CHECKING:
     from rg_env import analysis, dump, scoring
@@ -27,23 +28,19 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+# Reading dumps needs neither SkyRL nor torch.
 _MODULES = {
     "RGDumpConfig": "rg_env.config",
     "RGDumpEnv": "rg_env.skyrl.env",
     "RGDumpGenerator": "rg_env.skyrl.generator",
     "ReasoningGymDataset": "rg_env.dataset",
     "Scorer": "rg_env.scoring",
+    "analysis": "rg_env.analysis",
+    "dump": "rg_env.dump",
     "register": "rg_env.skyrl.registration",
+    "scoring": "rg_env.scoring",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: reading dumps needs neither SkyRL nor torch."""
-    if name not in __all__:
-        raise AttributeError(f"module 'rg_env' has no attribute {name!r}")
-    if name not in _MODULES:
-        return import_module(f"rg_env.{name}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = exports(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,9 @@ Invariant: no model output can raise in, hang or crash the calling process.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rg_env.lazy import exports
 from rg_env.scoring.length import Penalty, group_penalty, length_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
@@ -33,16 +33,15 @@ __all__ = [
     "shared_scorer",
 ]
 
+# Reading dumps needs no scorers.
 _MODULES = {
     "Measure": "rg_env.scoring.sandbox.sandbox",
     "Scorer": "rg_env.scoring.scorer",
     "sandbox_report": "rg_env.scoring.workers.pool",
     "shared_scorer": "rg_env.scoring.scorer",
 }
+__getattr__ = exports(__name__, _MODULES)
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use: reading dumps needs no scorers."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'rg_env.scoring' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
