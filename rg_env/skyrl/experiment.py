@@ -140,10 +140,13 @@ class RGExperiment(RGHooks, BasePPOExp):
 
 
 class StepReporter(TrainingCallback):
-    """Reports every step and closes the dump at the end of the run."""
+    """Reports every step and what an epoch left over, and closes the dump at the end of the run."""
 
     def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         trainer.report_step(callback_input.logs or {})
+
+    def on_epoch_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
+        trainer.warn_of_dropped_batches()
 
     def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         close_all()

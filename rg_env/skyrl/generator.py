@@ -243,7 +243,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
     ) -> dict[str, Any]:
         """SkyRL's rollout metrics, recomputed if they depend on rewards, and ours."""
         trajectories = batch.trajectory_of_each_row()
-        episodes: list[dict[str, Any]] = [{} for _ in trajectories]
+        episodes = list(batch.output.get("env_metrics") or [{} for _ in trajectories])
         for rollout in itertools.chain.from_iterable(groups):
             if rollout.verdict.scored.status.is_counted:
                 episodes[rollout.row] = episode_metrics(rollout.item, rollout.verdict, self.config.solved_at)
@@ -267,10 +267,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
             count = len(counted_ones)
             metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in counted_ones) / count
             metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in counted_ones) / count
-        generation = sum(record.generation_seconds or 0 for record in records)
-        scoring = sum(record.scoring_seconds or 0 for record in records)
-        if generation + scoring:
-            metrics["rg_dump/mean_scoring_share"] = scoring / (generation + scoring)
         metrics["rg_dump/mean_masked"] = masked / len(rollouts)
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
         metrics |= take_shared_load(self.config.scorer)

@@ -12,7 +12,7 @@ part of the batch's metadata.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loguru import logger
@@ -23,6 +23,7 @@ from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dump import DumpWriter, TrainedRecord
+from rg_env.errors import RGEnvError
 from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, TrainLoader, train_loader
@@ -38,6 +39,7 @@ class RGTrainerMixin:
     generator: Any
     global_step: int
     total_training_steps: int
+    dynamic_sampling_state: Any
     all_metrics: dict[str, Any]
     cfg: Any
     train_dataset: Any
@@ -45,6 +47,8 @@ class RGTrainerMixin:
     eval_dataloader: EvalLoader | None
     _loader: type[TrainLoader]
     reports: Reports = Reports()
+    _batches_drawn = 0
+    """By dynamic sampling, for the next step."""
 
     def __init__(self, *args: Any, eval_dataset: EvalSet | PromptDataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -101,19 +105,43 @@ class RGTrainerMixin:
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
     ) -> tuple[GeneratorOutput, list[str], bool]:
-        """As in SkyRL, but uids name their groups before it selects some, and every selected group has a unique uid.
+        """As in SkyRL, but uids name their groups before it selects some, and copies of a group have unique uids.
 
-        In SkyRL 0.3.0, the copies of a group (`replace`) have the same uid, and so do the groups of a prompt that is
-        drawn again while a batch is being filled (`filter`). SkyRL then refuses its own batch, because it expects one
-        group per uid. SkyRL's main branch would index `trajectory_time_splits`, a dict, by row.
+        In SkyRL 0.4.0, the copies of a group (`replace`) have its uid, so that SkyRL refuses its own batch: it expects
+        one group per uid. And `filter` stops with an assertion at a batch in which no group has a signal.
         """
-        dict.pop(generator_output, "trajectory_time_splits", None)
-        output, uids, keep_sampling = super().handle_dynamic_sampling(  # type: ignore[misc]
-            generator_output, _named(generator_output, uids)
-        )
+        named = _named(generator_output, uids)
+        sampling = self.cfg.trainer.algorithm.dynamic_sampling
+        self._batches_drawn += 1
+        if sampling.type == "filter" and not _has_signal(generator_output, named):
+            self._count_batch_without_signal(sampling.max_sample_batches)
+            return generator_output, uids, True
+        output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, named)  # type: ignore[misc]
         if not keep_sampling:
-            uids = list(_one_uid_per_group(uids, self.cfg.generator.n_samples_per_prompt))
+            self._batches_drawn = 0
+            uids = _one_uid_per_copy(output, uids)
         return output, uids, keep_sampling
+
+    def _count_batch_without_signal(self, most: int) -> None:
+        """Count a batch that SkyRL is not shown."""
+        state = self.dynamic_sampling_state = self.dynamic_sampling_state or {"sample_batch_count": 0}
+        state["sample_batch_count"] += 1
+        if 0 < most <= state["sample_batch_count"]:
+            raise RGEnvError(
+                f"trainer.algorithm.dynamic_sampling.max_sample_batches={most}: that many batches did not have enough "
+                "groups with different rewards; draw easier or harder tasks, or raise the limit"
+            )
+
+    def warn_of_dropped_batches(self) -> None:
+        """At the end of an epoch, SkyRL drops the rollouts that dynamic sampling has collected for the next step."""
+        if self._batches_drawn:
+            logger.warning(
+                "the epoch ended before dynamic sampling had a batch for step {}: its {} generated batches are not "
+                "trained on. With more rows in an epoch, or tasks that are neither too easy nor too hard, less is lost",
+                self.global_step,
+                self._batches_drawn,
+            )
+            self._batches_drawn = 0
 
     def postprocess_generator_output(
         self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
@@ -189,14 +217,28 @@ def _named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
     return [trajectory.instance_id for trajectory in trajectories]
 
 
-def _one_uid_per_group(uids: Sequence[str], size: int) -> Iterator[str]:
-    """The uids of blocks of `size` rows, made unique to each block: `17`, then `17#1`, …"""
-    seen = Counter[str]()
-    for start in range(0, len(uids), size):
-        block = uids[start : start + size]
-        if copies := seen[block[0]]:
-            name = f"{block[0]}#{copies}"
-            yield from (GroupUid(name, uid.group_id) if isinstance(uid, GroupUid) else name for uid in block)
-        else:
-            yield from block
-        seen[block[0]] += 1
+def _has_signal(output: GeneratorOutput, uids: Sequence[str]) -> bool:
+    """Whether any group has different rewards; a group of one always counts, as in SkyRL."""
+    rewards = [sum(reward) if isinstance(reward, list) else reward for reward in output["rewards"]]
+    seen: dict[str, list[float]] = {}
+    for uid, reward in zip(uids, rewards, strict=True):
+        seen.setdefault(uid, []).append(reward)
+    return any(len(group) == 1 or max(group) > min(group) for group in seen.values())
+
+
+def _one_uid_per_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
+    """The uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
+
+    A row belongs to the next copy if its trajectory has been complete before.
+    """
+    trajectories = output["trajectory_ids"]
+    last_flags = output.get("is_last_step") or [True] * len(uids)
+    assert trajectories is not None
+    complete = Counter[tuple[str, int]]()
+    result = []
+    for uid, trajectory, is_last in zip(uids, trajectories, last_flags, strict=True):
+        copy = complete[uid, trajectory.repetition_id]
+        complete[uid, trajectory.repetition_id] += is_last
+        name = f"{uid}#{copy}" if copy else str(uid)
+        result.append(GroupUid(name, uid.group_id) if isinstance(uid, GroupUid) else name)
+    return result

@@ -90,6 +90,11 @@ class _NoDispatch:
 
     def init_weight_sync_state(self, *args) -> None: ...
 
+    def get_timing_metrics(self) -> dict[str, float]:
+        return {}
+
+    def finalize_pending_saves(self, role: str) -> None: ...
+
     def save_checkpoint(self, role: str, folder: str, tokenizer) -> None:
         Path(folder).mkdir(parents=True)
 

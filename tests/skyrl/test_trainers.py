@@ -5,20 +5,20 @@ The record has every group that was generated, once, and says of every step exac
 
 import asyncio
 import copy
-import itertools
 import pickle
 import time
 from collections import Counter, defaultdict
-from types import SimpleNamespace
 
 import pytest
+from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dump import FileKind, group_id, open_lines, open_run, trained_from_line
 from rg_env.dump.repair.validate import validate
 from rg_env.dump.write.batch import Batch
+from rg_env.errors import RGEnvError
+from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.group_uid import GroupUid
-from rg_env.skyrl.trainers import RGTrainerMixin
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, NoModels, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
@@ -31,6 +31,11 @@ REPLACE = {
     "trainer__algorithm__dynamic_sampling__type": "replace",
     "trainer__algorithm__dynamic_sampling__min_replace_ratio": 0.1,
 }
+
+
+class Stock(NoModels, RayPPOTrainer): ...
+
+
 STEP_WISE = {"generator__step_wise_trajectories": True}
 
 
@@ -106,8 +111,9 @@ def test_several_epochs(tmp_path, settings):
     assert {rows for groups in trained.values() for rows in groups.values()} == {SAMPLES}
 
 
-def test_dynamic_sampling_filter_drops_and_collects(tmp_path):
-    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=4, **{f"{RG}items": 5 * BATCH})
+@pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
+def test_dynamic_sampling_filter_drops_and_collects(tmp_path, settings):
+    _, ledger, trained = run(tmp_path, **FILTER, **settings, trainer__epochs=4, **{f"{RG}items": 5 * BATCH})
     by_id = {line.group_id: line for line in ledger}
     for step, groups in trained.items():
         assert len(groups) == BATCH
@@ -118,25 +124,45 @@ def test_dynamic_sampling_filter_drops_and_collects(tmp_path):
     assert sum(len(groups) for groups in trained.values()) < sum(not line.no_signal for line in ledger)
 
 
-def test_a_prompt_may_come_round_again_while_filter_fills_a_batch(tmp_path):
-    """Stock SkyRL refuses such a batch, for a uid must stand for one group."""
-    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=6, mixed_share=0.3, **{f"{RG}items": 3 * BATCH})
-    by_id = {line.group_id: line for line in ledger}
-    assert any(len({by_id[group].uid for group in groups}) < BATCH for groups in trained.values())
+def test_filter_draws_again_after_a_batch_without_signal(tmp_path):
+    """Also if it is the first of a step."""
+    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=8, mixed_share=0.2, **{f"{RG}items": 4 * BATCH})
+    signals = Counter(line.call for line in ledger if not line.no_signal)
+    assert any(signals[line.call] == 0 for line in ledger), "no batch was without a signal"
     assert all(len(groups) == BATCH for groups in trained.values())
 
 
-def test_dynamic_sampling_replace_repeats_groups(tmp_path):
-    _, ledger, trained = run(tmp_path, **REPLACE, trainer__epochs=2, **{f"{RG}items": 4 * BATCH})
+def test_stock_filter_stops_at_a_batch_without_signal(tmp_path):
+    """Why our trainers do not show it one. When this test fails, SkyRL has fixed it."""
+    with pytest.raises(AssertionError, match="non-empty"):
+        train(build(tmp_path, trainer_class=Stock, **FILTER, mixed_share=0.0))
+
+
+def test_too_many_batches_without_signal_end_the_run(tmp_path):
+    limit = {"trainer__algorithm__dynamic_sampling__max_sample_batches": 2}
+    with pytest.raises(RGEnvError, match="max_sample_batches=2"):
+        train(build(tmp_path, **FILTER, **limit, mixed_share=0.0, trainer__epochs=4))
+
+
+def test_what_an_epoch_leaves_over_is_said(tmp_path):
+    trainer = build(tmp_path, **FILTER, mixed_share=0.0, trainer__epochs=2)
+    trainer.add_callback(StepReporter())
+    warnings: list[str] = []
+    logger.add(warnings.append, level="WARNING")  # after the trainer has set up its log
+    train(trainer)
+    assert trainer.given == {}
+    assert sum("its 2 generated batches are not trained on" in line for line in warnings) == 2, "after each epoch"
+
+
+@pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
+def test_dynamic_sampling_replace_repeats_groups(tmp_path, settings):
+    _, ledger, trained = run(tmp_path, **REPLACE, **settings, trainer__epochs=2, **{f"{RG}items": 4 * BATCH})
     by_id = {line.group_id: line for line in ledger}
     for groups in trained.values():
         assert sum(groups.values()) == BATCH * SAMPLES
         assert all(rows % SAMPLES == 0 for rows in groups.values())
         assert not any(by_id[group].no_signal for group in groups)
     assert max(rows for groups in trained.values() for rows in groups.values()) > SAMPLES
-
-
-class Stock(NoModels, RayPPOTrainer): ...
 
 
 def test_stock_replace_refuses_its_own_batch(tmp_path):
@@ -282,38 +308,3 @@ def test_cancelling_leaves_whole_groups_only(tmp_path):
     assert len(ledger) >= BATCH
     assert {len(line.rollouts) for line in ledger} == {SAMPLES}
     assert len(trained_in(tmp_path / "dumps")[1]) == BATCH
-
-
-def test_dynamic_sampling_gets_only_lists_with_an_element_per_row():
-    """SkyRL's main branch selects rows of every key, also of `trajectory_time_splits`, which is a dict."""
-
-    class SkyRLMain:
-        def handle_dynamic_sampling(self, output, uids):
-            return {key: [value[row] for row in (0, 1)] for key, value in output.items()}, uids[:2], False
-
-    class Trainer(RGTrainerMixin, SkyRLMain):
-        cfg = SimpleNamespace(generator=SimpleNamespace(n_samples_per_prompt=2))
-
-    given = {"rewards": [1.0, 0.0, 0.0, 0.0], "trajectory_time_splits": {"llm": [1.0] * 4, "env": [0.1] * 4}}
-    output, uids, _ = Trainer().handle_dynamic_sampling(given, ["a", "a", "b", "b"])
-    assert (output, uids) == ({"rewards": [1.0, 0.0]}, ["a", "a"])
-
-
-def test_a_slow_group_may_be_trained_on_later_than_max_staleness_steps(tmp_path):
-    """SkyRL bounds the number of groups in progress, not the age of each: faster groups overtake a slow one."""
-    trainer = build(tmp_path, **KEEP_ALL, **FULLY_ASYNC, **{f"{RG}items": 6 * BATCH})
-    generate, calls = trainer.generator.generate, itertools.count()
-
-    async def slow_at_first(batch, disable_tqdm=False):
-        first = next(calls) == 0
-        output = await generate(batch, disable_tqdm=disable_tqdm)
-        while first and trainer.global_step < 4:
-            await asyncio.sleep(0.001)
-        return output
-
-    trainer.generator.generate = slow_at_first
-    train(trainer)
-    scheduled = {line.group_id: line.step for line in open_run(tmp_path / "dumps").ledger()}
-    ages = [step - scheduled[group] for step, groups in trained_in(tmp_path / "dumps").items() for group in groups]
-    assert max(ages) >= 3 > trainer.cfg.trainer.fully_async.max_staleness_steps
-    assert min(ages) >= 0

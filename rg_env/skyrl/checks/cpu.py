@@ -28,6 +28,10 @@ _ALLOWED: dict[str, tuple[tuple[Any, ...], str]] = {
     "generator.inference_engine.model_dtype": (("float32", "bfloat16"), "use float32 or bfloat16"),
     "generator.inference_engine.num_engines": ((1,), "there is one sampler; set it to 1"),
     "generator.inference_engine.enable_pd": ((False,), _OFF),
+    "generator.inference_engine.enable_return_routed_experts": ((False,), _OFF),
+    "generator.inference_engine.enable_return_sample_support_set": ((False,), _OFF),
+    "generator.inference_engine.fp8_weight_sync_mode": ((None,), "set it to null"),
+    "trainer.algorithm.enable_sample_support_replay": ((False,), _OFF),
     "generator.vision_language_generator": ((False,), "the sampler reads text only"),
 }
 _ALLOWED_BY_ROLE: dict[str, tuple[tuple[Any, ...], str]] = {

@@ -1,6 +1,6 @@
 """Limits of SkyRL's settings that their types do not express: enumerations, and bounds that SkyRL's code implies.
 
-Invariant: a value that SkyRL 0.3.0 can use is never refused here. A test compares the enumerations with SkyRL's.
+Invariant: a value that SkyRL can use is never refused here. A test compares the enumerations with SkyRL's.
 Not covered: combinations of settings, which the other modules of this package check.
 """
 

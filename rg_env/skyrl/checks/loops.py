@@ -1,6 +1,6 @@
 """Checks what SkyRL's training loops support, and that a run can resume.
 
-Invariant: combinations that SkyRL 0.3.0 refuses, or fails on during a run, are refused before anything starts.
+Invariant: combinations that SkyRL refuses, or fails on during a run, are refused before anything starts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,6 @@ def check_loop(cfg: Any) -> None:
     """
     if cfg.trainer.fully_async.enabled:
         _check_fully_async(cfg)
-    sampling = cfg.trainer.algorithm.dynamic_sampling.type
-    require(
-        cfg,
-        "generator.step_wise_trajectories",
-        sampling is None or not cfg.generator.step_wise_trajectories,
-        f"dynamic sampling ({sampling}) does not keep track of steps in SkyRL 0.3.0; turn one of the two off "
-        "(an rg_dump trajectory has one step anyway)",
-    )
     _check_resumption(cfg)
 
 
@@ -49,7 +41,7 @@ def _check_resumption(cfg: Any) -> None:
         cfg,
         "trainer.ckpt_interval",
         mode != "latest" or trainer.ckpt_interval >= 0 or not latest.exists(),
-        f"SkyRL 0.3.0 cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
+        f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
         "or set trainer.resume_mode=none for a new run",
     )
 
@@ -74,9 +66,10 @@ def _check_fully_async(cfg: Any) -> None:
             "which is that × (trainer.fully_async.max_staleness_steps + 1)",
         ),
         "trainer.algorithm.policy_loss_type": (
-            loss in _FULLY_ASYNC_LOSSES or _is_rollout_anchored_cispo(algorithm, loss),
+            loss in _FULLY_ASYNC_LOSSES or (loss == "cispo" and algorithm.cispo.cispo_anchor == "rollout"),
             "when the fully-async loop trains, the weights that sampled are gone; "
-            f"use {' or '.join(_FULLY_ASYNC_LOSSES)}, which use the sampler's logprobs",
+            f"use {' or '.join(_FULLY_ASYNC_LOSSES)}, or cispo with trainer.algorithm.cispo.cispo_anchor=rollout, "
+            "which use the sampler's logprobs",
         ),
         "trainer.algorithm.dynamic_sampling.type": (
             algorithm.dynamic_sampling.type is None,
@@ -97,8 +90,3 @@ def _check_fully_async(cfg: Any) -> None:
     }
     for setting, (ok, right) in checks.items():
         require(cfg, setting, ok, right)
-
-
-def _is_rollout_anchored_cispo(algorithm: Any, loss: str) -> bool:
-    """SkyRL's main branch has a `cispo` that uses the sampler's logprobs; SkyRL 0.3.0 has no such setting."""
-    return loss == "cispo" and getattr(algorithm.cispo, "cispo_anchor", None) == "rollout"

@@ -20,6 +20,7 @@ from rg_env.skyrl.checks.settings import require
 _SECONDS = 5.0
 _ENGINE = "generator.inference_engine"
 _LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+_GENERATE = "/inference/v1/generate"
 _RELOAD = "/collective_rpc"
 
 
@@ -40,8 +41,7 @@ def check_servers(cfg: Any, *, training: bool = True) -> None:
     for url, setting in urls.items():
         server = _Server(url, f"{_ENGINE}.{setting}")
         server.check_model(cfg)
-        if reloads:
-            server.check_reload()
+        server.check_routes(reloads=reloads)
     if urls and reloads:
         _check_cpu_policy(cfg)
 
@@ -76,14 +76,22 @@ class _Server:
                 f"start it with --max-model-len {needed}"
             )
 
-    def check_reload(self) -> None:
-        if urlsplit(self.url).hostname not in _LOCAL_HOSTS:
+    def check_routes(self, *, reloads: bool) -> None:
+        """Check that SkyRL can sample from it and, with `reloads`, that it loads new weights.
+
+        Without `reloads`, a server that does not list its routes, such as a router, is not refused.
+        """
+        if reloads and urlsplit(self.url).hostname not in _LOCAL_HOSTS:
             self.refuse(f"new weights are passed in a file, so the server has to be at {_LOCAL_HOSTS[0]}")
         try:
             routes = self._get("openapi.json").get("paths", {})
         except (OSError, ValueError) as error:
+            if not reloads:
+                return
             self.refuse(f"the server does not list its routes ({_reason(error)})")
-        if _RELOAD not in routes:
+        if _GENERATE not in routes:
+            self.refuse(f"SkyRL samples from {_GENERATE}, which the server lacks; start it with --enable-scale-out")
+        if reloads and _RELOAD not in routes:
             self.refuse("the server takes no new weights; start it with VLLM_SERVER_DEV_MODE=1")
 
     def _models(self) -> list[dict[str, Any]]:
