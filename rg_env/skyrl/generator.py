@@ -245,8 +245,9 @@ class RGDumpGenerator(SkyRLGymGenerator):
         trajectories = batch.trajectory_of_each_row()
         episodes = list(batch.output.get("env_metrics") or [{} for _ in trajectories])
         for rollout in itertools.chain.from_iterable(groups):
-            if rollout.verdict.scored.status.is_counted:
-                episodes[rollout.row] = episode_metrics(rollout.item, rollout.verdict, self.config.solved_at)
+            counts = rollout.verdict.scored.status.is_counted
+            episode = episode_metrics(rollout.item, rollout.verdict, self.config.solved_at) if counts else {}
+            episodes[rollout.row] = episode
         # SkyRL computed loss-mask and timing metrics before overlong filtering: those stay.
         metrics = dict(batch.output.get("rollout_metrics") or {})
         metrics |= get_rollout_metrics(

@@ -126,5 +126,7 @@ def test_it_travels_and_says_what_it_has_not(client: CPUInferenceClient) -> None
     assert (copy.model_name, copy.weight_version) == ("toy", 1)
     with pytest.raises(NotImplementedError, match="no HTTP server"):
         asyncio.run(client.chat_completion({}))
-    with pytest.raises(TypeError, match="no LoRA"):
+    with pytest.raises(NotImplementedError, match="no LoRA"):
+        asyncio.run(client.load_lora_adapter("name", "path"))
+    with pytest.raises(TypeError, match="takes a state dict"):
         asyncio.run(client.update_named_weights(object()))  # type: ignore[arg-type]

@@ -39,14 +39,6 @@ def test_what_the_fully_async_loop_cannot_do_is_one_line(tmp_path, change, setti
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("kind", ["filter", "replace"])
-def test_dynamic_sampling_and_step_wise_trajectories_are_refused(tmp_path, kind):
-    sampling = {"trainer__algorithm__dynamic_sampling__type": kind}
-    load(tmp_path, **sampling)
-    with pytest.raises(ConfigError, match="step_wise_trajectories=true"):
-        load(tmp_path, **sampling, generator__step_wise_trajectories=True)
-
-
 @pytest.mark.parametrize("path", ["null", "somewhere/checkpoint", "nowhere/global_step_4"])
 def test_resuming_from_a_path_that_is_no_checkpoint_is_refused(tmp_path, path):
     with pytest.raises(ConfigError, match=r"trainer\.resume_path="):

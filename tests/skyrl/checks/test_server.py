@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rg_env.cpu import nano_path
+from rg_env.errors import ConfigError
 from rg_env.skyrl.config import load_config
 from rg_env.train import run_command, train
 from tests.skyrl.checks.test_model import change
@@ -42,7 +43,7 @@ def serve():
         server.server_close()
 
 
-def vllm(name="nano", root=None, room=256, routes=("/collective_rpc",)):
+def vllm(name="nano", root=None, room=256, routes=("/inference/v1/generate", "/collective_rpc")):
     model = {"id": name, "root": root or str(nano_path()), "max_model_len": room}
     return {"/v1/models": {"data": [model]}, "/openapi.json": {"paths": dict.fromkeys(routes)}}
 
@@ -91,9 +92,21 @@ def test_a_context_that_is_too_short(refusal, serve):
 
 
 def test_a_server_that_takes_no_weights_can_evaluate_but_not_train(args, refusal, serve):
-    plain = on(serve(vllm(routes=())))
+    plain = on(serve(vllm(routes=["/inference/v1/generate"])))
     assert "VLLM_SERVER_DEV_MODE=1" in refusal(*plain)
     load_config([*args, *plain], training=False)
+
+
+def test_a_server_that_skyrl_cannot_sample_from(args, refusal, serve):
+    without = on(serve(vllm(routes=["/collective_rpc"])))
+    assert "--enable-scale-out" in refusal(*without)
+    with pytest.raises(ConfigError, match="--enable-scale-out"):
+        load_config([*args, *without], training=False)
+
+
+def test_a_router_that_does_not_list_its_routes_can_be_sampled_from(args, serve):
+    router = {key: value for key, value in vllm().items() if key != "/openapi.json"}
+    load_config([*args, *on(serve(router))], training=False)
 
 
 def test_tied_weights_can_be_evaluated_but_not_trained(args, refusal, serve, folder):
