@@ -40,12 +40,6 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 Groups = list[tuple[int, list[int]]]
 
 
-class _Padding(int):
-    """What SkyRL 0.3.0 takes, a tokenizer, and what its main branch takes, a `pad_token_id`."""
-
-    pad_token_id = 0
-
-
 def batch(groups: Groups) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(prompt length, response lengths) per group, laid out by SkyRL: sequences, attention mask, response mask."""
     generator = torch.Generator().manual_seed(1)
@@ -57,9 +51,7 @@ def batch(groups: Groups) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     responses = [draw(length) for _, lengths in groups for length in lengths]
     ones = [[1] * len(response) for response in responses]
     rewards = [[0.0] * len(response) for response in responses]
-    sequences, attention, real, *_ = convert_prompts_responses_to_batch_tensors(
-        _Padding(0), prompts, responses, rewards, ones
-    )
+    sequences, attention, real, *_ = convert_prompts_responses_to_batch_tensors(0, prompts, responses, rewards, ones)
     return sequences, attention, real
 
 

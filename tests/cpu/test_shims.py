@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-import typing
 from pathlib import Path
 
 import pytest
@@ -37,19 +36,6 @@ def test_flash_attn_is_there_only_inside() -> None:
         assert pad_input is None
     assert not {"flash_attn", "flash_attn.bert_padding"} & sys.modules.keys()
     assert importlib.util.find_spec("flash_attn") is None
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="not needed from 3.12 on")
-def test_skyrl_tinker_types_can_be_imported_and_typing_stays_as_it_was() -> None:
-    script = (
-        "import sys; known = set(sys.modules); import rg_env_py311;"
-        "assert not {'typing', 'typing_extensions'} & (set(sys.modules) - known), 'costs nothing until needed';"
-        "import typing; before = typing.TypedDict;"
-        "import skyrl.tinker.types; assert typing.TypedDict is before; print('imported')"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "imported\n", done.stderr
-    assert typing.TypedDict.__module__ == "typing"
 
 
 def test_the_light_half_imports_neither_torch_nor_ray() -> None:
