@@ -19,7 +19,7 @@ from rg_env.dump.open_file import open_lines
 from rg_env.dump.read.chunks import Part, bundles
 from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA, read_groups
-from rg_env.dump.read.lines import lines_of, parse
+from rg_env.dump.read.lines import Line, lines_of, parse
 from rg_env.dump.schema import GroupRecord
 from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
@@ -172,10 +172,10 @@ def _rows(placed: Sequence[tuple[Part, int, int]]) -> pl.DataFrame:
     """The rows of parts, given with the numbers of their files and their offsets."""
     problems = {(part.file, part.first_line): part.damage for part, *_ in placed if part.damage is not None}
 
-    def line_by_line(part: Part) -> Iterator[GroupRecord]:
+    def line_by_line(part: Part) -> Iterator[Line]:
         for line in lines_of(part):
             if isinstance(line.record, GroupRecord):
-                yield line.record
+                yield line
             else:
                 problems[part.file, line.number] = str(line.fault)
 

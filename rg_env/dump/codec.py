@@ -17,7 +17,7 @@ Keys and types are derived from the fields of `schema` (see `wire`).
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -28,8 +28,8 @@ from rg_env.dump.schema import (
     GroupRecord,
     LedgerRecord,
     LevelRecord,
-    NotKept,
     Phase,
+    Place,
     RolloutRecord,
     TrainedRecord,
     has_no_signal,
@@ -41,7 +41,6 @@ from rg_env.dump.wire import Wire, from_wire, ledger_wire, to_wire
 from rg_env.errors import DumpError
 
 Record = GroupRecord | LedgerRecord | TrainedRecord | LevelRecord
-_R = TypeVar("_R")
 
 
 class NewerSchemaError(DumpError):
@@ -53,12 +52,10 @@ def to_line(record: Record) -> bytes:
     return _line(to_wire(record))
 
 
-def group_lines(group: GroupRecord, text: FileKind | None, text_reason: NotKept | None) -> tuple[bytes, bytes]:
-    """The lines of `group` and of its `LedgerRecord`; the former is empty if no file holds the text."""
-    if text is None:
-        return b"", to_line(LedgerRecord.of(group, None, text_reason))
+def group_lines(group: GroupRecord, text: FileKind, place: Place) -> tuple[bytes, bytes]:
+    """The lines of `group` and of its `LedgerRecord`, which says that the former is at `place`."""
     wire = to_wire(group)
-    return _line(wire), _line(ledger_wire(wire, text, text_reason))
+    return _line(wire), _line(ledger_wire(wire, text, place))
 
 
 def _line(wire: Wire) -> bytes:
@@ -113,14 +110,14 @@ def _rollout(wire: Wire, number: int) -> RolloutRecord:
     return from_wire(RolloutRecord, wire, missing)
 
 
-def group_from(file: DumpFile, number: int, line: bytes) -> GroupRecord:
-    """The group in a line of a text file. Keys missing from an Atropos line are derived from file name and number.
+def group_from(file: DumpFile, group_id: str, line: bytes) -> GroupRecord:
+    """The group in a line of a text file. An Atropos line, which has none, gets this `group_id`.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
     """
     phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
-    return from_line(line, run_id=file.run_id, group_id=f"{file.path.stem}:{number}", phase=phase)
+    return from_line(line, run_id=file.run_id, group_id=group_id, phase=phase)
 
 
 def ledger_from_line(line: bytes) -> LedgerRecord:
@@ -150,7 +147,7 @@ def level_from_line(line: bytes) -> LevelRecord:
     return _own_line(line, LevelRecord)
 
 
-def _own_line(line: bytes, kind: type[_R]) -> _R:
+def _own_line[R](line: bytes, kind: type[R]) -> R:
     wire = wire_of(line)
     with _Shape():
         return from_wire(kind, wire)

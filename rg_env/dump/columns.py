@@ -11,11 +11,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from rg_env.dump.schema import Mark, Message
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Layout:
     rollouts: Rollouts | None
 
 
-def per_class(make: Callable[[Any], _T]) -> Callable[[Any], _T]:
+def per_class[T](make: Callable[[Any], T]) -> Callable[[Any], T]:
     """`functools.cache` for functions of a class; mypy does not accept classes as hashable."""
     return cache(make)
 

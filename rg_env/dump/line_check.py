@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING
 from types import NoneType
 from typing import Any
 
@@ -58,21 +59,24 @@ def _checker(kind: Any) -> _Checker:
     layout = layout_of(kind)
     parts = {name: _value_checker(column) for name, column in layout.columns.items()}
     parts |= {name: _list_checker(_check_message) for name in layout.conversations}
+    optional = {name for name, column in layout.columns.items() if column.default is not MISSING}
     if (rollouts := layout.rollouts) is not None:
         if rollouts.as_columns:
             columns = layout_of(rollouts.record).columns
             parts |= {name: _list_checker(_value_checker(column)) for name, column in columns.items()}
-            return _both(_object_checker(parts), _length_checker(columns))
+            return _both(_object_checker(parts, optional), _length_checker(columns))
         parts[rollouts.name] = _list_checker(_checker(rollouts.record))
-    return _object_checker(parts)
+    return _object_checker(parts, optional)
 
 
-def _object_checker(parts: Mapping[str, _Checker]) -> _Checker:
+def _object_checker(parts: Mapping[str, _Checker], optional: Collection[str] = ()) -> _Checker:
     def check(value: object, where: str) -> str | None:
         if not isinstance(value, Mapping):
             return f"`{where}` is not an object"
         prefix = f"{where}." if where else ""
         for name, check_part in parts.items():
+            if name not in value and name in optional:
+                continue
             if name not in value:
                 return f"has no `{prefix}{name}`"
             if problem := check_part(value[name], prefix + name):
@@ -99,7 +103,11 @@ def _list_checker(check_part: _Checker) -> _Checker:
 
 def _length_checker(names: Collection[str]) -> _Checker:
     def check(value: Any, _: str) -> str | None:
-        return None if len({len(value[name]) for name in names}) == 1 else "has lists of different lengths"
+        return (
+            None
+            if len({len(value[name]) for name in names if name in value}) == 1
+            else "has lists of different lengths"
+        )
 
     return check
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
 from operator import attrgetter
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from rg_env.scoring.types import Status, Violation
 
@@ -26,6 +26,10 @@ SCHEMA_VERSION = 1
 Message = dict[str, str]
 """A message of a conversation, with the keys `MESSAGE_KEYS`."""
 MESSAGE_KEYS = ("role", "content")
+
+
+Place = tuple[int, int]
+"""Where a text is in the files of its kind: the number of the file, and the byte at which its line begins."""
 
 
 class Mark(Enum):
@@ -239,18 +243,31 @@ class LedgerRecord(GroupFacts):
     Attributes:
         text: the kind of file that holds the full text, or None.
         text_reason: why no file has the text; None if one does.
+        text_batch: number of the file that holds the text; None if no file does.
+        text_offset: where the text's line begins in that file, in bytes before compression.
         rollouts: in the order of SkyRL's batch.
     """
 
     text: FileKind | None
     text_reason: NotKept | None
+    text_batch: int | None = None
+    text_offset: int | None = None
     rollouts: Annotated[Sequence[RolloutFacts], Mark.COLUMNS]
 
     @classmethod
-    def of(cls, group: GroupRecord, text: FileKind | None, text_reason: NotKept | None) -> LedgerRecord:
+    def of(
+        cls, group: GroupRecord, text: FileKind | None, text_reason: NotKept | None, place: Place | None = None
+    ) -> LedgerRecord:
         """The ledger's record of `group`. It shares the group's rollouts, of which only the facts are written."""
         facts = dict(zip(_GROUP_FACTS, _group_facts(group), strict=True))
-        return cls(**facts, text=text, text_reason=text_reason, rollouts=group.rollouts)
+        batch, offset = place or (None, None)
+        return cls(
+            **facts, text=text, text_reason=text_reason, text_batch=batch, text_offset=offset, rollouts=group.rollouts
+        )
+
+    def without_place(self) -> LedgerRecord:
+        """The record, whatever file has the text."""
+        return replace(self, text_batch=None, text_offset=None)
 
 
 _GROUP_FACTS = tuple(fact.name for fact in fields(GroupFacts))
@@ -278,10 +295,7 @@ class TrainedRecord:
     rollouts: int
 
 
-_R = TypeVar("_R", bound=RolloutFacts)
-
-
-def answered(rollouts: Sequence[_R]) -> list[_R]:
+def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:
     """The rollouts with a scorable response, on which outcome, signal and all rates are based."""
     ok = Status.OK
     return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from rg_env.dump.columns import Column, layout_of, per_class
 from rg_env.dump.schema import MESSAGE_KEYS, GroupFacts, RolloutFacts
@@ -22,7 +22,6 @@ from rg_env.dump.schema import MESSAGE_KEYS, GroupFacts, RolloutFacts
 Wire = dict[str, Any]
 _GROUP_FACTS, _ROLLOUT_FACTS = tuple(layout_of(GroupFacts).columns), tuple(layout_of(RolloutFacts).columns)
 _group_facts, _rollout_facts = itemgetter(*_GROUP_FACTS), itemgetter(*_ROLLOUT_FACTS)
-_R = TypeVar("_R")
 
 
 class BadLineError(ValueError):
@@ -35,7 +34,7 @@ def to_wire(record: Any) -> Wire:
     return wire
 
 
-def from_wire(kind: type[_R], wire: Wire, missing: Callable[[], Wire] = dict) -> _R:
+def from_wire[R](kind: type[R], wire: Wire, missing: Callable[[], Wire] = dict) -> R:
     """The record in a JSON object. The rollouts of a `GroupRecord` must be decoded already.
 
     Args:
@@ -46,16 +45,17 @@ def from_wire(kind: type[_R], wire: Wire, missing: Callable[[], Wire] = dict) ->
     """
     read = _reader(kind)
     try:
-        record: _R = read(wire)
+        record: R = read(wire)
     except KeyError:
         record = read({**_defaults(kind), **missing(), **wire})
     return record
 
 
-def ledger_wire(group: Wire, text: str | None, text_reason: str | None) -> Wire:
+def ledger_wire(group: Wire, text: str, place: tuple[int, int]) -> Wire:
     """The JSON object of a group's `LedgerRecord`, made from that of its `GroupRecord`."""
     wire = dict(zip(_GROUP_FACTS, _group_facts(group), strict=True))
-    wire["text"], wire["text_reason"] = text or "", text_reason or ""
+    wire["text"], wire["text_reason"] = text, ""
+    wire["text_batch"], wire["text_offset"] = place
     columns = zip(*map(_rollout_facts, group["rollouts"]), strict=True) if group["rollouts"] else repeat(())
     wire.update(zip(_ROLLOUT_FACTS, columns, strict=False))
     return wire

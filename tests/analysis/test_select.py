@@ -52,7 +52,7 @@ def test_records_and_frames_have_the_rollouts_that_match(tmp_path_factory, membe
 def test_nothing_that_matches_is_an_error(tmp_path):
     write_texts(tmp_path, [group(0)])
     with pytest.raises(ConditionError, match="no rollout matches task=lcm; the tasks are chain_sum"):
-        select(open_run(tmp_path), ["task=lcm"])
+        select(open_run(tmp_path), ["task=lcm"]).ledger_frame()
     dump = open_run(tmp_path)
     assert select(dump, []) is dump
 

@@ -7,10 +7,9 @@ the kind of file. Memory does not grow with the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from rg_env.dump.codec import (
     BadLineError,
@@ -28,8 +27,6 @@ from rg_env.dump.read.chunks import Part, Watch, parts_of
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
 from rg_env.dump.wire import Wire
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
-
 _AT_ONCE = 1 << 18
 """Bytes read at a time: few, because lines are yielded one by one."""
 
@@ -44,6 +41,7 @@ class Line:
 
     Attributes:
         number: from 1.
+        offset: where it begins in the file, in bytes before compression.
         raw: its bytes, without the line feed at the end.
         fault: an `UnreadableError` if the rest of the file cannot be read; `raw` is then empty.
         ended: False for a last line without line feed.
@@ -51,6 +49,7 @@ class Line:
 
     file: DumpFile
     number: int
+    offset: int
     raw: bytes
     record: Record | None
     fault: BadLineError | None = None
@@ -77,15 +76,7 @@ def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
     for place in part.placed(blank=strict):
         yield _line(part, *place, strict=strict)
     if part.damage is not None:
-        yield Line(part.file, part.first_line, b"", None, UnreadableError(part.damage))
-
-
-def lines_at(parts: Iterable[Part], places: Collection[int]) -> Iterator[Line]:
-    """The lines at these places, counted from 0 over the lines of all parts that are not blank."""
-    placed = ((part, *place) for part in parts for place in part.placed())
-    for number, line in enumerate(placed):
-        if number in places:
-            yield _line(*line, strict=False)
+        yield Line(part.file, part.first_line, part.offset, b"", None, UnreadableError(part.damage))
 
 
 def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line:
@@ -98,7 +89,7 @@ def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line
         fault = error
     except NewerSchemaError as error:
         raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
-    return Line(part.file, number, raw, record, fault, ended=at + len(raw) < len(part.data))
+    return Line(part.file, number, part.offset + at, raw, record, fault, ended=at + len(raw) < len(part.data))
 
 
 def _blank(raw: bytes) -> str:
@@ -129,12 +120,14 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
             return _checked(raw, wire, LevelRecord, level_from_line, check_level)
         case _:
             ours = wire if wire and wire.get("schema_version") else None
-            return _checked(raw, ours, GroupRecord, partial(group_from, file, number), check_group)
+            return _checked(
+                raw, ours, GroupRecord, partial(group_from, file, f"{file.path.stem}:{number}"), check_group
+            )
 
 
-def _checked(
-    raw: bytes, wire: Wire | None, kind: type[_R], read: Callable[[bytes], _R], check: Callable[[_R], None]
-) -> _R:
+def _checked[R: (GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)](
+    raw: bytes, wire: Wire | None, kind: type[R], read: Callable[[bytes], R], check: Callable[[R], None]
+) -> R:
     if wire is not None:
         check_shape(wire, kind)
     record = read(raw)

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 MAX_KEPT = 1000
 """Findings that are listed one by one."""
-
-_K = TypeVar("_K", bound="Kind")
 
 
 class Kind(StrEnum):
@@ -29,7 +27,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(Generic[_K]):
+class Finding[K: "Kind"]:
     """One thing that was found.
 
     Attributes:
@@ -37,7 +35,7 @@ class Finding(Generic[_K]):
         line: from 1; 0 if it concerns the whole file.
     """
 
-    kind: _K
+    kind: K
     file: str
     line: int
     what: str
@@ -48,7 +46,7 @@ class Finding(Generic[_K]):
 
 
 @dataclass
-class Findings(Generic[_K]):
+class Findings[K: "Kind"]:
     """The first findings one by one, and a count of all.
 
     Attributes:
@@ -56,10 +54,10 @@ class Findings(Generic[_K]):
         counts: of all, by kind.
     """
 
-    kept: list[Finding[_K]] = field(default_factory=list)
-    counts: Counter[_K] = field(default_factory=Counter)
+    kept: list[Finding[K]] = field(default_factory=list)
+    counts: Counter[K] = field(default_factory=Counter)
 
-    def add(self, kind: _K, file: str, line: int, what: str) -> None:
+    def add(self, kind: K, file: str, line: int, what: str) -> None:
         self.counts[kind] += 1
         if len(self.kept) < MAX_KEPT:
             self.kept.append(Finding(kind, file, line, what))

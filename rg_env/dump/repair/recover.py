@@ -113,7 +113,7 @@ class _RunCopy:
         """Read the damaged ledger, copy the texts, then write a ledger that matches them."""
         for file in self.run.files_of(FileKind.LEDGER):
             for _, record in self._records(file, LedgerRecord, first_pass=True):
-                self.known.setdefault(record.group_id, hash(to_line(record)))
+                self.known.setdefault(record.group_id, hash(to_line(record.without_place())))
         for kind in FileKind:
             if kind.holds_text:
                 self._copy_texts(kind)

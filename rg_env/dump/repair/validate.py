@@ -281,7 +281,7 @@ class _RunCheck:
 
 def _digest(record: LedgerRecord) -> int:
     """Equal for equal numbers, regardless of white space in their lines. 64 bits, so collisions are unlikely."""
-    return hash(to_line(record))
+    return hash(to_line(record.without_place()))
 
 
 def _differences(text: _Text, record: LedgerRecord) -> list[str]:
@@ -289,5 +289,5 @@ def _differences(text: _Text, record: LedgerRecord) -> list[str]:
     group = next(line.record for line in lines_in(text.file) if line.number == text.number)
     assert isinstance(group, GroupRecord)
     mine = wire_of(to_line(LedgerRecord.of(group, text.file.kind, None)))
-    other = wire_of(to_line(record))
+    other = wire_of(to_line(record.without_place()))
     return [f"`{key}`" for key in mine if mine[key] != other[key]]

@@ -67,9 +67,9 @@ class Batch:
         return self._folder / batch_name(self.kind, self._run_id, self._number)
 
     @property
-    def room(self) -> int:
-        """Lines that fit in the current batch, or in the next one if it is full; at least 1."""
-        return self.limit if self.is_full else self.limit - self.lines
+    def number(self) -> int:
+        """The number of the batch that `prepare` has opened."""
+        return self._number
 
     @property
     def is_full(self) -> bool:

@@ -77,7 +77,7 @@ def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> li
     for file in texts:
         for line in lines_in(file):
             if isinstance(line.record, GroupRecord):
-                groups[line.record.group_id] = LedgerRecord.of(line.record, file.kind, None)
+                groups[line.record.group_id] = LedgerRecord.of(line.record, file.kind, None, (file.batch, line.offset))
             else:
                 logger.warning("{}: left damaged line {} as it is ({})", file.path.name, line.number, line.fault)
     ledger = [file for file in list_files(folder, run_id) if file.kind is FileKind.LEDGER]
