@@ -13,14 +13,13 @@ from typing import Any
 import polars as pl
 
 from rg_env.browser.cache import Cache, states_of
-from rg_env.dump.codec import BadLineError
 from rg_env.dump.files import DumpFile
 from rg_env.dump.open_file import open_lines
 from rg_env.dump.read.chunks import Part, bundles
 from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA, read_groups
 from rg_env.dump.read.lines import Line, lines_of, parse
-from rg_env.dump.schema import GroupRecord
+from rg_env.dump.schema import BadLineError, GroupRecord
 from rg_env.dump.strings import escape
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rg_env.dump.codec import BadLineError
 from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import Watch, bundles, last_line, size_of
 from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
@@ -23,6 +22,7 @@ from rg_env.dump.read.runs import find_runs, run_names
 from rg_env.dump.read.texts import TextReader
 from rg_env.dump.read.where import Condition, ConditionError, parse_conditions
 from rg_env.dump.schema import (
+    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,

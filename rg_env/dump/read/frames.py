@@ -12,12 +12,10 @@ import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import MISSING
-from typing import Any
 
 import polars as pl
 
-from rg_env.dump.codec import to_line
-from rg_env.dump.columns import Column, layout_of
+from rg_env.dump.codec import Column, layout_of, to_line
 from rg_env.dump.read.chunks import Part
 from rg_env.dump.read.lines import Line
 from rg_env.dump.schema import (
@@ -27,6 +25,7 @@ from rg_env.dump.schema import (
     GroupRecord,
     LedgerRecord,
     LevelRecord,
+    Record,
     RolloutFacts,
     RolloutRecord,
     TrainedRecord,
@@ -37,11 +36,11 @@ def _type(column: Column) -> pl.DataType:
     return {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64()}.get(column.type, pl.String())
 
 
-def _schema(record: type[Any]) -> dict[str, pl.DataType]:
+def _schema(record: type[Record | RolloutFacts]) -> dict[str, pl.DataType]:
     layout = layout_of(record)
     schema: dict[str, pl.DataType] = {name: _type(column) for name, column in layout.columns.items()}
     message = pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String()))
-    return schema | {name: pl.List(message) for name in layout.conversations}
+    return schema | ({layout.conversation: pl.List(message)} if layout.conversation else {})
 
 
 GROUP_SCHEMA = _schema(LedgerRecord)
@@ -74,7 +73,11 @@ _ASSUMED = {
 
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
-_COLUMNS = {n: c for record in (LedgerRecord, GroupRecord, RolloutRecord) for n, c in layout_of(record).columns.items()}
+_COLUMNS = {
+    **layout_of(LedgerRecord).columns,
+    **layout_of(GroupRecord).columns,
+    **layout_of(RolloutRecord).columns,
+}
 
 
 LineByLine = Callable[[Part], Iterable[Line]]

@@ -7,25 +7,13 @@ the kind of file. Memory does not grow with the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
-from rg_env.dump.codec import (
-    BadLineError,
-    NewerSchemaError,
-    Record,
-    group_from,
-    ledger_from_line,
-    level_from_line,
-    trained_from_line,
-    wire_of,
-)
+from rg_env.dump.codec import NewerSchemaError, from_line, record_from_line
 from rg_env.dump.files import DumpFile
-from rg_env.dump.line_check import check_group, check_ledger, check_level, check_shape, check_trained
 from rg_env.dump.read.chunks import Part, Watch, parts_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
-from rg_env.dump.wire import Wire
+from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Phase, Record
 
 _AT_ONCE = 1 << 18
 """Bytes read at a time: few, because lines are yielded one by one."""
@@ -101,36 +89,29 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
     """The record in a line.
 
     Args:
-        number: of the line in its file, from 1.
-        strict: also check the keys, their types, and that the values are consistent. Not for Atropos' lines, which have
-            no version.
+        number: of the line in its file, from 1; names the groups of Atropos' lines, which have no id.
+        strict: also check that the values are consistent. Not for Atropos' lines, which have no version.
 
     Raises:
-        BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a JSON object that
-            no run can have written.
+        BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a record that no
+            run can have written.
         NewerSchemaError: written by a later version.
     """
-    wire = wire_of(raw) if strict else None
-    match file.kind:
-        case FileKind.LEDGER:
-            return _checked(raw, wire, LedgerRecord, ledger_from_line, check_ledger)
-        case FileKind.TRAINED:
-            return _checked(raw, wire, TrainedRecord, trained_from_line, check_trained)
-        case FileKind.LEVELS:
-            return _checked(raw, wire, LevelRecord, level_from_line, check_level)
-        case _:
-            ours = wire if wire and wire.get("schema_version") else None
-            return _checked(
-                raw, ours, GroupRecord, partial(group_from, file, f"{file.path.stem}:{number}"), check_group
-            )
-
-
-def _checked[R: (GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)](
-    raw: bytes, wire: Wire | None, kind: type[R], read: Callable[[bytes], R], check: Callable[[R], None]
-) -> R:
-    if wire is not None:
-        check_shape(wire, kind)
-    record = read(raw)
-    if wire is not None:
-        check(record)
+    record: Record
+    if file.kind.holds_text:
+        record = text_from(file, f"{file.id_prefix}{file.path.stem}:{number}", raw)
+    else:
+        record = record_from_line(file.kind.record, raw)
+    if strict and record.schema_version:
+        record.check()
     return record
+
+
+def text_from(file: DumpFile, group_id: str, raw: bytes) -> GroupRecord:
+    """The group in a line of a text file. An Atropos line, which has none, gets this `group_id`.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `parse`.
+    """
+    phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
+    return from_line(raw, run_id=file.run_id, group_id=group_id, phase=phase)

@@ -8,7 +8,7 @@ Not covered: data lost in a power failure, except as `fsync` says.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,10 @@ from loguru import logger
 
 from rg_env.dump.codec import group_lines, to_line
 from rg_env.dump.lock import RunLock
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, NotKept
-from rg_env.dump.write.batch import Batch, Fsync, Mark
-from rg_env.dump.write.compress import Compressor, plain_batches
-from rg_env.dump.write.queue import Job
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, NotKept, TrainedRecord
+from rg_env.dump.write.batch import Batch, Fsync, Savepoint
+from rg_env.dump.write.compress import compress, plain_batches
+from rg_env.dump.write.queue import Submission
 from rg_env.dump.write.resume import finish_leftovers
 from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.errors import DumpError
@@ -82,10 +82,13 @@ class Committer:
             if isinstance(error, OSError):
                 raise DumpError(f"cannot finish what an earlier attempt left in {folder}: {error}") from None
             raise
-        self._compressor = Compressor(plain) if compressing else None
+        self._compressing = compressing
+        self._plain = deque(plain)
+        self.lost: set[str] = set()
+        """The groups that were dropped: what they were trained on is not recorded either."""
         self._fates: Counter[NotKept | None] = Counter()
 
-    def commit(self, job: Job) -> None:
+    def commit(self, job: Submission) -> None:
         """Write the first records of a job, up to the one that fills a batch, and remove them from it.
 
         Raises:
@@ -94,7 +97,7 @@ class Committer:
         if not self._lock.in_place():
             lock, self._lock = self._lock, RunLock(self._folder, self._run_id)
             lock.release()
-        marks: dict[FileKind, Mark] = {}
+        marks: dict[FileKind, Savepoint] = {}
         try:
             part = self._next_slice(job, marks)
             for kind in sorted(marks, key=list(FileKind).index):  # the ledger is last
@@ -118,18 +121,28 @@ class Committer:
             if batch.is_full:
                 self._try_to_finish(batch)
 
+    def compress_one(self) -> bool:
+        """Compress a finished batch, if one is left; returns whether there may be more. A failure leaves it plain."""
+        if self._plain:
+            path = self._plain.popleft()
+            try:
+                compress(path)
+            except Exception as error:
+                logger.warning("dump: {} stays uncompressed ({})", path.name, error)
+        return bool(self._plain)
+
     def close(self) -> None:
         """Finish the last batches and release the run's lock."""
         for batch in self._batches.values():
             self._try_to_finish(batch)
-        if self._compressor is not None:
-            self._compressor.close()
+        while self.compress_one():
+            pass
         self._lock.release()
         if self._fates and not self._fates[None]:
             reasons = "; ".join(f"{count} because {self._policy.why(reason)}" for reason, count in self._fates.items())
             logger.info("dump: the text of no group was kept, only the ledger: {}", reasons)
 
-    def _next_slice(self, job: Job, marks: dict[FileKind, Mark]) -> _Slice:
+    def _next_slice(self, job: Submission, marks: dict[FileKind, Savepoint]) -> _Slice:
         """The lines of the next records. Makes the batches that take them ready, and adds their states to `marks`."""
         part = _Slice()
         ends: dict[FileKind, int] = {}
@@ -147,11 +160,14 @@ class Committer:
         while part.records < len(job.records):
             record = job.records[part.records]
             try:
-                if not isinstance(record, GroupRecord):
-                    kind = FileKind.LEVELS if isinstance(record, LevelRecord) else FileKind.TRAINED
+                if isinstance(record, TrainedRecord) and record.group_id in self.lost:
+                    part.records += 1
+                elif not isinstance(record, GroupRecord):
+                    kind = FileKind.of(record)
                     line = to_line(record)
                     ready(kind)
                     add(kind, line)
+                    part.records += 1
                 else:
                     text_kind, reason = route(record, self._policy)
                     if text_kind is None:
@@ -164,17 +180,20 @@ class Committer:
                         add(text_kind, text)
                     add(FileKind.LEDGER, ledger)
                     part.fates.append(reason)
-                part.records += 1
+                    part.records += 1
             except (OSError, DumpError):
                 raise
             except Exception as error:  # not a disk error: drop this record, write the others
                 logger.opt(exception=error).error("dump: 1 record dropped, it cannot be written as JSON")
-                job.drop(part.records)
+                if isinstance(record, GroupRecord):
+                    self.lost.add(record.group_id)
+                job.dropped += 1
+                del job.records[part.records]
             if any(len(lines) >= self._batches[kind].limit - marks[kind].lines for kind, lines in part.lines.items()):
                 break
         return part
 
-    def _ready(self, batch: Batch) -> Mark:
+    def _ready(self, batch: Batch) -> Savepoint:
         """The state of a batch that takes lines now."""
         name = batch.path.name
         if lost := batch.check():
@@ -201,5 +220,5 @@ class Committer:
             return
         if batch.kind.holds_text:
             logger.info("dump: {} groups saved in {}", lines, final)
-        if self._compressor is not None:
-            self._compressor.add(final)
+        if self._compressing:
+            self._plain.append(final)
