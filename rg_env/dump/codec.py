@@ -33,6 +33,7 @@ import orjson
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
     SCHEMA_VERSION,
+    VITAL,
     BadLineError,
     FileKind,
     GroupFacts,
@@ -225,12 +226,15 @@ def _line(wire: Wire) -> bytes:
 # -- from lines
 
 
-def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str = Phase.TRAIN) -> GroupRecord:
+def from_line(
+    line: bytes, *, run_id: str = "", group_id: str = "", phase: str = Phase.TRAIN, strict: bool = False
+) -> GroupRecord:
     """The group in a line of a text file, ours or Atropos'.
 
     Args:
         line: one line, with or without its line feed.
         run_id, group_id, phase: values for lines without them.
+        strict: see `record_from_line`; always for Atropos' lines.
 
     Returns:
         the group. Keys missing from an Atropos line are derived from its scores (`base_score`, `reward`, outcome) or
@@ -242,9 +246,10 @@ def from_line(line: bytes, *, run_id: str = "", group_id: str = "", phase: str =
     """
     wire = wire_of(line)
     if not wire.get("schema_version"):
+        strict = True
         wire = _completed(wire) | wire | {"schema_version": 0}
         wire = {"run_id": run_id, "group_id": group_id, "phase": phase, **wire, "item_id": str(wire["item_id"])}
-    return _from_wire(GroupRecord, wire)
+    return _from_wire(GroupRecord, wire, strict)
 
 
 def _completed(atropos: Wire) -> Wire:
@@ -290,8 +295,11 @@ def level_from_line(line: bytes) -> LevelRecord:
     return record_from_line(LevelRecord, line)
 
 
-def record_from_line[R: Record](kind: type[R], line: bytes) -> R:
+def record_from_line[R: Record](kind: type[R], line: bytes, *, strict: bool = False) -> R:
     """The record in a line that our writer wrote.
+
+    Args:
+        strict: a damaged value is an error, even if it is not one of `VITAL`.
 
     Raises:
         BadLineError, NewerSchemaError: as `from_line`.
@@ -299,7 +307,7 @@ def record_from_line[R: Record](kind: type[R], line: bytes) -> R:
     wire = wire_of(line)
     if "schema_version" not in wire:
         raise BadLineError("has no 'schema_version'")
-    return _from_wire(kind, wire)
+    return _from_wire(kind, wire, strict)
 
 
 def unknown_keys(kind: type[Record], line: bytes) -> set[str]:
@@ -316,21 +324,44 @@ def unknown_keys(kind: type[Record], line: bytes) -> set[str]:
     return found - known
 
 
-def _from_wire[R: Record](kind: type[R], wire: Wire) -> R:
+def _from_wire[R: Record](kind: type[R], wire: Wire, strict: bool) -> R:
     layout = layout_of(kind)
     try:
+        if layout.rollouts is not None and layout.as_lists:
+            wire["rollouts"] = _from_lists(wire, strict)
         _tidy(layout, wire)
-        if layout.rollouts is not None:
-            if layout.as_lists:
-                wire["rollouts"] = _from_lists(wire)
-            of_rollout = layout_of(layout.rollouts)
-            for rollout in wire["rollouts"]:
-                _tidy(of_rollout, rollout)
+        for rollout in wire["rollouts"] if layout.rollouts is not None else ():
+            _tidy(layout_of(layout.rollouts), rollout)
+        try:
+            return msgspec.convert(wire, kind)
+        except msgspec.ValidationError:
+            if strict:
+                raise
+        _drop_damaged(layout, wire)
+        for number, rollout in enumerate(wire["rollouts"] if layout.rollouts is not None else ()):
+            _drop_damaged(layout_of(layout.rollouts), rollout)
+            rollout.setdefault("repetition", number)
         return msgspec.convert(wire, kind)
     except KeyError as error:
         raise BadLineError(f"has no {error}") from None
     except (AttributeError, TypeError, msgspec.ValidationError) as error:
         raise BadLineError(f"not a record: {error}") from None
+
+
+def _drop_damaged(layout: Layout, wire: Wire) -> None:
+    """Remove damaged values that are not vital; those that a record has to have become unknown."""
+    for name, column in layout.columns.items():
+        if name in VITAL:
+            continue
+        try:
+            msgspec.convert(wire[name], column.type | None if column.optional else column.type)
+        except (KeyError, msgspec.ValidationError):
+            wire.pop(name, None)
+            if column.default is MISSING and name != "repetition":
+                wire[name] = None if column.optional else _UNKNOWN[column.type]
+
+
+_UNKNOWN: dict[type[Any], Any] = {float: math.nan, str: ""}
 
 
 def _tidy(layout: Layout, wire: Wire) -> None:
@@ -347,12 +378,14 @@ def _tidy(layout: Layout, wire: Wire) -> None:
         ]
 
 
-def _from_lists(wire: Wire) -> list[Wire]:
+def _from_lists(wire: Wire, strict: bool) -> list[Wire]:
+    """The rollouts in a line with a list for each column."""
     names = [name for name in _ROLLOUT_FACTS if name in wire]
-    lists = [wire[name] for name in names]
-    if len(set(map(len, lists))) != 1:
-        raise BadLineError("its lists differ in length")
-    return [dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True)]
+    count = len(wire["base_score"])
+    fitting = [name for name in names if type(wire[name]) is list and len(wire[name]) == count]
+    if lost := [name for name in names if name not in fitting and (strict or name in VITAL)]:
+        raise BadLineError(f"its lists differ in length: `{lost[0]}`")
+    return [dict(zip(fitting, values, strict=True)) for values in zip(*map(wire.__getitem__, fitting), strict=True)]
 
 
 def wire_of(line: bytes) -> Wire:

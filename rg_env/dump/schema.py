@@ -31,6 +31,10 @@ Message = dict[str, str]
 """A message of a conversation, with the keys `MESSAGE_KEYS`."""
 MESSAGE_KEYS = ("role", "content")
 
+VITAL = frozenset(("schema_version", "outcome", "no_signal", "base_score", "violation", "status"))
+"""Fields that numbers depend on. A line in which one of these is damaged is skipped, whatever a reader asks for. Any
+other damaged value counts as missing."""
+
 
 Place = tuple[int, int]
 """Where a text is in the files of its kind: the number of the file, and the byte at which its line begins."""

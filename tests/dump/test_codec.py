@@ -255,14 +255,14 @@ def test_a_key_that_a_line_lacks_has_the_default_of_its_field():
     del ledger["normalized"], ledger["attempt"]
     back = ledger_from_line(json.dumps(ledger).encode())
     assert [rollout.normalized for rollout in back.rollouts] == [False, False]
-    for name in ("score", "run_id", "schema_version"):
+    for name in ("base_score", "outcome", "schema_version"):
         without = {key: value for key, value in ledger.items() if key != name}
         with pytest.raises(BadLineError, match=f"(no|required field) .{name}"):
             ledger_from_line(json.dumps(without).encode())
 
 
 def test_lists_of_different_lengths_are_no_ledger_line():
-    ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None))) | {"truncated": [False]}
+    ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None))) | {"status": ["ok"]}
     with pytest.raises(BadLineError, match="differ in length"):
         ledger_from_line(json.dumps(ledger).encode())
 

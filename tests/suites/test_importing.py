@@ -120,7 +120,7 @@ def test_what_cannot_be_scored_is_kept_and_counted_nowhere(imported: tuple[Impor
 
 def test_it_is_a_normal_dump(imported: tuple[ImportedRun, Dump], tmp_path: Path) -> None:
     folder = str(imported[0].folder)
-    assert not validate(imported[0].folder).findings.kept
+    assert not validate(imported[0].folder).kept
     assert rescore(imported[1], workers=2).changed == 0
     assert imported[1].runs[0].manifest["suite"]["questions"] == 7
     find_signs(imported[1], coverage := Coverage())

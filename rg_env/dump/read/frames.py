@@ -21,6 +21,7 @@ from rg_env.dump.read.lines import Line
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
     SCHEMA_VERSION,
+    VITAL,
     FileKind,
     GroupRecord,
     LedgerRecord,
@@ -176,7 +177,7 @@ def levels_frame(records: Iterable[LevelRecord]) -> pl.DataFrame:
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
         return _ours([part], part.file.kind, columns)
-    groups = _by_codec(part, {"base_score", "schema_version", *columns}, line_by_line)
+    groups = _by_codec(part, {*VITAL, *columns}, line_by_line)
     rollouts = _explode(groups)
     atropos = pl.col("schema_version") == 0
     return rollouts.with_columns(
@@ -250,7 +251,7 @@ def _ours(parts: Sequence[Part], kind: FileKind, columns: Collection[str]) -> pl
         _UnsoundError: they are not.
     """
     data = b"".join(part.data for part in parts)
-    groups = _parse(data, kind, {"schema_version", "base_score", "status", *columns})
+    groups = _parse(data, kind, {*VITAL, *columns})
     _check(groups, [pl.col("schema_version").is_between(1, SCHEMA_VERSION).all()])
     if kind.holds_text:
         places = [(part.file.batch, part.offset + at) for part in parts for _, at, _ in part.placed()]

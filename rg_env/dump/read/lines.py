@@ -90,7 +90,8 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
 
     Args:
         number: of the line in its file, from 1; names the groups of Atropos' lines, which have no id.
-        strict: also check that the values are consistent. Not for Atropos' lines, which have no version.
+        strict: a damaged value is an error even if it is not vital, and the values are checked for consistency. Not
+            for Atropos' lines, which have no version.
 
     Raises:
         BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a record that no
@@ -99,19 +100,19 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
     """
     record: Record
     if file.kind.holds_text:
-        record = text_from(file, f"{file.id_prefix}{file.path.stem}:{number}", raw)
+        record = text_from(file, f"{file.id_prefix}{file.path.stem}:{number}", raw, strict=strict)
     else:
-        record = record_from_line(file.kind.record, raw)
+        record = record_from_line(file.kind.record, raw, strict=strict)
     if strict and record.schema_version:
         record.check()
     return record
 
 
-def text_from(file: DumpFile, group_id: str, raw: bytes) -> GroupRecord:
+def text_from(file: DumpFile, group_id: str, raw: bytes, *, strict: bool = False) -> GroupRecord:
     """The group in a line of a text file. An Atropos line, which has none, gets this `group_id`.
 
     Raises:
         BadLineError, NewerSchemaError: as `parse`.
     """
     phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
-    return from_line(raw, run_id=file.run_id, group_id=group_id, phase=phase)
+    return from_line(raw, run_id=file.run_id, group_id=group_id, phase=phase, strict=strict)

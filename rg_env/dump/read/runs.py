@@ -6,6 +6,7 @@ names; for a file with any other name, the first line decides whether it is a le
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -97,7 +98,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
         raise DumpError("no dump folder or file was given")
     files: dict[Path, DumpFile] = {}
     for path in map(Path, paths):
-        files |= {file.path.resolve(): file for file in _find(path)}
+        files |= {Path(os.path.realpath(file.path)): file for file in _find(path)}
     kinds = list(FileKind)
     in_order = sorted(
         _told_apart(list(files.values())), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch)
@@ -119,7 +120,7 @@ def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
     folders: dict[str, set[Path]] = {}
     firsts: dict[tuple[str, FileKind, int], DumpFile] = {}
     for file in files:
-        folders.setdefault(file.run_id, set()).add(file.path.resolve().parent)
+        folders.setdefault(file.run_id, set()).add(Path(os.path.realpath(file.path.parent)))
         first = firsts.setdefault((file.run_id, file.kind, file.batch), file)
         if first is not file and first.path.parent != file.path.parent and _first_line(first) == _first_line(file):
             raise DumpError(f"{first.path} and {file.path} are copies of each other: name one of the two")
@@ -133,7 +134,7 @@ def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
 
 
 def _folder_name(path: Path, names: Counter[str]) -> str:
-    folder = path.resolve().parent
+    folder = Path(os.path.realpath(path.parent))
     return folder.name if names[folder.name] == 1 else str(folder)
 
 

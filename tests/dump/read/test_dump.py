@@ -22,6 +22,7 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
+from rg_env.dump.files import list_files
 from rg_env.dump.read.frames import (
     GROUP_SCHEMA,
     GROUP_TEXT_SCHEMA,
@@ -30,6 +31,7 @@ from rg_env.dump.read.frames import (
     SCHEMA,
     TEXT_SCHEMA,
 )
+from rg_env.dump.schema import VITAL
 from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, move, rollout, violating
@@ -323,7 +325,31 @@ def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_p
     rows = dump.ledger_frame().rows(named=True)
     assert rows == [_plain(row) for row in _expected_rows(again, texts=False)]
     assert dump.problems == again.problems
-    assert len(dump.problems) == sum(map(bool, broken))
+    assert len(dump.problems) == sum(how in ("torn", "wrong status") for how in broken)
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("name", [name for name in SCHEMA if name not in ("text_batch", "text_offset")])
+def test_every_reader_skips_the_same_lines_whatever_it_asks_for(tmp_path, name, texts):
+    """One value of another type, in a line of the ledger or of the texts."""
+    _write(tmp_path, [group(k) for k in range(3)])
+    kind = FileKind.ROLLOUTS if texts else FileKind.LEDGER
+    (path,) = [file.path for file in list_files(tmp_path) if file.kind is kind]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    wrong = {"of": "another type"}
+    if name not in ROLLOUT_SCHEMA:
+        lines[1][name] = wrong
+    elif texts:
+        lines[1]["rollouts"][1][name] = wrong
+    else:
+        lines[1][name][1] = wrong
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    expected = 2 if name in VITAL else 3
+    for columns in (["task"], [name], list(SCHEMA)):
+        frames = list(open_run(tmp_path).frames(columns, texts=texts, all_attempts=True))
+        assert sum(frame["group_index"].n_unique() for frame in frames) == expected, columns
+    records = open_run(tmp_path).groups(all_attempts=True) if texts else open_run(tmp_path).ledger(all_attempts=True)
+    assert sum(1 for _ in records) == expected
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
