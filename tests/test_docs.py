@@ -11,7 +11,7 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from rg_env.analysis.export.left_out import Reason
+from rg_env.analysis.export import Reason
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import FileKind
