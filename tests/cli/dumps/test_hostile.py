@@ -60,7 +60,7 @@ COMMANDS = {
     "recover": ["recover", "--out", "OUT/copy"],
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
-    "replay": ["replay", "nothing"],
+    "rescore group": ["rescore", "--group", "nothing"],
     "rescore": ["rescore", "--workers", "1", "--json"],
 }
 
