@@ -35,7 +35,7 @@ UNKNOWN = ("format", "truncated", "violation_", "status_", "scorer_fail", "rejec
 
 
 def test_statistics_of_what_nobody_recorded_are_null(foreign):
-    (row,) = statistics(open_run(foreign)).rows(named=True)
+    (row,) = statistics(open_run(foreign).scan()).rows(named=True)
     unknown = {name: value for name, value in row.items() if name.startswith(UNKNOWN)}
     assert len(unknown) > 20
     assert set(unknown.values()) == {None}
@@ -45,12 +45,12 @@ def test_statistics_of_what_nobody_recorded_are_null(foreign):
 def test_rates_are_over_the_rollouts_whose_format_is_known(foreign, tmp_path):
     ours = b"".join(map(to_line, [group(0, [rollout(1.0, 0, truncated=True), violating(1)], task="gcd")]))
     foreign.write_bytes(foreign.read_bytes() + ours)
-    table = statistics(open_run(foreign), pool_runs=True).row(0, named=True)
+    table = statistics(open_run(foreign).scan(), pool_runs=True).row(0, named=True)
     assert (table["rollouts"], table["format_rate"], table["truncated"]) == (42, 0.5, 0.5)
     assert (table["violation_no_answer"], table["status_ok"], table["penalized"]) == (0.5, 1.0, 0.0)
     by = {
         row["violation"]: row["rollouts"]
-        for row in statistics(open_run(foreign), "violation", pool_runs=True).to_dicts()
+        for row in statistics(open_run(foreign).scan(), "violation", pool_runs=True).to_dicts()
     }
     assert by == {None: 1, "no_answer": 1, "unknown": 40}
 

@@ -22,11 +22,10 @@ def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> N
       rg-env dumps audit dumps/sample
       rg-env dumps audit runs/a/dumps runs/b/dumps --where phase=eval
     """
-    from rg_env.analysis import select
     from rg_env.analysis.signs import NAMES, audit_dump
     from rg_env.dump import open_run
 
-    dump = select(open_run(*paths), where or [])
+    dump = open_run(*paths).where(where or [])
     with reading(dump, texts=1):
         result = audit_dump(dump)
     if as_json:

@@ -93,11 +93,10 @@ def _export(
     include_eval: bool,
     force: bool,
 ) -> None:
-    from rg_env.analysis import select
     from rg_env.analysis.export import Reason, export
     from rg_env.dump import open_run
 
-    dump = select(open_run(*paths), where or [])
+    dump = open_run(*paths).where(where or [])
     with reading(dump, frames=1, texts=1):
         result = export(dump, kind, out, think=think, include_eval=include_eval, force=force)
     source = f"{result.groups} groups with {result.rollouts} rollouts"
