@@ -8,7 +8,7 @@ values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`). A s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -216,6 +216,11 @@ def measure_dump(dump: Dump, *, solved_at: float = SOLVED_AT, to_match: bool = F
         count = len(dump.problems)
         why = f"; the first of {count} problems: {dump.problems[0]}" if count else ""
         raise NoRolloutsError(f"no rollout in {names}{why}") from None
+
+
+def with_rollouts(found: Measured, rollouts: pl.DataFrame) -> Measured:
+    """The same with other rollouts, such as a part of them or with other steps; of whole groups."""
+    return replace(found, rollouts=rollouts, groups=_groups(rollouts))
 
 
 def statistics(
