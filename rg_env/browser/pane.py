@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from rg_env.analysis.reparse import faults, reparse
-from rg_env.browser.ranking import response, rollout_facts
+from rg_env.browser.facts import response, rollout_facts
 from rg_env.dump.schema import RolloutRecord
 from rg_env.sanitize import visible
 from rg_env.scoring.parse import tag_spans

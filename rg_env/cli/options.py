@@ -49,13 +49,13 @@ ScorerTimeout = Annotated[
 _PROBLEMS_SHOWN = 10
 
 
-def print_remarks(*dumps: Dump) -> None:
+def print_remarks(*dumps: Dump, biases: bool = True) -> None:
     """Print to standard error how the statistics are biased and which lines were skipped, each remark once."""
     remarks: dict[str, None] = {}
     for dump in dumps:
         problems = list(map(str, dump.problems))
         more = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
         shown = [*problems[:_PROBLEMS_SHOWN], *([more] if len(problems) > _PROBLEMS_SHOWN else [])]
-        remarks |= dict.fromkeys([*([dump.caveat] if dump.caveat else []), *shown])
+        remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *shown])
     for remark in remarks:
         print_error(remark)
