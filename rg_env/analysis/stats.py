@@ -131,7 +131,7 @@ _OF_GROUP = ("run_id", "phase", "task", "complexity", "step", "outcome", "no_sig
 _TIMES = ("started_at", "ended_at", "generation_seconds", "scoring_seconds")
 _TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "task"), pl.Categorical())
 _TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(Violation), "status": pl.Enum(Status)}
-_NEEDED = list(
+NEEDED = list(
     dict.fromkeys(
         [
             *_OF_GROUP,
@@ -141,6 +141,7 @@ _NEEDED = list(
         ]
     )
 )
+"""The columns that statistics need, beside `group_id`."""
 _FOR_DETAILS = ("raw_score", "tagged_score", "reward")
 """Columns that the tables for a terminal need with `--details` only."""
 TO_MATCH = ("item", "group_id")
@@ -187,7 +188,7 @@ def measure(
         DumpError: no rollout can be counted.
         ConditionError: as `Dump.where`.
     """
-    columns = [*_NEEDED, *(TO_MATCH if to_match else ())]
+    columns = [*NEEDED, *(TO_MATCH if to_match else ())]
     read = [
         (pl.col(name) if details or name not in _FOR_DETAILS else pl.lit(None, SCHEMA[name]).alias(name)).cast(
             _TYPES.get(name, SCHEMA[name])

@@ -437,7 +437,7 @@ def test_reading_needs_nothing_heavy(tmp_path):
     _write(tmp_path, [group(0)])
     code = (
         "import sys; from rg_env.dump import open_run; from rg_env.analysis import statistics; "
-        "statistics(open_run(sys.argv[1])); "
+        "statistics(open_run(sys.argv[1]).scan()); "
         "heavy = ('torch', 'ray', 'skyrl', 'skyrl_gym', 'transformers', 'reasoning_gym'); "
         "print([name for name in heavy if name in sys.modules])"
     )
