@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from rg_env.browser.index import index_rows
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
 from rg_env.analysis.report import build_report
-from rg_env.browser.index import index_rows
 from rg_env.cli import app
 from rg_env.dump import open_run, to_line
 from tests.dump.records import group, rollout, violating

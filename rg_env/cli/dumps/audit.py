@@ -6,7 +6,7 @@ from dataclasses import asdict
 import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.output import print_json, print_line
 
 _ITEMS_SHOWN = 10
@@ -26,7 +26,7 @@ def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> N
     from rg_env.dump import open_run
 
     dump = open_run(*paths).where(where or [])
-    with reading(dump, texts=1):
+    with spinner("reading"):
         result = audit_dump(dump)
     if as_json:
         print_json([asdict(one) for one in result.found])

@@ -8,7 +8,7 @@ import typer
 from rg_env.choices import PairBy, Think
 from rg_env.cli.base import Command, Group
 from rg_env.cli.options import DumpPaths, Where, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.output import print_error, print_line
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _export(
     from rg_env.dump import open_run
 
     dump = open_run(*paths).where(where or [])
-    with reading(dump, frames=1, texts=1):
+    with spinner("reading"):
         result = export(dump, kind, out, think=think, include_eval=include_eval, force=force)
     source = f"{result.groups} groups with {result.rollouts} rollouts"
     print_line(f"{result.rows} lines in {out}, from {source}" if result.rows else f"nothing to export: {source} read")

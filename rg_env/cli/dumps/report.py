@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli.options import DumpPaths, Where, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.output import print_line
 
 
@@ -35,7 +35,7 @@ def report(
     from rg_env.dump import open_run
 
     dump = open_run(*paths).where(where or [])
-    with reading(dump, frames=2, texts=1):
+    with spinner("reading"):
         written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
     print_line(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)

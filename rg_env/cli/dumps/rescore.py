@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.errors import DumpError
 from rg_env.output import cell, console, new_table, print_fields, print_json, print_line
 from rg_env.processes import usable_cores
@@ -53,7 +53,7 @@ def rescore(
     if group is not None:
         _print_group(dump, rescore_group(dump, group, timeout=timeout), as_json)
         return
-    with _writing(out) as each, reading(dump, texts=1):
+    with _writing(out) as each, spinner("scoring"):
         result = score_again(dump, workers=workers, timeout=timeout, each=each)
     if as_json:
         print_json({**asdict(result), "changed": result.changed})

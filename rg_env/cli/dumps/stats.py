@@ -8,7 +8,7 @@ import typer
 
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.output import console, print_csv, print_error, print_json, print_line
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def stats(
     from rg_env.analysis.tables import headline, render_details, render_runs, render_table, speed
 
     every_column = details or as_json or as_csv
-    with reading(dump, frames=1):
+    with spinner("reading"):
         found = measure_dump(dump, solved_at=solved_at, details=every_column)
     frame, names = statistics(found, by), dump.names
     with_names = frame.select("run_id", frame["run_id"].replace(names).alias("run"), *frame.columns[1:])
@@ -110,7 +110,7 @@ def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, 
     from rg_env.analysis.stats import measure_dump
     from rg_env.analysis.tables import legend, render_comparison
 
-    with reading(dump, other, frames=1):
+    with spinner("reading"):
         mine, theirs = (measure_dump(side, solved_at=solved_at, to_match=True) for side in (dump, other))
     unmatched = differing_tasks(dump, other)
     levels = [By.PHASE.value, *((By.CATEGORY.value, by) if by == By.TASK else () if by == By.PHASE else (by,))]
