@@ -34,8 +34,10 @@ PAGE = 500
 """Rows in the list at a time: Textual takes a second for about 2,000."""
 _COLUMNS = {"step": 6, "phase": 5, "task": 24, "outcome": 11, "best": 5, "mean": 5, "worst": 5, "troubles": 30}
 _COLORS = {Outcome.ALL_CORRECT.value: "green", Outcome.ALL_FAILED.value: "red", Outcome.MIXED.value: "yellow"}
-_FAILED = pl.col("outcome") == Outcome.ALL_FAILED.value
-_TROUBLED = pl.col("troubles") != ""
+_SOUGHT = {
+    "failed rollouts only": pl.col("outcome") == Outcome.ALL_FAILED.value,
+    "a violation": pl.col("troubles") != "",
+}
 
 
 def rows_of(dump: Dump) -> pl.DataFrame:
@@ -90,10 +92,10 @@ class Browser(App[None]):
         Binding("k", "move(-1)", "Previous group", show=False),
         Binding("right_square_bracket", f"move({PAGE})", "Next page", show=False),
         Binding("left_square_bracket", f"move(-{PAGE})", "Previous page", show=False),
-        Binding("f", "failure(1)", "Next failure"),
-        Binding("F", "failure(-1)", "Previous failure", show=False),
-        Binding("v", "trouble(1)", "Next violation"),
-        Binding("V", "trouble(-1)", "Previous violation", show=False),
+        Binding("f", "jump('failed rollouts only', 1)", "Next failure"),
+        Binding("F", "jump('failed rollouts only', -1)", "Previous failure", show=False),
+        Binding("v", "jump('a violation', 1)", "Next violation"),
+        Binding("V", "jump('a violation', -1)", "Previous violation", show=False),
         Binding("comma", "turn(1, -1)", "Right pane: better rollout", show=False),
         Binding("full_stop", "turn(1, 1)", "Right pane: worse rollout", show=False),
         Binding("less_than_sign", "turn(0, -1)", "Left pane: better rollout", show=False),
@@ -102,7 +104,7 @@ class Browser(App[None]):
         Binding("z,enter", "layout('zoomed')", "Zoom", show=False),
         Binding("y", "copy", "Copy id"),
         Binding("r", "reload", "Reload", show=False),
-        Binding("question_mark", "help", "Keys"),
+        Binding("question_mark", "show_help_panel", "Keys"),
         Binding("q", "quit", "Quit"),
     ]
 
@@ -162,7 +164,7 @@ class Browser(App[None]):
             found = every
             if query.conditions:
                 try:
-                    found = every.join(query.ids(dump), on=["run_id", "group_id"], how="semi", maintain_order="left")
+                    found = every.join(query.places(dump), on=["run_id", "group_id"], how="semi", maintain_order="left")
                 except ConditionError:  # nothing matches
                     found = every.clear()
             if query.text:
@@ -266,15 +268,12 @@ class Browser(App[None]):
             self.notify(visible(f"{error}. A text to search for begins with /"), severity="error", markup=False)
             return
         self._close_line()
-        self._set_query(query)
+        self.shown_query = query
+        self._find()
 
     def _close_line(self) -> None:
         self.query_one("#line", Input).remove_class("open")
         self._table.focus()
-
-    def _set_query(self, query: Query) -> None:
-        self.shown_query = query
-        self._find()
 
     def action_clear(self) -> None:
         if self.query_one("#line", Input).has_class("open"):
@@ -282,26 +281,20 @@ class Browser(App[None]):
         elif self.screen.query("HelpPanel"):
             self.action_hide_help_panel()
         elif str(self.shown_query):
-            self._set_query(Query())
+            self.shown_query = Query()
+            self._find()
 
     def action_move(self, by: int) -> None:
         self._go(self.place + by)
 
-    def action_failure(self, direction: int) -> None:
-        self._jump(_FAILED, direction, "no other group has only failed rollouts")
-
-    def action_trouble(self, direction: int) -> None:
-        self._jump(_TROUBLED, direction, "no other group has a violation")
-
-    def _jump(self, condition: pl.Expr, direction: int, otherwise: str) -> None:
+    def action_jump(self, sought: str, direction: int) -> None:
         """Select the next matching row, wrapping around."""
-        places = self.rows.select(pl.arg_where(condition)).to_series().to_list() if self.rows.height else []
+        places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list() if self.rows.height else []
         ahead = [place for place in places if (place > self.place if direction > 0 else place < self.place)]
-        found = ahead or [place for place in places if place != self.place]
-        if found:
+        if found := ahead or [place for place in places if place != self.place]:
             self._go(found[0] if direction > 0 else found[-1])
         else:
-            self.notify(otherwise)
+            self.notify(f"no other group has {sought}")
 
     def action_turn(self, pane: int, by: int) -> None:
         count = len(self._group.rollouts) if self._group else 0
@@ -324,12 +317,6 @@ class Browser(App[None]):
             return
         self._every = None
         self._find()
-
-    def action_help(self) -> None:
-        if self.screen.query("HelpPanel"):
-            self.action_hide_help_panel()
-        else:
-            self.action_show_help_panel()
 
 
 def _cells(row: dict[str, Any]) -> Iterable[Text]:

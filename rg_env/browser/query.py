@@ -69,14 +69,14 @@ class Query:
         kept = (one.text for one in parse_conditions(self.conditions) if one.column != column)
         return Query(tuple(kept), self.text)
 
-    def ids(self, dump: Dump) -> pl.DataFrame:
-        """`run_id` and `group_id` of the groups that match, except for the text.
+    def places(self, dump: Dump) -> pl.DataFrame:
+        """`group_id` and `PLACE` of the groups that match, except for the text, in the order of the files.
 
         Raises:
             ConditionError: nothing matches.
         """
-        rows = dump.where(list(self.conditions)).scan().select("run_id", "group_id").unique()
-        return rows.collect(engine="streaming")
+        rows = dump.where(list(self.conditions)).scan().select("group_id", *PLACE).unique(maintain_order=True)
+        return rows.collect(engine="streaming").sort(PLACE, maintain_order=True)
 
     def groups(self, dump: Dump) -> Iterator[GroupRecord]:
         """The groups that match and have a text, in the order of the files.
@@ -85,11 +85,8 @@ class Query:
             ConditionError: nothing matches the conditions.
             DumpError: as `Dump.groups`.
         """
-        if not self.conditions:
-            return (group for group in dump.groups() if self.matches_text(group))
-        rows = dump.where(list(self.conditions)).scan().select("group_id", *PLACE).unique(maintain_order=True)
-        places = rows.collect(engine="streaming").sort(PLACE, maintain_order=True)
-        return (group for group in dump.texts_of(places) if self.matches_text(group))
+        groups = dump.texts_of(self.places(dump)) if self.conditions else dump.groups()
+        return (group for group in groups if self.matches_text(group))
 
     def matches_text(self, group: GroupRecord) -> bool:
         """Whether a message of the group contains the text."""
