@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -57,12 +58,21 @@ def print_error(text: object) -> None:
 
 
 def print_json(value: object, default: Callable[[Any], object] = str) -> None:
-    """Print JSON in ASCII, so that every other character is escaped.
+    """Print JSON in ASCII, so that every other character is escaped; null for numbers that are not finite.
 
     Args:
         default: converts values that JSON does not have.
     """
-    print(json.dumps(value, indent=2, default=default).replace("\x7f", r"\u007f"))
+    text = json.dumps(_finite(value), indent=2, default=default, allow_nan=False)
+    print(text.replace("\x7f", r"\u007f"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def print_csv(frame: pl.DataFrame) -> None:

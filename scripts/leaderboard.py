@@ -1,90 +1,248 @@
-"""Tables of docs/leaderboard.md, recounted from the ledgers of imported runs with the standard library alone.
+"""Imports published results of Reasoning Gym's evaluations as dumps, and makes the tables of docs/leaderboard.md.
 
-    python scripts/leaderboard.py dumps/easy/*
+    python scripts/leaderboard.py import zero-shot/easy --out dumps/easy
+    python scripts/leaderboard.py tables dumps/easy/*
 
-All means are over tasks of means over responses. `format`, `guard`, `failure`, `changed` and `partial` are what moves
-the published score to ours: responses that break the format, that the guard rejects, whose scorer failed or which
-today's scorer and corrected answers score otherwise, and partial credit that does not count.
+`import` reads what Reasoning Gym's `eval/eval.py` writes: `RUN/CATEGORY/TASK.json`, or `results.json` with all tasks,
+also in the older form with one completion per item. Each item is made again from its published config. If its question
+is the published one, the responses are scored by rg_env in the lenient format; otherwise they have the status
+`unscorable`. The published score is kept beside ours.
+
+`tables` recounts everything from the ledgers. All means are over tasks of means over responses. `format`, `guard`,
+`failure`, `changed` and `partial` are what moves the published score to ours: responses that break the format, that the
+guard rejects, whose scorer failed or which today's scorer and corrected answers score otherwise, and partial credit
+that does not count.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import polars as pl
+
+from rg_env.choices import ResponseFormat
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
+from rg_env.errors import ConfigError, DumpError, RGEnvError
+from rg_env.processes import usable_cores
+from rg_env.prompts import build_messages
+from rg_env.rewards import settle_group
+from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.scoring import Scorer, Verdict, parse_response
+from rg_env.scoring.types import UNCOUNTED
+from rg_env.suites.items import DEFAULT_SIZE, SuiteTask
+from rg_env.suites.suite import Fingerprint
+from rg_env.tasks import Item, encode_entry
+
+DIFFERS = "the installed reasoning-gym makes another question from the published config"
 CAUSES = ("format", "guard", "failure", "changed", "partial")
+Judge = Callable[[Item, str | None, Sequence[str | None]], Iterable[Verdict]]
+"""Scores the responses to an item, given with why it cannot be scored, if so."""
 
 
-def recount(folder: Path) -> dict[str, Counter[str]]:
-    """Sums over the responses of each task."""
-    tasks: dict[str, Counter[str]] = defaultdict(Counter)
-    for file in sorted(folder.glob("*_groups_*.jsonl")):
-        for line in file.read_text().splitlines():
-            group = json.loads(line)
-            sums = tasks[group["task"]]
-            columns = (group[key] for key in ("status", "violation", "raw_score", "base_score", "published_score"))
-            for status, violation, raw, base, published in zip(*columns, strict=True):
-                published, raw = published or 0.0, raw or 0.0
-                sums["every"] += 1
-                sums["published_every"] += published
-                if status in ("no_response", "unscorable"):
-                    sums[status] += 1
-                    continue
-                cause = "format" if violation else {"ok": "changed", "rejected": "guard"}.get(status, "failure")
-                sums["count"] += 1
-                sums["published"] += published
-                sums["upstream"] += raw
-                sums["ours"] += base
-                sums[cause] += raw - published
-                sums["partial"] += base - raw
-                sums[f"{cause} responses"] += abs(raw - published) > 1e-9
-                sums["partial responses"] += abs(base - raw) > 1e-9
-    return tasks
+@dataclass(frozen=True)
+class Published:
+    """The results of one task: each has a list of `completions`, or the keys of its only one."""
+
+    task: str
+    options: dict[str, Any]
+    system_prompt: str | None
+    results: Sequence[Any]
+
+    @cached_property
+    def items(self) -> SuiteTask:
+        """Raises a ConfigError if the installed reasoning-gym cannot make them."""
+        rest = {key: value for key, value in self.options.items() if key not in ("size", "seed")}
+        if "seed" not in self.options:
+            raise ConfigError("the published config has no seed")
+        return SuiteTask(self.task, rest, self.options.get("size", DEFAULT_SIZE), self.options["seed"])
+
+    def item(self, index: int) -> tuple[Item, str | None]:
+        """The item that the config makes, and None; or what is published of it, and why it cannot be scored."""
+        result, seed = self.results[index], self.options.get("seed", 0)
+        try:
+            item = self.items.item(index)
+            if item.entry["question"] == result["question"]:
+                return item, None
+            problem = DIFFERS
+        except ConfigError as error:
+            problem = str(error)
+        entry = {key: result.get(name) for key, name in (("question", "question"), ("answer", "expected_answer"))}
+        entry["metadata"] = {"source_dataset": self.task}
+        rest = entry, encode_entry(entry), self.options, encode_entry(self.options)
+        return Item(f"{self.task}-published-{seed}-{index}", self.task, "eval", index, seed, *rest), problem
+
+    def responses(self, index: int) -> Iterator[tuple[str | None, float | None]]:
+        """Text and published score of each completion; None for what there is not."""
+        for one in self.results[index].get("completions", [self.results[index]]):
+            text, answer, score = (one.get(key) for key in ("full_model_response", "model_answer", "score"))
+            if not isinstance(text, str):
+                text = f"<answer>{answer}</answer>" if isinstance(answer, str) else None
+            yield text, float(score) if type(score) in (int, float) else None
 
 
-def mean(tasks: dict[str, Counter[str]], key: str, count: str = "count") -> float:
-    means = [sums[key] / sums[count] for sums in tasks.values() if sums[count]]
-    return sum(means) / len(means)
+def published_in(file: Path) -> Iterator[Published]:
+    """The tasks of a file; none if it has other content.
+
+    Raises:
+        DumpError: the file is not JSON.
+    """
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DumpError(f"{file} cannot be read as JSON: {error}") from None
+    if not isinstance(content, dict):
+        return
+    for found in (content, *(found for one in content.get("categories", []) for found in one.get("datasets", []))):
+        name, config, results = (found.get(key) for key in ("name", "config", "results"))
+        if isinstance(name, str) and isinstance(config, dict) and isinstance(results, list):
+            options = config | config.pop("params", {})
+            yield Published(name, options, found.get("system_prompt"), results)
 
 
-def signed(number: float, digits: int) -> str:
-    return f"{number:+.{digits}f}".replace("-", "−")
+def group_of(published: Published, index: int, origin: Origin, config: RGDumpConfig, judge: Judge) -> GroupRecord:
+    """The record of one result, with the published scores beside ours."""
+    item, problem = published.item(index)
+    prompt = build_messages(published.results[index]["question"], item.task, published.system_prompt)
+    texts, scores = zip(*published.responses(index), strict=True)
+    judged = [
+        JudgedRollout(verdict, None, None, [*prompt, {"role": "assistant", "content": text or ""}], number, None)
+        for number, (text, verdict) in enumerate(zip(texts, judge(item, problem, texts), strict=True))
+    ]
+    rewards = settle_group(judged, config, max_length=1, penalize=False)
+    group = group_record(origin, item, item.id, judged, rewards, config.solved_at)
+    rollouts = [replace(one, published_score=score) for one, score in zip(group.rollouts, scores, strict=True)]
+    return replace(group, rollouts=rollouts)
 
 
-def main(folders: list[Path]) -> None:
-    runs = {folder.name: recount(folder) for folder in folders}
-    runs = dict(sorted(runs.items(), key=lambda run: -mean(run[1], "published_every", "every")))
-    print("| run | responses | unscorable | published, all | published | upstream | ours |", " | ".join(CAUSES), "|")
-    print("|---|" + "---|" * (6 + len(CAUSES)))
-    for name, tasks in runs.items():
-        total = Counter[str]()
-        for sums in tasks.values():
-            total.update(sums)
-        means = [mean(tasks, key) for key in ("published", "upstream", "ours", *CAUSES)]
-        cells = [name, f"{total['every']:,}", f"{total['unscorable']:,}"]
-        cells += [f"{m:.3f}" for m in (mean(tasks, "published_every", "every"), *means[:3])]
-        print(f"| {' | '.join([*cells, *(signed(m, 4) for m in means[3:])])} |")
-    for cause in CAUSES:
-        effect, responses = defaultdict(float), Counter[str]()
-        for tasks in runs.values():
-            for task, sums in tasks.items():
-                if sums["count"]:
-                    effect[task] += sums[cause] / sums["count"] / len(runs)
-                    responses[task] += int(sums[f"{cause} responses"])
-        largest = sorted((task for task in effect if abs(effect[task]) >= 0.005), key=lambda t: -abs(effect[t]))
-        print(f"\n{cause}:", ", ".join(f"`{t}` {signed(effect[t], 3)} ({responses[t]})" for t in largest) or "-")
-    changed = defaultdict(list)
-    for tasks in runs.values():
-        for task, sums in tasks.items():
-            if sums["unscorable"]:
-                changed[task].append(sums["unscorable"] / sums["every"])
-    print(
-        "\nunscorable:",
-        ", ".join(f"{t} {min(s):.0%} to {max(s):.0%} in {len(s)} runs" for t, s in sorted(changed.items())),
+def import_run(root: Path, folder: Path, judge: Judge) -> None:
+    """Write the dump of one run.
+
+    Raises:
+        DumpError: a file is not JSON, or the folder cannot be written.
+    """
+    run_id, fingerprint = new_run_id(), Fingerprint()
+    config = RGDumpConfig(format=ResponseFormat.LENIENT, dump_eval_rollouts=True, dump_dir=str(folder))
+    files = [root] if root.is_file() else sorted(root.rglob("*.json"))
+    with DumpWriter.from_config(config, run_id, 1) as writer:
+        for published in (published for file in files for published in published_in(file)):
+            for index in range(len(published.results)):
+                if any(published.responses(index)):
+                    origin = Origin(run_id, 1, Phase.EVAL, None, fingerprint.questions)
+                    group = group_of(published, index, origin, config, judge)
+                    if not writer.submit([group]).result():
+                        raise DumpError(f"{folder} cannot be written: is the disk full?")
+                    fingerprint.add(published.task, published.results[index]["question"])
+    summary, name = root / "summary.json", root.name.removesuffix(".json")
+    model = json.loads(summary.read_bytes()).get("model") if summary.is_file() else None
+    suite = fingerprint.as_manifest(f"published/{name}")
+    content = {"attempt": 1, "model": model or name, "settings": config.as_nested(), "suite": suite}
+    write_manifest(folder, run_id, content | {"imported": "reasoning-gym-eval"})
+
+
+def import_all(path: Path, out: Path) -> list[Path]:
+    """The dumps of the runs in a folder: `out` for a single run, else a subfolder each.
+
+    Raises:
+        RGEnvError: there are no results, a file is not JSON, `out` is not empty, or scorers cannot be started.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DumpError(f"{out} is not empty: choose another folder for --out")
+    files = [path] if path.is_file() else sorted(path.rglob("*.json"))
+    roots = [file.parent for file in files if file.name == "summary.json"]
+    roots = roots or [file for file in files if any(published_in(file))]
+    if not roots:
+        raise DumpError(f"{path} has no results: name a result file, a run's folder, or a folder of runs")
+    folders = [out] if len(roots) == 1 else [out / root.name.removesuffix(".json") for root in roots]
+    workers = usable_cores()
+    with Scorer(workers=workers) as scorer, ThreadPoolExecutor(workers) as threads:
+
+        def judge_one(item: Item, problem: str | None, text: str | None) -> Verdict:
+            if text is None:
+                return Verdict.no_response("the file has no response")
+            if problem is not None:
+                return Verdict.unscorable(parse_response(text, format=ResponseFormat.LENIENT), problem)
+            return scorer.judge(item.entry, text, item.config, format=ResponseFormat.LENIENT)
+
+        def judge(item: Item, problem: str | None, texts: Iterable[str | None]) -> Iterable[Verdict]:
+            return threads.map(lambda text: judge_one(item, problem, text), texts)
+
+        for root, folder in zip(roots, folders, strict=True):
+            import_run(root, folder, judge)
+            print(folder, flush=True)
+    return folders
+
+
+def by_task(folder: Path) -> pl.DataFrame:
+    """Means over the responses of each task, and for each cause the number of responses that it changed."""
+    raw, published = pl.col("raw_score").fill_null(0.0), pl.col("published_score").fill_null(0.0)
+    status, counted = pl.col("status"), pl.col("status").is_in(list(UNCOUNTED)).not_()
+    cause = (
+        pl.when(pl.col("violation").is_not_null())
+        .then(pl.lit("format"))
+        .otherwise(status.replace_strict({"ok": "changed", "rejected": "guard"}, default="failure"))
+    )
+    steps = {name: pl.when(cause == name).then(raw - published).otherwise(0.0) for name in CAUSES[:-1]}
+    steps["partial"] = pl.col("base_score") - raw
+    means = {"published": published, "upstream": raw, "ours": pl.col("base_score"), **steps}
+    return (
+        open_run(folder)
+        .ledger_frame()
+        .group_by("task")
+        .agg(
+            pl.len().alias("responses"),
+            (status == "unscorable").sum().alias("unscorable"),
+            published.mean().alias("published, all"),
+            *(value.filter(counted).mean().alias(name) for name, value in means.items()),
+            *((value.filter(counted).abs() > 1e-9).sum().alias(f"{name} responses") for name, value in steps.items()),
+        )
     )
 
 
+def tables(folders: Iterable[Path]) -> Iterator[str]:
+    """The tables, line by line."""
+    every = pl.concat(by_task(folder).with_columns(run=pl.lit(folder.name)) for folder in folders)
+    scores = ("published, all", "published", "upstream", "ours")
+    runs = every.group_by("run").agg(pl.col("responses", "unscorable").sum(), pl.col(*scores, *CAUSES).mean())
+    yield f"| {' | '.join(['run', 'responses', 'unscorable', *scores, *CAUSES])} |"
+    yield "|---|" + "---|" * (2 + len(scores) + len(CAUSES))
+    for row in runs.sort("published, all", descending=True).iter_rows(named=True):
+        cells = [
+            row["run"],
+            f"{row['responses']:,}",
+            f"{row['unscorable']:,}",
+            *(f"{row[name]:.3f}" for name in scores),
+        ]
+        yield f"| {' | '.join([*cells, *(f'{row[name]:+.4f}' for name in CAUSES)])} |"
+    for cause in CAUSES:
+        effect = every.group_by("task").agg(pl.col(cause).sum() / runs.height, pl.col(f"{cause} responses").sum())
+        largest = effect.filter(pl.col(cause).abs() >= 0.005).sort(pl.col(cause).abs(), descending=True)
+        shown = (f"`{task}` {change:+.3f} ({number})" for task, change, number in largest.iter_rows())
+        yield f"\n{cause}: {', '.join(shown) or '-'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    importing = commands.add_parser("import", help="make a dump of each run from published results")
+    importing.add_argument("results", type=Path, help="a result file, a run's folder, or a folder of runs")
+    importing.add_argument("--out", type=Path, required=True, help="empty folder")
+    commands.add_parser("tables", help="print the tables").add_argument("dumps", type=Path, nargs="+")
+    given = parser.parse_args()
+    try:
+        folders = import_all(given.results, given.out) if given.command == "import" else given.dumps
+    except RGEnvError as error:
+        sys.exit(f"leaderboard: {error}")
+    print("\n".join(tables(folders)))
+
+
 if __name__ == "__main__":
-    main([Path(argument) for argument in sys.argv[1:]])
+    main()

@@ -11,11 +11,11 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from rg_env.analysis.export.left_out import Reason
+from rg_env.analysis.export import Reason
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import FileKind
-from rg_env.dump.repair.trouble import Trouble
+from rg_env.dump.repair.validate import Trouble
 from rg_env.dump.schema import GroupRecord, LedgerRecord, LevelRecord, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status, Violation
 from rg_env.skyrl.config import known_settings, load_config

@@ -5,6 +5,8 @@ Invariant: a derived key is a function of one group, so that the rollouts of a g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from rg_env.choices import By, parse_by
@@ -27,7 +29,7 @@ def key_columns(by: str) -> list[str]:
     return list(dict.fromkeys(["phase", *(column for one in chosen for column in one.columns)]))
 
 
-def with_keys(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+def with_keys(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Add the derived columns among the keys to a frame of rollouts or groups."""
     if By.CATEGORY in keys:
         frame = frame.with_columns(category=_category(frame["task"]))

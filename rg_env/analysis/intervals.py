@@ -7,17 +7,18 @@ the group size.
 Method. The mean is m = ΣS/ΣN over groups with sum S and count N; its variance, as of any ratio of cluster totals, is
 V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). A mean in [0, 1] gets Wilson's
 interval with the effective sample size m(1−m)/V and with Student's t of G−1 degrees of freedom in place of the normal
-quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1] and does not collapse if all groups are
-equal: then the number of groups is used as the effective sample size. Other means get m ± t·√V. A single group has no
-interval. A difference of two means gets the interval of `difference`.
+quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1]. The effective sample size is never above
+the number of values, and if all groups are equal, it is the number of groups, so that the interval does not collapse.
+Other means get m ± t·√V. A single group has no interval.
 
 Not covered: a question that occurs in several groups (epochs, evaluations at several steps) is counted several times,
-except where two runs are compared on the same questions (see `paired`).
+except in the comparison of two runs (see `compare`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 
 import polars as pl
@@ -29,14 +30,14 @@ _ROUNDING = 1e-20
 """Variances below this are rounding errors."""
 
 
-def moments(name: str, total: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
+def moments(name: str) -> list[pl.Expr]:
     """Aggregations over a frame with one row per group, for `with_intervals`.
 
     Args:
-        name: of the mean.
-        total: the group's sum; count: the number of values in it. Groups with a count of 0 are ignored.
+        name: of the mean; the columns `NAME:total` and `NAME:count` have each group's sum and number of values. Groups
+            with a count of 0 are ignored.
     """
-    count = count.cast(pl.Float64)
+    total, count = pl.col(f"{name}:total"), pl.col(f"{name}:count").cast(pl.Float64)
     n = count.sum()
     mean = total.sum() / n
     groups = (count > 0).sum().cast(pl.Int64)
@@ -45,6 +46,7 @@ def moments(name: str, total: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
         pl.when(n > 0).then(mean).alias(name),
         pl.when(groups > 1).then(squares * groups / (groups - 1) / n**2).alias(f"{name}_variance"),
         groups.alias(f"{name}_clusters"),
+        n.alias(f"{name}_values"),
     ]
 
 
@@ -60,32 +62,35 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: floa
         the table; the bounds are null for fewer than two groups.
     """
     bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded, confidence)]
-    return table.with_columns(bounds).drop(f"{name}_{what}" for name in names for what in ("variance", "clusters"))
+    extra = ("variance", "clusters", "values")
+    return table.with_columns(bounds).drop(f"{name}_{what}" for name in names for what in extra)
 
 
-def difference(name: str, mean: str, other: str, correlation: pl.Expr | None = None) -> list[pl.Expr]:
-    """`NAME`, the mean minus the other, with `NAME_low` and `NAME_high`.
+def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
+    """`NAME`, the mean minus the other, with `NAME_low` and `NAME_high`, from the bounds of two independent means.
 
-    Computed from the bounds of both means, which may be asymmetric (Newcombe's method 10, Statistics in Medicine 17,
-    1998; for arbitrary bounds Zou and Donner, Statistics in Medicine 27, 2008; for dependent means Zou, Psychological
-    Methods 12, 2007).
+    Newcombe's method 10 (Statistics in Medicine 17, 1998), for bounds that may be asymmetric.
 
     Args:
         name: of the difference.
-        mean: a column with bounds (`…_low`, `…_high`).
-        other: another such column.
-        correlation: of the two means, in [-1, 1]; None if they are independent.
+        mean, other: columns with bounds (`…_low`, `…_high`).
     """
     first, second = pl.col(mean), pl.col(other)
-    rho = pl.lit(0.0) if correlation is None else correlation
-
-    def combined(one: pl.Expr, two: pl.Expr) -> pl.Expr:
-        return (one**2 + two**2 - 2 * rho * one * two).clip(lower_bound=0).sqrt()
-
-    down = combined(first - pl.col(f"{mean}_low"), pl.col(f"{other}_high") - second)
-    up = combined(pl.col(f"{mean}_high") - first, second - pl.col(f"{other}_low"))
+    down = ((first - pl.col(f"{mean}_low")) ** 2 + (pl.col(f"{other}_high") - second) ** 2).sqrt()
+    up = ((pl.col(f"{mean}_high") - first) ** 2 + (second - pl.col(f"{other}_low")) ** 2).sqrt()
     change = first - second
     return [change.alias(name), (change - down).alias(f"{name}_low"), (change + up).alias(f"{name}_high")]
+
+
+def t_of(degrees: pl.Expr, known: Iterable[int], confidence: float = CONFIDENCE) -> pl.Expr:
+    """`t_quantile` of a column; null where it is below 1.
+
+    Args:
+        known: the values of the column.
+    """
+    several = sorted({count for count in known if count is not None and count > 0})
+    quantiles = [t_quantile(count, confidence) for count in several]
+    return degrees.replace_strict(several, quantiles, default=None, return_dtype=pl.Float64)
 
 
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
@@ -113,14 +118,13 @@ def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) -> list[pl.Expr]:
     mean, variance, groups = (pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters"))
-    several = [count for count in set(table[f"{name}_clusters"].to_list()) if count > 1]
-    t = groups.replace_strict(
-        several, [t_quantile(count - 1, confidence) for count in several], default=None, return_dtype=pl.Float64
-    )
+    t = t_of(groups - 1, [count - 1 for count in table[f"{name}_clusters"].unique()], confidence)
     if not bounded:
         half = t * variance.sqrt()
         return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
     spread = (mean * (1 - mean)).clip(0, 1)
-    effective = pl.when((variance > _ROUNDING) & (spread > _ROUNDING)).then(spread / variance).otherwise(groups)
+    informative = (variance > _ROUNDING) & (spread > _ROUNDING)
+    values = pl.col(f"{name}_values")
+    effective = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(groups)
     low, high = wilson(mean, effective, t)
     return [low.clip(0, 1).alias(f"{name}_low"), high.clip(0, 1).alias(f"{name}_high")]

@@ -1,62 +1,245 @@
-"""Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend.
+"""Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend, speed.
 
 Invariant: rates over rollouts count every rollout once, and rates over groups every group once; train and evaluation
 never share a row, nor do two runs unless they are pooled explicitly. Every figure is a count or a mean of recorded
-values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`).
+values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`). A statistic is one entry of `STATISTICS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from rg_env.analysis.by import key_columns, with_keys
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
-from rg_env.analysis.pace import COLUMNS as PACE
-from rg_env.analysis.pace import pace
+from rg_env.analysis.pace import PACE, pace
 from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
-from rg_env.analysis.sample import Sample, Source, sample_of
 from rg_env.choices import By
-from rg_env.dump.read.frames import GROUP_INDEX, ROLLOUT_SCHEMA
+from rg_env.dump.read.dump import Dump
+from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.schema import Outcome
-from rg_env.scoring.types import Status, Violation
+from rg_env.errors import DumpError
+from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
 SOLVED_AT = 0.99
 PERCENTILES = (10, 50, 90)
+GROUP = "group"
+"""Column with a number for each group."""
 
-_SCORES = ("base_score", "raw_score", "tagged_score", "score", "reward")
-_NUMBERS = (*_SCORES, "response_tokens")
-_FLAGS = ("well_formed", "truncated")
 _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
-_STATUSES = [status for status in Status if status.is_counted]
+_LOST = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
+_SCORED = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
 _UNKNOWN = pl.lit("unknown")
-UNBOUNDED = ("mean_reward", "mean_response_tokens")
-"""Means of values that may lie outside [0, 1]."""
-_OF_GROUP = ("run_id", "phase", "task", "complexity", "step", "outcome", "no_signal", "item", "group_id")
-_OF_GROUPS = (*(outcome.value for outcome in Outcome), "equal_partial_credit", "no_signal")
+
+
+class NoRolloutsError(DumpError):
+    """There is nothing to compute statistics from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A mean over rollouts or over groups.
+
+    Attributes:
+        value: of a rollout, from its columns, `solved` and `well_formed`; of a group if `per_group`, from its columns
+            and `equal_partial_credit`. Null where it is unknown or does not apply; such values are left out.
+        meaning: a few words for the documentation.
+        interval: whether it gets a confidence interval, and a row in comparisons.
+        bounded: whether values lie in [0, 1].
+        header: of its column in the table for a terminal, "" without one; `form` is how a value is shown there.
+        rare: show that column only if some row rounds to at least 1 %.
+    """
+
+    name: str
+    value: pl.Expr
+    meaning: str
+    per_group: bool = False
+    interval: bool = True
+    bounded: bool = True
+    header: str = ""
+    form: str = ".0%"
+    rare: bool = False
+
+
+def _share(name: str, value: pl.Expr, meaning: str, *, header: str = "") -> Statistic:
+    """A share of rollouts without an interval."""
+    return Statistic(name, value, meaning, interval=False, header=header)
+
+
+def _of_groups(name: str, value: pl.Expr, meaning: str, *, header: str = "") -> Statistic:
+    return Statistic(name, value, meaning, per_group=True, header=header)
+
+
+STATISTICS = (
+    Statistic("mean_base_score", pl.col("base_score"), "the base score", header="base\nscore", form=".3f"),
+    Statistic("mean_raw_score", pl.col("raw_score"), "the score of the bare answer, where one was scored"),
+    Statistic("mean_tagged_score", pl.col("tagged_score"), "the score of the answer in its tags"),
+    Statistic("mean_score", pl.col("score"), "the score, after the length penalty", header="score", form=".3f"),
+    Statistic("mean_reward", pl.col("reward"), "the reward", bounded=False),
+    Statistic("solve_rate", pl.col("solved"), "share of rollouts with a base score of at least `solved_at`"),
+    Statistic("format_rate", pl.col("well_formed"), "share without a violation", header="format"),
+    Statistic("mean_response_tokens", pl.col("response_tokens"), "the length of responses", bounded=False),
+    Statistic("truncated", pl.col("truncated"), "share that hit the length limit", header="cut\noff", rare=True),
+    _share("solve_given_format", pl.col("solved").filter("well_formed"), "solve rate without violations"),
+    _share("penalty_lost", _LOST, "mean of base score - score"),
+    _share("penalized", _LOST > 0, "share with a lower score than base score"),
+    _share(
+        "tagged_wins",
+        (pl.col("tagged_score") > pl.col("raw_score")).filter(_SCORED),
+        "share of scored rollouts whose tagged score is higher than the raw one",
+    ),
+    _share(
+        "scorer_failures",
+        pl.col("status").is_in([status.value for status in Status if status.is_scorer_failure]),
+        "share whose scorer failed: status timeout, crashed or error",
+    ),
+    _share("rejected", pl.col("status") == Status.REJECTED.value, "share that the guard rejected"),
+    *(
+        _share(f"status_{one.value}", pl.col("status") == one.value, f"share with the status {one.value}")
+        for one in Status
+        if one.is_counted
+    ),
+    *(
+        _share(
+            f"violation_{one.value}",
+            pl.when(_JUDGED).then((pl.col("violation") == one.value).fill_null(False)),
+            f"share with the violation {one.value}",
+        )
+        for one in Violation
+    ),
+    *(
+        _of_groups(one.value, pl.col("outcome") == one.value, f"share of groups with the outcome {one.value}")
+        for one in Outcome
+    ),
+    _of_groups("no_signal", pl.col("no_signal"), "share of groups whose rewards are all equal", header="no\nsignal"),
+    _of_groups(
+        "equal_partial_credit",
+        pl.col("equal_partial_credit"),
+        "share of groups in which nothing is solved and all base scores are equal and above 0",
+    ),
+)
+"""The statistics, in the order of the columns."""
+
+UNBOUNDED = frozenset(one.name for one in STATISTICS if not one.bounded)
+_BY_GROUP = [one for one in STATISTICS if one.interval and not one.per_group]
+"""Of rollouts, with an interval: summed group by group."""
+_PLAIN = [one for one in STATISTICS if not one.interval]
+_OF_GROUP = ("run_id", "phase", "task", "complexity", "step", "outcome", "no_signal", "attempt")
+_TIMES = ("started_at", "ended_at", "generation_seconds", "scoring_seconds")
+_TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "task"), pl.Categorical())
+_TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(Violation), "status": pl.Enum(Status)}
+NEEDED = list(
+    dict.fromkeys(
+        [
+            *_OF_GROUP,
+            *_TIMES,
+            "violation",
+            *(column for one in STATISTICS for column in one.value.meta.root_names() if column in SCHEMA),
+        ]
+    )
+)
+"""The columns that statistics need, beside `group_id`."""
+_FOR_DETAILS = ("raw_score", "tagged_score", "reward")
+"""Columns that the tables for a terminal need with `--details` only."""
+TO_MATCH = ("item", "group_id")
+"""The columns that matching the questions of two runs needs in addition."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rollouts and groups, read once for several tables.
+
+    Attributes:
+        rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`.
+        groups: a row for each group: its columns, and for statistics with an interval `NAME:total` and `NAME:count`.
+        whole: whether all groups are complete; otherwise pass@k, outcomes and speed are unknown.
+        left_out: number of rollouts without a response, or to a question that cannot be made again.
+        details: False if what tables for a terminal do not show was not read, and is null.
+    """
+
+    rollouts: pl.DataFrame
+    groups: pl.DataFrame
+    whole: bool = True
+    left_out: int = 0
+    details: bool = True
+
+
+def measure(
+    rollouts: pl.LazyFrame | pl.DataFrame,
+    *,
+    solved_at: float = SOLVED_AT,
+    whole: bool = True,
+    to_match: bool = False,
+    details: bool = True,
+) -> Measured:
+    """Read what statistics are computed from.
+
+    Args:
+        rollouts: rows as `Dump.scan` gives them, in any order; of whole groups, unless `whole` is False.
+        solved_at: a rollout is solved when its base score is at least this, in [0, 1].
+        whole: `Dump.whole_groups`.
+        to_match: also read the columns that `compare` needs.
+        details: False leaves out what tables for a terminal do not show; it is then null, and reading is faster.
+
+    Raises:
+        DumpError: no rollout can be counted.
+        ConditionError: as `Dump.where`.
+    """
+    columns = [*NEEDED, *(TO_MATCH if to_match else ())]
+    read = [
+        (pl.col(name) if details or name not in _FOR_DETAILS else pl.lit(None, SCHEMA[name]).alias(name)).cast(
+            _TYPES.get(name, SCHEMA[name])
+        )
+        for name in columns
+    ]
+    every = rollouts.lazy().select(*read, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
+    counted = every.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).with_columns(
+        solved=(pl.col("base_score") >= solved_at).fill_null(False),
+        well_formed=pl.when(_JUDGED).then(pl.col("violation").is_null()),
+    )
+    if every.is_empty():
+        raise NoRolloutsError("there are no rollouts")
+    if counted.is_empty():
+        raise DumpError(f"nothing can be counted: all {every.height} rollouts are {' or '.join(UNCOUNTED)}")
+    return Measured(counted, _groups(counted), whole, every.height - counted.height, details)
+
+
+def measure_dump(dump: Dump, *, solved_at: float = SOLVED_AT, to_match: bool = False, details: bool = True) -> Measured:
+    """`measure` of a dump, with an error that names its files if there is nothing in them."""
+    rows, whole = dump.scan(), dump.whole_groups
+    try:
+        return measure(rows, solved_at=solved_at, whole=whole, to_match=to_match, details=details)
+    except NoRolloutsError:
+        names = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
+        count = len(dump.problems)
+        why = f"; the first of {count} problems: {dump.problems[0]}" if count else ""
+        raise NoRolloutsError(f"no rollout in {names}{why}") from None
+
+
+def with_rollouts(found: Measured, rollouts: pl.DataFrame) -> Measured:
+    """The same with other rollouts, such as a part of them or with other steps; of whole groups."""
+    return replace(found, rollouts=rollouts, groups=_groups(rollouts))
 
 
 def statistics(
-    source: Source,
+    rollouts: pl.LazyFrame | pl.DataFrame | Measured,
     by: str = By.TASK,
     *,
-    where: Sequence[str] = (),
     solved_at: float = SOLVED_AT,
+    whole: bool = True,
     pool_runs: bool = False,
     confidence: float = CONFIDENCE,
 ) -> pl.DataFrame:
     """One row for each run, phase and value of `by`.
 
     Args:
-        source: from `open_run`: its ledger or, without one, its texts, with the bias that `Dump.caveat` describes.
-            Or rows as in `Dump.ledger_frame`, of whole groups, as a polars frame or a Ray dataset; or a sample.
+        rollouts: as for `measure`: `Dump.scan()`, perhaps of `Dump.where(…)`. Or what `measure` returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
             of the complexity), `outcome`, `violation` or `phase`.
-        where: conditions such as `step>=20`, all of which must hold: see `parse_conditions`.
-        solved_at: a rollout is solved when its base score is at least this, in [0, 1].
+        solved_at, whole: as for `measure`.
         pool_runs: combine all runs into one row.
         confidence: of the intervals, between 0 and 1.
 
@@ -65,21 +248,13 @@ def statistics(
         confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.intervals`):
 
         - `groups`, `rollouts`, `steps`: counts;
-        - `mean_base_score`*, `mean_raw_score`*, `mean_tagged_score`*, `mean_score`* (after the length penalty),
-          `mean_reward`*: raw and tagged over the rollouts that were scored;
-        - `solve_rate`*; `format_rate`*, the share without a violation; `solve_given_format`, the solve rate there;
+        - every entry of `STATISTICS`, which says what it is; * with the attribute `interval`;
         - `pass_at_K`*: the probability that one of K responses to a prompt is solved, `pass_hat_K`*: that all K are;
           K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
-        - `mean_response_tokens`*, `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved
-          and unsolved rollouts (linear between two lengths); `truncated`*;
-        - `all_correct`*, `all_failed`*, `mixed`*, `no_signal`*: shares of groups; `equal_partial_credit`*: the mixed
-          groups in which nothing is solved and all base scores are equal;
-        - `penalty_lost`: mean of base score − score; `penalized`: share of rollouts with a lower score; `tagged_wins`:
-          share of scored rollouts whose tagged score is higher than the raw one;
-        - `scorer_failures`: share of rollouts with status timeout, crashed or error; `rejected`: by the guard;
-        - `status_…`, `violation_…`: share of rollouts with each;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
           each); `solve_rate_change`* between them; null if there are fewer than two steps;
+        - `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved and unsolved rollouts
+          (linear between two lengths);
         - `tokens_per_second`: response tokens per second of wall time in which a group of the row was in progress;
           `scoring_share`: of the time that rollouts spent on generation and scoring;
         - `rollout_seconds`: median over the steps of the time from the start of the row's first group to the end of its
@@ -88,171 +263,115 @@ def statistics(
 
         Rates lie in [0, 1]; unknown values are null: of Atropos' files, which hold only a score, everything about
         violations, status, truncation, time and the length penalty. Statistics of whole groups (shares of groups,
-        pass@k, times) are null if only some rollouts of a group are counted: by violation, and with conditions on
-        rollouts.
+        pass@k, times) are null if only some rollouts of a group are counted: by violation, and unless `whole`.
 
     Raises:
-        ConditionError: see `parse_conditions`.
-        DumpError: `by` is invalid, or nothing could be read.
+        DumpError: `by` is invalid, or as `measure`.
     """
     keys = [*(() if pool_runs else ("run_id",)), *key_columns(by)]
-    sample = sample_of(source, where)
-    found = measure_groups(sample, keys, solved_at)
-    table = found.groups.group_by(keys).agg(
+    found = rollouts if isinstance(rollouts, Measured) else measure(rollouts, solved_at=solved_at, whole=whole)
+    rows, groups, tries, split = by_keys(found, keys)
+    names = [one.name for one in STATISTICS if one.interval] + tries + ["solve_rate_first", "solve_rate_last"]
+    table = groups.group_by(keys).agg(
         pl.len().alias("groups"),
-        pl.col("n").sum().alias("rollouts"),
+        pl.col("solve_rate:count").sum().cast(pl.Int64).alias("rollouts"),
         pl.col("step").drop_nulls().n_unique().alias("steps"),
-        *(moment for name, (total, count) in found.measures.items() for moment in moments(name, total, count)),
+        *(moment for name in names for moment in moments(name)),
     )
-    table = with_intervals(table, {name: name not in UNBOUNDED for name in found.measures}, confidence)
+    table = with_intervals(table, {name: name not in UNBOUNDED for name in names}, confidence)
     table = table.with_columns(difference("solve_rate_change", "solve_rate_last", "solve_rate_first"))
-    table = table.join(_plain(found.rollouts, keys), on=keys, nulls_equal=True)
-    table = table.join(pace(found.rollouts, keys), on=keys, how="left", nulls_equal=True)
-    unknown = [column for name in found.unknown for column in _with_bounds(name)]
-    unknown += PACE if unknown else []
-    table = table.with_columns(pl.lit(None, pl.Float64).alias(column) for column in unknown)
-    texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
-    return table.select(*keys, *_columns(found.tries)).cast(texts).sort(keys)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the statistics are computed from.
-
-    Attributes:
-        rollouts: the sample's, with `solved`, `well_formed` and the keys.
-        groups: one row per group and value of the keys: sums and counts.
-        measures: the statistics with an interval: each group's total, and the number of values in it.
-        tries: names of pass@k and pass^k.
-        unknown: measures that are wrong because only some rollouts of a group are counted.
-    """
-
-    rollouts: pl.DataFrame
-    groups: pl.DataFrame
-    measures: dict[str, tuple[pl.Expr, pl.Expr]]
-    tries: list[str]
-    unknown: list[str]
-
-
-def measure_groups(sample: Sample, keys: list[str], solved_at: float) -> Measured:
-    """Sums and counts of all statistics, group by group."""
-    rollouts = with_keys(sample.rollouts, keys).with_columns(
-        solved=(pl.col("base_score") >= solved_at).fill_null(False),
-        well_formed=pl.when(_JUDGED).then(pl.col("violation").is_null()),
+    tokens = pl.col("response_tokens").cast(pl.Float64)
+    percentiles = [
+        tokens.filter(chosen).quantile(p / 100, "linear").alias(f"tokens_{name}_p{p}")
+        for name, chosen in (("right", pl.col("solved")), ("wrong", ~pl.col("solved")))
+        for p in PERCENTILES
+    ]
+    means = ((one.value.mean() if found.details else pl.lit(None, pl.Float64)).alias(one.name) for one in _PLAIN)
+    plain = rows.group_by(keys).agg(*means, *percentiles)
+    table = table.join(plain, on=keys, nulls_equal=True)
+    table = table.join(pace(groups, keys), on=keys, how="left", nulls_equal=True)
+    wrong = [*tries, *PACE, *(one.name for one in STATISTICS if one.per_group)] if split else []
+    table = table.with_columns(
+        pl.lit(None, pl.Float64).alias(column) for name in wrong for column in _with_bounds(name) if column in table
     )
+    order = [
+        *("groups", "rollouts", "steps"),
+        *(column for one in STATISTICS for column in (_with_bounds(one.name) if one.interval else [one.name])),
+        *(column for name in (*tries, *names[-2:], "solve_rate_change") for column in _with_bounds(name)),
+        *(f"tokens_{which}_p{p}" for which in ("right", "wrong") for p in PERCENTILES),
+        *PACE,
+    ]
+    texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
+    return table.select(*keys, *order).cast(texts).sort(keys)
+
+
+def by_keys(found: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, list[str], bool]:
+    """What a table by these keys is computed from.
+
+    Returns:
+        rollouts and groups with the keys, the groups with pass@k and the solve rate of the first and the last quarter
+        of the steps; the names of pass@k; and whether only some rollouts of a group may be counted.
+    """
+    rows = with_keys(found.rollouts, keys)
     if "violation" in keys:
-        rollouts = rollouts.with_columns(pl.when(_JUDGED).then(pl.col("violation").cast(pl.String)).otherwise(_UNKNOWN))
+        rows = rows.with_columns(pl.when(_JUDGED).then(pl.col("violation").cast(pl.String)).otherwise(_UNKNOWN))
     apart = [key for key in keys if key in ROLLOUT_SCHEMA]
-    groups = _groups(rollouts, apart) if apart else sample.once(("groups", solved_at), lambda: _groups(rollouts))
-    groups, tries = _with_tries(_with_quarters(with_keys(groups, keys), keys))
-    unknown = [] if sample.whole and not apart else [*tries, *_OF_GROUPS]
-    return Measured(rollouts, groups, _measures(tries), tries, unknown)
+    groups = with_keys(_groups(rows, apart) if apart else found.groups, keys)
+    groups, tries = _with_tries(_with_quarters(groups, keys))
+    return rows, groups, tries, bool(apart) or not found.whole
 
 
 def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
-    """One row per group, and per value of the columns `apart`: sums and counts."""
-    return rollouts.group_by(GROUP_INDEX, *apart).agg(
-        pl.col(*(name for name in _OF_GROUP if name in rollouts.columns and name not in apart)).first(),
-        pl.len().alias("n"),
-        pl.col("solved", *_FLAGS, *_NUMBERS).sum(),
-        pl.col(*_FLAGS, *_NUMBERS).count().name.suffix("_n"),
-        equal_partial_credit=(
-            ~pl.col("solved").any() & (pl.col("base_score").min() > 0) & (pl.col("base_score").n_unique() == 1)
-        ).fill_null(False),
+    """One row per group, and per value of the columns `apart`."""
+    firsts = [name for name in (*_OF_GROUP, *_TIMES, *TO_MATCH) if name in rollouts.columns and name not in apart]
+    scores = pl.col("base_score")
+    groups = rollouts.group_by(GROUP, *apart).agg(
+        pl.col(*firsts).first(),
+        *(one.value.sum().alias(f"{one.name}:total") for one in _BY_GROUP),
+        *(one.value.count().alias(f"{one.name}:count") for one in _BY_GROUP),
+        equal_partial_credit=(~pl.col("solved").any() & (scores.min() > 0) & (scores.min() == scores.max())),
+    )
+    groups = groups.with_columns(pl.col("equal_partial_credit").fill_null(False))
+    per_group = [one for one in STATISTICS if one.per_group]
+    return groups.with_columns(
+        *(one.value.cast(pl.Float64).fill_null(0).alias(f"{one.name}:total") for one in per_group),
+        *(one.value.is_not_null().alias(f"{one.name}:count") for one in per_group),
     )
 
 
-def _with_quarters(groups: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Mark the groups in the first and in the last quarter of their row's steps."""
-    rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps; null without a step
+def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Add the solve rate over the first and over the last quarter of their row's steps."""
+    on = list(dict.fromkeys([*keys, "step"]))
+    steps = groups.select(on).drop_nulls("step").unique()
+    rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps
     last = rank.max().over(keys)
     quarter = (last // 4).clip(lower_bound=1)
-    return groups.with_columns(
-        first_quarter=((rank <= quarter) & (last >= 2)).fill_null(False),
-        last_quarter=((rank > last - quarter) & (last >= 2)).fill_null(False),
+    steps = steps.select(
+        *on,
+        first=(rank <= quarter) & (last >= 2),
+        last=(rank > last - quarter) & (last >= 2),
+    )
+    return groups.join(steps, on=on, how="left", nulls_equal=True).with_columns(
+        pl.when(name).then(f"solve_rate:{part}").otherwise(0).alias(f"solve_rate_{name}:{part}")
+        for name in ("first", "last")
+        for part in ("total", "count")
     )
 
 
 def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Add pass@k and pass^k, null for groups with fewer than k rollouts; also returns the names of these columns."""
-    largest = groups["n"].max() if groups.height else 0
-    assert isinstance(largest, int)
-    pairs = groups.select("n", "solved").unique()
+    """Add pass@k and pass^k, counted in groups with at least k rollouts; also returns their names."""
+    n, c = "solve_rate:count", "solve_rate:total"
+    pairs = groups.select(n, c).unique()
+    largest = max(pairs[n].to_list(), default=0)
     names = []
     for rule, prefix in ((pass_at_k, "pass_at"), (pass_hat_k, "pass_hat")):
         for k in tries_up_to(largest):
-            values = [rule(n, c, k) if k <= n else None for n, c in pairs.select("n", "solved").iter_rows()]
+            values = [rule(tried, solved, k) if k <= tried else 0.0 for tried, solved in pairs.select(n, c).iter_rows()]
             names.append(f"{prefix}_{k}")
-            pairs = pairs.with_columns(pl.Series(names[-1], values, pl.Float64))
-    return groups.join(pairs, on=["n", "solved"], how="left"), names
-
-
-def _measures(tries: Sequence[str]) -> dict[str, tuple[pl.Expr, pl.Expr]]:
-    """The statistics with an interval: each group's total, and the number of values in it."""
-    n, one = pl.col("n"), pl.col("n") > 0
-    found = {f"mean_{name}": (pl.col(name), pl.col(f"{name}_n")) for name in _NUMBERS}
-    found |= {
-        "solve_rate": (pl.col("solved"), n),
-        "format_rate": (pl.col("well_formed"), pl.col("well_formed_n")),
-        "truncated": (pl.col("truncated"), pl.col("truncated_n")),
-    }
-    for name in ("first", "last"):
-        inside = pl.col(f"{name}_quarter").cast(pl.Int64)
-        found[f"solve_rate_{name}"] = (pl.col("solved") * inside, n * inside)
-    for name in tries:
-        found[name] = (pl.col(name).fill_null(0), pl.col(name).is_not_null())
-    for outcome in Outcome:
-        found[outcome.value] = ((pl.col("outcome") == outcome.value).cast(pl.Float64), one)
-    for name in ("equal_partial_credit", "no_signal"):
-        found[name] = (pl.col(name).cast(pl.Float64), one)
-    return found
-
-
-def _plain(rollouts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """The statistics without an interval."""
-    tokens = pl.col("response_tokens").cast(pl.Float64)
-    lost = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
-    scored = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
-    failures = [status.value for status in Status if status.is_scorer_failure]
-    return rollouts.group_by(keys).agg(
-        pl.col("solved").filter("well_formed").mean().alias("solve_given_format"),
-        *(
-            tokens.filter(chosen).quantile(p / 100, "linear").alias(f"tokens_{name}_p{p}")
-            for name, chosen in (("right", pl.col("solved")), ("wrong", ~pl.col("solved")))
-            for p in PERCENTILES
-        ),
-        lost.mean().alias("penalty_lost"),
-        (lost > 0).mean().alias("penalized"),
-        (pl.col("tagged_score") > pl.col("raw_score")).filter(scored).mean().alias("tagged_wins"),
-        pl.col("status").is_in(failures).mean().alias("scorer_failures"),
-        (pl.col("status") == Status.REJECTED.value).mean().alias("rejected"),
-        *((pl.col("status") == s.value).mean().alias(f"status_{s.value}") for s in _STATUSES),
-        *(
-            pl.when(_JUDGED)
-            .then((pl.col("violation") == v.value).fill_null(False))
-            .mean()
-            .alias(f"violation_{v.value}")
-            for v in Violation
-        ),
-    )
-
-
-def _columns(tries: Sequence[str]) -> list[str]:
-    """All columns except the keys, in the order of the docstring of `statistics`."""
-    names = ["groups", "rollouts", "steps"]
-    for name in (*(f"mean_{score}" for score in _SCORES), "solve_rate", "format_rate"):
-        names += _with_bounds(name)
-    names.append("solve_given_format")
-    for name in (*tries, "mean_response_tokens"):
-        names += _with_bounds(name)
-    names += [f"tokens_{which}_p{p}" for which in ("right", "wrong") for p in PERCENTILES]
-    for name in ("truncated", *_OF_GROUPS):
-        names += _with_bounds(name)
-    names += ["penalty_lost", "penalized", "tagged_wins", "scorer_failures", "rejected"]
-    names += [f"status_{status.value}" for status in _STATUSES] + [f"violation_{v.value}" for v in Violation]
-    for name in ("solve_rate_first", "solve_rate_last", "solve_rate_change"):
-        names += _with_bounds(name)
-    return [*names, *PACE]
+            pairs = pairs.with_columns(
+                pl.Series(f"{names[-1]}:total", values, pl.Float64), (pl.col(n) >= k).alias(f"{names[-1]}:count")
+            )
+    return groups.join(pairs, on=[n, c], how="left"), names
 
 
 def _with_bounds(name: str) -> list[str]:

@@ -1,20 +1,19 @@
 """Statistics as tables for a terminal.
 
-Invariant: the main table shows only values of its frame and fits 80 columns. Columns that would be equal in every row
-are omitted; `render_details` shows everything.
+Invariant: tables show only values of their frames; the main one and a comparison fit 80 columns. Columns that would say
+nothing are omitted; `render_details` shows everything. Which statistics have a column is said in `STATISTICS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.text import Text
 
-from rg_env.analysis.sample import Sample
-from rg_env.dump.read.frames import GROUP_INDEX
+from rg_env.analysis.stats import STATISTICS, Measured
 from rg_env.output import cell, new_table
 
 if TYPE_CHECKING:
@@ -29,21 +28,21 @@ _RUNS_AT_ONCE = 7
 """Columns of runs that fit next to each other."""
 
 
-def headline(sample: Sample, *, from_ledger: bool, names: Mapping[str, str] = _NO_NAMES) -> str:
+def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _NO_NAMES) -> str:
     """Summarize in one line what was read.
 
     Args:
         from_ledger: whether every run has a ledger.
         names: of the runs, by run id.
     """
-    rollouts = sample.rollouts
-    runs = rollouts["run_id"].cast(pl.String).unique().sort().to_list()
-    first, last = rollouts.select(low=pl.col("step").min(), high=pl.col("step").max()).row(0)
+    groups = found.groups
+    runs = groups["run_id"].cast(pl.String).unique().sort().to_list()
+    first, last = groups.select(low=pl.col("step").min(), high=pl.col("step").max()).row(0)
     parts = [
         f"run {names.get(runs[0], runs[0])}" if len(runs) == 1 else f"{len(runs)} runs",
-        f"{rollouts[GROUP_INDEX].n_unique()} groups, {rollouts.height} rollouts",
+        f"{groups.height} groups, {found.rollouts.height} rollouts",
         *([f"steps {first} to {last}"] if first is not None else []),
-        *([f"{sample.no_response} rollouts left out (no response, or unscorable)"] if sample.no_response else []),
+        *([f"{found.left_out} rollouts left out (no response, or unscorable)"] if found.left_out else []),
         "every group, from the ledger" if from_ledger else "no ledger: groups whose text was not kept are missing",
     ]
     return " · ".join(parts)
@@ -78,7 +77,7 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
     keys = _keys(frame)
     sections = _section_keys(keys)
     names = [name for name in keys if name not in sections]
-    columns = {header: show for header, (needs, show) in _columns(frame).items() if needs(frame)}
+    columns = _columns(frame)
     table = new_table([" ".join(names)], columns, compact=True, title=title)
     heads = (
         {tuple(row[key] for key in sections): row for row in totals.iter_rows(named=True)} if totals is not None else {}
@@ -141,7 +140,7 @@ def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str,
         table.add_row(cell(phase, "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in runs))
         table.add_row(
             cell("  base score", "bold"),
-            *(_cell_of(heads.get(run), _score("mean_base_score"), "bold") for run in runs),
+            *(_cell_of(heads.get(run), _figure_of("mean_base_score", ".3f"), "bold") for run in runs),
         )
         for _, rows in of_phase.group_by(keys, maintain_order=True) if keys else ():
             row_of = _by_run(rows)
@@ -173,29 +172,26 @@ def name_of(row: Row, names: list[str]) -> str:
     return " ".join(absent.get(name, _UNKNOWN) if row[name] is None else str(row[name]) for name in names)
 
 
-def _columns(frame: pl.DataFrame) -> dict[str, tuple[Callable[[pl.DataFrame], bool], Callable[[Row], str]]]:
-    """Header → (whether to show it, the cell)."""
-
-    def known(name: str) -> Callable[[pl.DataFrame], bool]:
-        return lambda table: table[name].count() > 0
-
-    def sound(name: str) -> Callable[[pl.DataFrame], bool]:
-        return lambda table: "violation" not in table.columns and known(name)(table)
-
+def _columns(frame: pl.DataFrame) -> dict[str, Callable[[Row], str]]:
+    """Header → the cell. A column that would say nothing is left out."""
+    of_rollouts = "violation" in frame.columns
     tries = sorted(int(name[8:]) for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit())
-    return {
-        "groups": (lambda _: True, lambda row: str(row["groups"])),
-        "rollouts": (lambda table: "violation" in table.columns, lambda row: str(row["rollouts"])),
-        "solved": (lambda _: True, _solved),
-        "first→\nlast ¼": (sound("solve_rate_first"), _trend),
-        "pass@k": (lambda table: tries[-1:] > [1] and known("pass_at_1")(table), _pass_at(tries)),
-        "base\nscore": (sound("mean_base_score"), _score("mean_base_score")),
-        "score": (lambda table: table["penalized"].sum() > 0, _score("mean_score")),
-        "format": (sound("format_rate"), _share("format_rate")),
-        "no\nsignal": (known("no_signal"), _share("no_signal")),
-        "cut\noff": (lambda table: (table["truncated"] >= 0.005).any(), _share("truncated")),
-        "tokens\n✓/✗": (known("mean_response_tokens"), _tokens),
-    }
+    columns: dict[str, Callable[[Row], str]] = {"groups": lambda row: str(row["groups"])}
+    if of_rollouts:
+        columns["rollouts"] = lambda row: str(row["rollouts"])
+    columns["solved"] = _solved
+    if not of_rollouts and frame["solve_rate_first"].count():
+        columns["first→\nlast ¼"] = _trend
+    if tries[-1:] > [1] and frame["pass_at_1"].count():
+        columns["pass@k"] = _pass_at(tries)
+    for one in STATISTICS:
+        known = frame[one.name].count() and not (of_rollouts and one.name in ("mean_base_score", "format_rate"))
+        lost = one.name != "mean_score" or (frame["mean_score"] < frame["mean_base_score"]).any()
+        if one.header and known and lost and not (one.rare and (frame[one.name].fill_null(0) < 0.005).all()):
+            columns[one.header] = _figure_of(one.name, one.form)
+    if frame["mean_response_tokens"].count():
+        columns["tokens\n✓/✗"] = _tokens
+    return columns
 
 
 def _pass_at(tries: list[int]) -> Callable[[Row], str]:
@@ -224,12 +220,8 @@ def _tokens(row: Row) -> str:
     return "/".join(_UNKNOWN if value is None else f"{value:.0f}" for value in (right, wrong))
 
 
-def _share(name: str) -> Callable[[Row], str]:
-    return lambda row: _UNKNOWN if row[name] is None else f"{row[name]:.0%}"
-
-
-def _score(name: str) -> Callable[[Row], str]:
-    return lambda row: _UNKNOWN if row[name] is None else f"{row[name]:.3f}"
+def _figure_of(name: str, form: str) -> Callable[[Row], str]:
+    return lambda row: _UNKNOWN if row[name] is None else f"{row[name]:{form}}"
 
 
 def figure(value: float | None, sign: str = "") -> str:
@@ -238,3 +230,71 @@ def figure(value: float | None, sign: str = "") -> str:
     if isinstance(value, int):
         return f"{value:{sign}d}"
     return f"{value:{sign}.3f}" if abs(value) < 10 else f"{value:{sign}.1f}"
+
+
+# -- a comparison
+
+_TOTALS = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_response_tokens")
+_MAIN = "solve_rate"
+
+
+def render_comparison(totals: pl.DataFrame, *parts: pl.DataFrame, every_measure: bool = False) -> Table:
+    """The differences found by `compare`; totals come first.
+
+    Args:
+        totals: by phase.
+        parts: by other keys, shown below the total of their phase with their solve rate.
+        every_measure: show all measures of all rows instead.
+    """
+    table = new_table([""], ["questions", "this", "other", "difference", "95 % interval"], compact=True)
+    for phase in totals["phase"].unique(maintain_order=True):
+        table.add_section()
+        table.add_row(cell(phase, "bold"))
+        overall = list(_rows_of(totals, phase, None if every_measure else _TOTALS))
+        for row in overall:
+            _add(table, f"  {row['measure']}", row)
+        if all(row["difference"] is None for row in overall):
+            continue  # one side lacks the phase
+        for part in parts:
+            rows = list(_rows_of(part, phase, None if every_measure else (_MAIN,)))
+            keys = [key for key in part.columns[: part.columns.index("measure")] if key != "phase"]
+            if rows:
+                table.add_row(cell(f"{_MAIN if not every_measure else ''} by {' and '.join(keys)}".strip(), "bold"))
+            for row in rows:
+                _add(table, f"  {name_of(row, keys)}{f' {row["measure"]}' if every_measure else ''}", row)
+    return table
+
+
+def legend(*frames: pl.DataFrame) -> Iterator[str]:
+    """How the rows of the table were compared, one line each."""
+    rows = pl.concat([frame.select("paired", "difference") for frame in frames]).drop_nulls("difference")
+    if rows["paired"].any():
+        yield "Only questions that both sides have are compared, one by one."
+    if not rows["paired"].all():
+        few = "~ less than half of the questions are shared" if rows["paired"].any() else "No shared questions"
+        yield f"{few}: compared as independent runs."
+    yield "*: the interval excludes 0. Of 20 rows that do not differ, one does so by chance."
+
+
+def _rows_of(frame: pl.DataFrame, phase: str, measures: Sequence[str] | None) -> Iterator[Row]:
+    rows = frame.filter(pl.col("phase") == phase)
+    if measures is not None:
+        rows = pl.concat([rows.filter(measure=name) for name in measures])
+    for row in rows.iter_rows(named=True):
+        if row["value"] is not None or row["other"] is not None:
+            yield row
+
+
+def _add(table: Table, label: str, row: Row) -> None:
+    low, high = row["low"], row["high"]
+    style = "bold" if row["clear"] else ""
+    mark = "" if row["difference"] is None else f"{' ' if row['paired'] else '~'}{'*' if row['clear'] else ' '}"
+    questions = row["questions"] if row["questions"] is not None else row["questions_other"]
+    table.add_row(
+        cell(label),
+        str(questions),
+        figure(row["value"]),
+        figure(row["other"]),
+        Text(f"{figure(row['difference'], '+')} {mark}", style=style),
+        Text("" if low is None else f"{figure(low, '+')} … {figure(high, '+')}", style=style),
+    )

@@ -1,41 +1,73 @@
 """The terminal application.
 
-Invariant: the user interface waits for the disk only to read the group that is shown. Groups are indexed and searched
-in threads (`reading`); rows, filter and cursor change only in the UI thread.
+Invariant: the user interface waits for the disk only to read the group that is shown. The ledger is read and filtered,
+and texts are searched, in a thread; rows, filter and cursor change only in the UI thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
+from rich.text import Text
+from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Footer, Input, Static
+from textual.widgets import DataTable, Footer, Input, Static
+from textual.worker import get_current_worker
 
-from rg_env.browser.complete import Completion
-from rg_env.browser.groups import HEADING, GroupList
-from rg_env.browser.help import Help
-from rg_env.browser.index import SCHEMA, read_row, text_files
+from rg_env.browser.facts import group_facts, place_of, prompt, ranked
 from rg_env.browser.pane import Pane, plain_content
-from rg_env.browser.query import Query
-from rg_env.browser.ranking import group_facts, place_of, prompt, ranked
-from rg_env.browser.reading import Failed, Found, Read, read, search
+from rg_env.browser.query import PLACE, Query
 from rg_env.dump import Dump, GroupRecord, Outcome
+from rg_env.dump.read.where import ConditionError
+from rg_env.dump.strings import escape, unescape
 from rg_env.errors import RGEnvError
 from rg_env.sanitize import visible
-from rg_env.scoring.types import Status
+from rg_env.scoring.types import UNCOUNTED, Status
 
-FAILED = pl.col("outcome") == Outcome.ALL_FAILED.value
-TROUBLED = pl.any_horizontal(
-    pl.col("violation").list.eval(pl.element().is_not_null()).list.any(),
-    pl.col("status").list.eval(pl.element() != Status.OK.value).list.any(),
-)
+PAGE = 500
+"""Rows in the list at a time: Textual takes a second for about 2,000."""
+_COLUMNS = {"step": 6, "phase": 5, "task": 24, "outcome": 11, "best": 5, "mean": 5, "worst": 5, "troubles": 30}
+_COLORS = {Outcome.ALL_CORRECT.value: "green", Outcome.ALL_FAILED.value: "red", Outcome.MIXED.value: "yellow"}
+_SOUGHT = {
+    "failed rollouts only": pl.col("outcome") == Outcome.ALL_FAILED.value,
+    "a violation": pl.col("troubles") != "",
+}
+
+
+def rows_of(dump: Dump) -> pl.DataFrame:
+    """A row for each group with a text, in the order of run, step and phase.
+
+    Returns:
+        `group_id`, its place (`PLACE`), `step`, `phase`, `task`, `outcome`; its `best`, `mean` and `worst` base score;
+        and `troubles`: its violations, and each status other than ok.
+
+    Raises:
+        DumpError: the dump cannot be read.
+    """
+    score = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
+    failed = pl.col("status").filter(pl.col("status") != Status.OK.value)
+    groups = (
+        dump.scan()
+        .filter(pl.col("text").is_not_null())
+        .group_by("run_id", "group_id", maintain_order=True)
+        .agg(
+            pl.col(*PLACE[1:], "step", "phase", "task", "outcome").first(),
+            score.max().alias("best"),
+            score.mean().alias("mean"),
+            score.min().alias("worst"),
+            violations=pl.col("violation").drop_nulls().unique().sort(),
+            failures=failed.unique().sort(),
+        )
+        .with_columns(troubles=pl.concat_list("violations", "failures").list.join(" "))
+        .drop("violations", "failures")
+    )
+    return groups.collect(engine="streaming").sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
 
 
 class Browser(App[None]):
@@ -55,12 +87,15 @@ class Browser(App[None]):
         Binding("o", "filter('outcome')", "Outcome", show=False),
         Binding("x", "filter('violation')", "Violation", show=False),
         Binding("s", "filter('step')", "Step", show=False),
-        Binding("c", "filter('mean')", "Mean score", show=False),
         Binding("escape", "clear", "Clear filter", show=False),
-        Binding("f", "failure(1)", "Next failure"),
-        Binding("F", "failure(-1)", "Previous failure", show=False),
-        Binding("v", "trouble(1)", "Next violation"),
-        Binding("V", "trouble(-1)", "Previous violation", show=False),
+        Binding("j", "move(1)", "Next group", show=False),
+        Binding("k", "move(-1)", "Previous group", show=False),
+        Binding("right_square_bracket", f"move({PAGE})", "Next page", show=False),
+        Binding("left_square_bracket", f"move(-{PAGE})", "Previous page", show=False),
+        Binding("f", "jump('failed rollouts only', 1)", "Next failure"),
+        Binding("F", "jump('failed rollouts only', -1)", "Previous failure", show=False),
+        Binding("v", "jump('a violation', 1)", "Next violation"),
+        Binding("V", "jump('a violation', -1)", "Previous violation", show=False),
         Binding("comma", "turn(1, -1)", "Right pane: better rollout", show=False),
         Binding("full_stop", "turn(1, 1)", "Right pane: worse rollout", show=False),
         Binding("less_than_sign", "turn(0, -1)", "Left pane: better rollout", show=False),
@@ -69,7 +104,7 @@ class Browser(App[None]):
         Binding("z,enter", "layout('zoomed')", "Zoom", show=False),
         Binding("y", "copy", "Copy id"),
         Binding("r", "reload", "Reload", show=False),
-        Binding("question_mark", "help", "Keys"),
+        Binding("question_mark", "show_help_panel", "Keys"),
         Binding("q", "quit", "Quit"),
     ]
 
@@ -81,98 +116,120 @@ class Browser(App[None]):
         self.failure: RGEnvError | None = None
         self._group: GroupRecord | None = None
         self._places = [0, 0]
-        self._forget()
-
-    def _forget(self) -> None:
-        self._files = text_files(self._dump)
-        self._rows = pl.DataFrame(schema=SCHEMA)
-        self._found: pl.DataFrame | None = None  # None without a text search
-        self._share = 0.0
-        self.loaded = self.searching = False
+        self._every: pl.DataFrame | None = None  # None while the ledger is read
+        self.rows = pl.DataFrame()
+        self._first = 0
+        self.busy = ""
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
-        yield Static(Content(HEADING), id="heading")
-        yield GroupList()
+        yield DataTable(cursor_type="row", zebra_stripes=True)
         yield Static(id="facts")
         with VerticalScroll(id="prompt"):
             yield Static()
         with Horizontal(id="panes"):
             yield Pane(id="left")
             yield Pane(id="right")
-        yield Input(
-            id="line",
-            compact=True,
-            select_on_focus=False,
-            placeholder="task=gcd step=10..20, then a text to search for",
-            suggester=Completion(self.task_names),
-        )
+        yield Input(id="line", compact=True, select_on_focus=False, placeholder="task=gcd step=10..20 some words")
         yield Footer()
 
     def on_mount(self) -> None:
-        self._read()
+        for name, width in _COLUMNS.items():
+            self._table.add_column(name, width=width)
+        self._table.focus()
+        self._find()
 
-    # -- messages from threads
+    @property
+    def _table(self) -> DataTable[Text]:
+        return self.query_one(DataTable)
 
-    def _read(self) -> None:
-        self.run_worker(partial(read, self._dump, self.post_message), thread=True, group="read", exclusive=True)
+    @property
+    def place(self) -> int:
+        """The number of the selected row among `rows`."""
+        return self._first + self._table.cursor_row
 
-    def on_read(self, message: Read) -> None:
-        if message.dump is not self._dump:
+    # -- reading, filtering and searching
+
+    def _find(self) -> None:
+        self.busy = "reading" if self._every is None else "searching"
+        self._refresh_head()
+        self._find_in_thread(self._dump, self.shown_query, self._every)
+
+    @work(thread=True, exclusive=True)
+    def _find_in_thread(self, dump: Dump, query: Query, every: pl.DataFrame | None) -> None:
+        """Read the rows unless they are known, and find those that match the query."""
+        worker = get_current_worker()
+        try:
+            every = rows_of(dump) if every is None else every
+            found = every
+            if query.conditions:
+                try:
+                    found = every.join(query.places(dump), on=["run_id", "group_id"], how="semi", maintain_order="left")
+                except ConditionError:  # nothing matches
+                    found = every.clear()
+            if query.text:
+                ids = set()
+                for group in dump.texts_of(found.sort(PLACE)):
+                    if worker.is_cancelled:
+                        return
+                    if query.matches_text(group):
+                        ids.add(escape(group.group_id))
+                found = found.filter(pl.col("group_id").is_in(ids))
+        except RGEnvError as error:
+            self.call_from_thread(self._fail, error)
             return
-        self._rows = message.rows if message.at_end else pl.concat([self._rows, message.rows])
-        self._share, self.loaded = message.share, message.at_end
-        if self.loaded:
-            self._search()
-        self._refresh_list()
+        if not worker.is_cancelled:
+            self.call_from_thread(self._show, every, found)
 
-    def on_failed(self, message: Failed) -> None:
-        self.failure = message.error
+    def _fail(self, error: RGEnvError) -> None:
+        self.failure = error
         self.exit()
 
-    def _search(self) -> None:
-        """Start the text search, once everything has been read."""
-        self.workers.cancel_group(self, "search")
-        self.shown_query = replace(self.shown_query)  # a new object, so that results of older searches are ignored
-        self._found = pl.DataFrame(schema=SCHEMA) if self.shown_query.text else None
-        self.searching = self._found is not None and self.loaded
-        if self.searching:
-            rows = self.shown_query.filter(self._rows)
-            work = partial(search, self.shown_query, self._files, rows, self.post_message)
-            self.run_worker(work, thread=True, group="search", exclusive=True)
-
-    def on_found(self, message: Found) -> None:
-        if message.query is self.shown_query and self._found is not None:
-            self._found = pl.concat([self._found, message.rows])
-            self.searching = not message.at_end
-            self._refresh_list()
+    def _show(self, every: pl.DataFrame, rows: pl.DataFrame) -> None:
+        """Show other rows; the cursor stays on its group if it is among them."""
+        before = self.rows["group_id"][self.place] if self.place < self.rows.height else None
+        self._every, self.rows, self.busy = every, rows, ""
+        kept = rows["group_id"].index_of(before) if before is not None else None
+        self._first = -1
+        self._go(kept or 0)
 
     # -- the screen
 
-    def _refresh_list(self) -> None:
-        rows = self.shown_query.filter(self._rows) if self._found is None else self._found
-        self.query_one(GroupList).show(rows)
+    def _go(self, place: int) -> None:
+        """Select a row, and load its page into the list."""
+        place = min(max(0, place), max(0, self.rows.height - 1))
+        first = place // PAGE * PAGE
+        if first != self._first:
+            self._first = first
+            self._table.clear()
+            self._table.add_rows(map(_cells, self.rows[first : first + PAGE].iter_rows(named=True)))
+        self._table.move_cursor(row=place - first, animate=False)
+        if not self.rows.height:
+            self._select(None)
         self._refresh_head()
 
     def _refresh_head(self) -> None:
-        shown, read = self.query_one(GroupList).rows.height, self._rows["problem"].is_null().sum()
-        parts = [f"{shown:,} of {read:,} groups", str(self.shown_query) or "no filter"]
-        if damaged := self._rows.height - read:
-            parts.append(f"{damaged:,} damaged line{'s' if damaged > 1 else ''}")
-        if not self.loaded:
-            parts.append(f"reading {self._share:.0%}")
-        elif self.searching:
-            parts.append("searching")
+        total = 0 if self._every is None else self._every.height
+        parts = [f"{self.rows.height:,} of {total:,} groups", str(self.shown_query) or "no filter"]
+        if self.rows.height > PAGE:
+            last = min(self.rows.height, self._first + PAGE)
+            parts.append(f"list: {self._first + 1:,} to {last:,}, keys [ and ]")
+        if problems := len(self._dump.problems):
+            parts.append(f"{problems:,} damaged line{'s' if problems > 1 else ''}")
+        if self.busy:
+            parts.append(self.busy)
         self.query_one("#head", Static).update(Content(visible(" · ".join(parts), one_line=True)))
 
-    def on_group_list_chosen(self, event: GroupList.Chosen) -> None:
-        self._group = None
-        message = ""
-        if event.row is not None:
-            try:
-                self._group = read_row(self._files, event.row)
-            except RGEnvError as error:
-                message = f"{error} (key r)"
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if self.place < self.rows.height:
+            self._select(self.rows[self.place])
+
+    def _select(self, row: pl.DataFrame | None) -> None:
+        try:
+            self._group = None if row is None else next(self._dump.texts_of(row), None)
+            message = "" if row is None or self._group else "the text of this group is damaged or has changed (key r)"
+        except RGEnvError as error:
+            self._group, message = None, f"{error} (key r)"
         group = self._group
         self._places = [0, max(0, len(group.rollouts) - 1) if group else 0]
         facts = f"{group.group_id}\n{group_facts(group)}" if group else message
@@ -196,7 +253,7 @@ class Browser(App[None]):
         line = self.query_one("#line", Input)
         line.add_class("open")
         query = self.shown_query
-        if column:  # last, because only the end of the line is completed
+        if column:
             begun = f"{replace(query.without(column), text='')} {column}=".lstrip()
             line.value = f"{begun} {Query(text=query.text)}" if query.text else begun
         else:
@@ -211,32 +268,33 @@ class Browser(App[None]):
             self.notify(visible(f"{error}. A text to search for begins with /"), severity="error", markup=False)
             return
         self._close_line()
-        self._set_query(query)
+        self.shown_query = query
+        self._find()
 
     def _close_line(self) -> None:
         self.query_one("#line", Input).remove_class("open")
-        self.query_one(GroupList).focus()
-
-    def _set_query(self, query: Query) -> None:
-        self.shown_query = query
-        self._search()
-        self._refresh_list()
+        self._table.focus()
 
     def action_clear(self) -> None:
         if self.query_one("#line", Input).has_class("open"):
             self._close_line()
+        elif self.screen.query("HelpPanel"):
+            self.action_hide_help_panel()
         elif str(self.shown_query):
-            self._set_query(Query())
+            self.shown_query = Query()
+            self._find()
 
-    def action_failure(self, direction: int) -> None:
-        self._jump(FAILED, direction, "no other group has only failed rollouts")
+    def action_move(self, by: int) -> None:
+        self._go(self.place + by)
 
-    def action_trouble(self, direction: int) -> None:
-        self._jump(TROUBLED, direction, "no other group has a violation")
-
-    def _jump(self, condition: pl.Expr, direction: int, otherwise: str) -> None:
-        if not self.query_one(GroupList).go_to_next(condition, direction):
-            self.notify(otherwise)
+    def action_jump(self, sought: str, direction: int) -> None:
+        """Select the next matching row, wrapping around."""
+        places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list() if self.rows.height else []
+        ahead = [place for place in places if (place > self.place if direction > 0 else place < self.place)]
+        if found := ahead or [place for place in places if place != self.place]:
+            self._go(found[0] if direction > 0 else found[-1])
+        else:
+            self.notify(f"no other group has {sought}")
 
     def action_turn(self, pane: int, by: int) -> None:
         count = len(self._group.rollouts) if self._group else 0
@@ -252,18 +310,18 @@ class Browser(App[None]):
             self.notify(f"copied {visible(self._group.group_id, one_line=True)}", markup=False)
 
     def action_reload(self) -> None:
-        self.workers.cancel_all()
         try:
             self._dump = self._open()
         except RGEnvError as error:
-            self.post_message(Failed(error))
+            self._fail(error)
             return
-        self._forget()
-        self._read()
+        self._every = None
+        self._find()
 
-    def action_help(self) -> None:
-        self.push_screen(Help([*GroupList.BINDINGS, *self.BINDINGS]))
 
-    def task_names(self) -> list[str]:
-        """The names of the tasks read so far, for completion."""
-        return self._rows["task"].drop_nulls().unique().sort().to_list()
+def _cells(row: dict[str, Any]) -> Iterable[Text]:
+    for name in _COLUMNS:
+        value = row[name]
+        text = "–" if value is None else f"{value:.3f}" if isinstance(value, float) else unescape(str(value))
+        style = _COLORS.get(value, "") if name == "outcome" else "red" if name == "troubles" else ""
+        yield Text(visible(text, one_line=True), style)

@@ -11,11 +11,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from rg_env.analysis.reparse import faults, reparse
-from rg_env.browser.ranking import response, rollout_facts
+from rg_env.browser.facts import response, rollout_facts
 from rg_env.dump.schema import RolloutRecord
 from rg_env.sanitize import visible
 from rg_env.scoring.parse import tag_spans
-from rg_env.scoring.types import Span, Violation
+from rg_env.scoring.types import Span
 
 LONGEST = 50_000
 """Maximum number of characters of a text that are shown."""
@@ -39,18 +39,23 @@ class Pane(VerticalScroll):
 
 
 def styled_response(rollout: RolloutRecord) -> Content:
-    """The response in colors, in linear time."""
+    """The response in colors, in linear time. Faults override tags, tags override blocks."""
     text = response(rollout)
+    parsed = reparse(text, rollout.violation)
     broken, what = faults(text, rollout.violation)
-    shown = text[:LONGEST]
-    notes = {span.end for span in broken}
-    paint = _paint(text, rollout.violation, broken, len(shown))
+    length, notes = min(len(text), LONGEST), {span.end for span in broken}
+    paint = bytearray(length)  # the style of each character
+    spans: list[tuple[Span | None, int]] = [(parsed.think_span, _THINK), (parsed.answer_span, _ANSWER)]
+    spans += [(tag, _TAG) for tag in tag_spans(text, parsed.format)] + [(span, _FAULT) for span in broken]
+    for span, style in spans:
+        if span is not None and span.start < length:
+            paint[span.start : span.end] = bytes([style]) * (min(span.end, length) - span.start)
     pieces: list[tuple[str, str]] = []
     start = 0
-    for place in range(len(shown) + 1):
-        if place == len(shown) or place in notes or paint[place] != paint[start]:
+    for place in range(length + 1):
+        if place == length or place in notes or paint[place] != paint[start]:
             if place > start:
-                pieces.append((visible(shown[start:place]), _STYLES[paint[start]]))
+                pieces.append((visible(text[start:place]), _STYLES[paint[start]]))
             if place in notes:
                 pieces.append((f"◀ {what} ", _STYLES[_FAULT]))
             start = place
@@ -65,22 +70,3 @@ def plain_content(text: str) -> Content:
 
 def _rest(text: str) -> str:
     return f"\n… {len(text) - LONGEST:,} characters more" if len(text) > LONGEST else ""
-
-
-def _paint(text: str, violation: Violation | None, broken: list[Span], length: int) -> bytearray:
-    """The style of each of the first `length` characters. Faults override tags, tags override blocks."""
-    parsed = reparse(text, violation)
-    paint = bytearray(length)
-
-    def over(span: Span | None, style: int) -> None:
-        if span is not None and span.start < length:
-            end = min(span.end, length)
-            paint[span.start : end] = bytes([style]) * (end - span.start)
-
-    over(parsed.think_span, _THINK)
-    over(parsed.answer_span, _ANSWER)
-    for tag in tag_spans(text, parsed.format):
-        over(tag, _TAG)
-    for span in broken:
-        over(span, _FAULT)
-    return paint

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rg_env.analysis.reparse import faults
-from rg_env.browser.index import FOUND_BY, index_rows, last_attempts_only, text_files
+from rg_env.browser.facts import group_facts, place_of, prompt, ranked, response, rollout_facts
 from rg_env.browser.query import Query
-from rg_env.browser.ranking import group_facts, place_of, prompt, ranked, response, rollout_facts
-from rg_env.dump import Dump, GroupRecord, Problem, RolloutRecord
+from rg_env.dump import Dump, GroupRecord, RolloutRecord
+from rg_env.dump.read.where import ConditionError
 from rg_env.output import print_line
 from rg_env.sanitize import visible
 
@@ -24,7 +24,6 @@ def print_groups(
     limit: int | None = None,
     every_rollout: bool = False,
     write: Callable[[str], object] = print_line,
-    on_problem: Callable[[Problem], object] = lambda problem: None,
 ) -> int:
     """Print the matching groups in the order of the files.
 
@@ -34,32 +33,21 @@ def print_groups(
         limit: maximum number of groups.
         every_rollout: print all rollouts, not only the best and the worst.
         write: called with each line.
-        on_problem: called for each skipped line.
 
     Returns:
         the number of printed groups.
     """
     count = 0
-    for group in matching_groups(dump, query, on_problem):
-        if count == limit:
-            break
-        count += 1
-        for line in group_lines(group, every_rollout):
-            write(line)
+    try:
+        for group in query.groups(dump):
+            if count == limit:
+                break
+            count += 1
+            for line in group_lines(group, every_rollout):
+                write(line)
+    except ConditionError:  # nothing matches
+        return 0
     return count
-
-
-def matching_groups(
-    dump: Dump, query: Query, on_problem: Callable[[Problem], object] = lambda problem: None
-) -> Iterator[GroupRecord]:
-    """The matching groups, without repeated attempts."""
-    files = text_files(dump)
-    for chunk in index_rows(dump, cached=False):
-        for file, line, why in chunk.rows.drop_nulls("problem").select("file", "line", "problem").iter_rows():
-            on_problem(Problem(files[file].path, line, why))
-        for row in last_attempts_only(dump, query.filter(chunk.rows)).select(FOUND_BY).iter_rows(named=True):
-            if group := query.group_of(files, row):
-                yield group
 
 
 def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str]:

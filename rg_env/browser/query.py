@@ -1,26 +1,22 @@
 """The filter of groups: conditions as for `--where`, and a text to search for.
 
-Invariant: conditions mean the same as in statistics. A group is shown if it matches the conditions on groups and one of
-its rollouts matches all conditions on rollouts, that is, if statistics with these conditions count one of its rollouts.
+Invariant: conditions mean the same as in statistics. A group is shown, with all its rollouts, if statistics with these
+conditions count one of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.where import CONDITION, Condition, parse_conditions
-from rg_env.browser.index import GROUP_SCORES, group_in, read_line
-from rg_env.dump.files import DumpFile
-from rg_env.dump.read.frames import SCHEMA
-from rg_env.dump.schema import GroupRecord
+from rg_env.dump import Dump, GroupRecord
+from rg_env.dump.read.where import CONDITION, parse_conditions
 
-COLUMNS = SCHEMA | GROUP_SCORES
-"""The columns of conditions."""
+PLACE = ("run_id", "text", "text_batch", "text_offset")
+"""Columns by which texts are read in the order of the files."""
 _WORD = re.compile(r"\s*((?:\\.|\S)+)", re.DOTALL)
 _TEXT = "/"
 
@@ -30,8 +26,7 @@ class Query:
     """A filter of groups.
 
     Attributes:
-        conditions: see `parse_conditions`; those on rollouts must hold for the same rollout. The columns are the
-            ledger's, and `best`, `mean` and `worst`: base scores of the group.
+        conditions: see `parse_conditions`; those on rollouts must hold for the same rollout.
         text: must occur in a message of the group, ignoring case; empty to match all groups.
 
     Raises:
@@ -42,7 +37,7 @@ class Query:
     text: str = ""
 
     def __post_init__(self) -> None:
-        self.parsed()
+        parse_conditions(self.conditions)
 
     @classmethod
     def parse(cls, line: str) -> Query:
@@ -69,38 +64,29 @@ class Query:
         words = [re.sub(r"([\\\s])", r"\\\1", condition) for condition in self.conditions]
         return " ".join([*words, *([_TEXT + self.text] if self.text else [])])
 
-    def parsed(self) -> list[Condition]:
-        """The conditions, parsed."""
-        return parse_conditions(self.conditions, COLUMNS)
-
     def without(self, column: str) -> Query:
         """The query without its conditions on a column."""
-        return Query(tuple(condition.text for condition in self.parsed() if condition.column != column), self.text)
+        kept = (one.text for one in parse_conditions(self.conditions) if one.column != column)
+        return Query(tuple(kept), self.text)
 
-    def filter(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of the index that match, except for the text. Damaged lines never match."""
-        parsed = self.parsed()
-        of_group = [condition.test for condition in parsed if not condition.splits_groups]
-        of_rollout = [condition for condition in parsed if condition.splits_groups]
-        rows = rows.filter(pl.col("problem").is_null(), *of_group)
-        if not of_rollout:
-            return rows
-        columns = list({condition.column for condition in of_rollout})
-        rollouts = rows.select(pl.int_range(pl.len()).alias("row"), *columns).filter(pl.col(columns[0]).list.len() > 0)
-        found = rollouts.explode(columns).filter(*(condition.test for condition in of_rollout))["row"].unique().sort()
-        return rows[found]
-
-    def group_of(self, files: Sequence[DumpFile], row: Mapping[str, Any]) -> GroupRecord | None:
-        """Read the group of a row; None if it does not contain the text.
+    def places(self, dump: Dump) -> pl.DataFrame:
+        """`group_id` and `PLACE` of the groups that match, except for the text, in the order of the files.
 
         Raises:
-            ChangedError, DumpError: as `read_row`.
+            ConditionError: nothing matches.
         """
-        line = read_line(files, row)
-        if not self.may_match_line(line):
-            return None
-        group = group_in(line, files, row)
-        return group if self.matches_text(group) else None
+        rows = dump.where(list(self.conditions)).scan().select("group_id", *PLACE).unique(maintain_order=True)
+        return rows.collect(engine="streaming").sort(PLACE, maintain_order=True)
+
+    def groups(self, dump: Dump) -> Iterator[GroupRecord]:
+        """The groups that match and have a text, in the order of the files.
+
+        Raises:
+            ConditionError: nothing matches the conditions.
+            DumpError: as `Dump.groups`.
+        """
+        groups = dump.texts_of(self.places(dump)) if self.conditions else dump.groups()
+        return (group for group in groups if self.matches_text(group))
 
     def matches_text(self, group: GroupRecord) -> bool:
         """Whether a message of the group contains the text."""
@@ -108,16 +94,3 @@ class Query:
         return not wanted or any(
             wanted in message["content"].lower() for rollout in group.rollouts for message in rollout.conversation
         )
-
-    def may_match_line(self, line: bytes) -> bool:
-        """False only if `matches_text` cannot be true for the group in a line; avoids parsing most lines."""
-        if not _UNESCAPED.fullmatch(self.text) or self.text.lower().encode() in line.lower():
-            return True
-        line = line.replace(b"\\\\", b"")  # each remaining backslash begins an escape
-        return any(other in line for other in _OTHER_SPELLINGS)
-
-
-_UNESCAPED = re.compile(r"[ !#-.0-\[\]-~]*")
-"""ASCII that no writer of JSON escapes."""
-_OTHER_SPELLINGS = (b"\\u", "\u0130".encode(), "\u212a".encode())
-"""Other spellings of ASCII letters: escapes, and two characters whose lower case is an ASCII letter."""

@@ -49,12 +49,13 @@ ScorerTimeout = Annotated[
 _PROBLEMS_SHOWN = 10
 
 
-def print_remarks(dump: Dump) -> None:
-    """Print to standard error how the statistics are biased and which lines were skipped."""
-    problems = dump.problems
-    remarks = [dump.caveat, *problems[:_PROBLEMS_SHOWN]]
-    if len(problems) > _PROBLEMS_SHOWN:
-        remarks.append(f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them")
+def print_remarks(*dumps: Dump, biases: bool = True) -> None:
+    """Print to standard error how the statistics are biased and which lines were skipped, each remark once."""
+    remarks: dict[str, None] = {}
+    for dump in dumps:
+        problems = list(map(str, dump.problems))
+        more = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
+        shown = [*problems[:_PROBLEMS_SHOWN], *([more] if len(problems) > _PROBLEMS_SHOWN else [])]
+        remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *shown])
     for remark in remarks:
-        if remark:
-            print_error(remark)
+        print_error(remark)

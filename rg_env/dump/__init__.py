@@ -4,7 +4,6 @@ Imports neither torch nor ray nor skyrl.
 """
 
 from rg_env.dump.codec import (
-    BadLineError,
     NewerSchemaError,
     from_line,
     ledger_from_line,
@@ -20,6 +19,7 @@ from rg_env.dump.read.runs import Run
 from rg_env.dump.run_id import claim_run, new_run_id
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
+    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,

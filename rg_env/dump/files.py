@@ -34,6 +34,12 @@ class DumpFile:
     part: bool
     compressed: bool = False
 
+    @property
+    def id_prefix(self) -> str:
+        """What distinguishes the groups of this file from those of one of the same name in another folder."""
+        folder, slash, _ = self.run_id.rpartition("/")
+        return folder + slash
+
 
 def batch_name(kind: FileKind, run_id: str, batch: int) -> str:
     """The name of a finished batch.

@@ -1,45 +1,32 @@
-"""At most one writer per run and folder, across processes and hosts.
+"""At most one writer per run and folder, across processes and hosts, by `filelock`.
 
 Invariant: while a `RunLock` is held, no other process can hold the one of the same run in the same folder. The kernel
-releases it when its process ends, so a crash leaves nothing to clean up. Forked children, which would inherit it,
-release it immediately.
+releases it when its process ends, so a crash leaves nothing to clean up. Forked children do not hold it.
 
-Not covered: network file systems whose locks are local to a host, or that have no locks. The lock file names its
-holder, so with local locks a second writer is warned (the first may have crashed), and without locks it is refused
-until the file is removed manually. Even then two writers never share a file, because batches are created exclusively.
+Not covered: network file systems whose locks are local to a host. The lock file names its holder, so that a second
+writer there is warned. Even then two writers never share a file, because batches are created exclusively. On file
+systems without locks, `filelock` goes by the file's existence: after a crash it may have to be removed by hand.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import socket
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from loguru import logger
 
 from rg_env.dump.files import lock_name
+from rg_env.dump.open_file import open_regular
 from rg_env.errors import DumpError
 
-_NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _THIS_HOST = f" on {socket.gethostname()}"
-_HELD: set[int] = set()
-"""File descriptors of the locks that this process holds."""
-
-
-def _release_in_child() -> None:
-    for fd in _HELD:
-        os.close(fd)
-    _HELD.clear()
-
-
-os.register_at_fork(after_in_child=_release_in_child)
 
 
 class RunLock:
-    """The lock of one run, held from construction to `release`.
+    """The lock of one run, held from construction to `release`, which any thread may call.
 
     Raises:
         DumpError: another process holds it, which the message names, or the lock file cannot be created.
@@ -47,96 +34,75 @@ class RunLock:
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self._path = folder / lock_name(run_id)
+        holder = _holder(self._path)
+        self._lock: BaseFileLock = FileLock(self._path, thread_local=False, mode=0o666)
         try:
-            self._fd = self._acquire(folder, run_id)
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise DumpError(
+                f"run {run_id} is being written to {folder} by {_holder(self._path) or 'another process'}: wait until "
+                f"it ends, or use another trainer.ckpt_path or dump_dir (if none runs, remove {self._path})"
+            ) from None
         except OSError as error:
             raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None
-        _HELD.add(self._fd)
-
-    def _acquire(self, folder: Path, run_id: str) -> int:
-        while True:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
-            holder = os.read(fd, 256).decode(errors="replace").strip()
+        self._inode = _inode(self._path)
+        if _goes_by_existence(self._lock):
+            return
+        if holder and not holder.endswith(_THIS_HOST):
+            unclean = "run {} continues from {}, which exited uncleanly; if it is still running, stop it"
+            logger.warning(unclean, run_id, holder)
+        with contextlib.suppress(OSError):  # a full disk: the file does not name its holder
+            fd = os.open(self._path, os.O_WRONLY | os.O_TRUNC)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                os.write(fd, f"process {os.getpid()}{_THIS_HOST}\n".encode())
+            finally:
                 os.close(fd)
-                raise DumpError(
-                    f"run {run_id} is being written to {folder} by {holder or 'another process'}: wait until it ends, "
-                    "or use another trainer.ckpt_path or dump_dir"
-                ) from None
-            except OSError as error:
-                if error.errno not in _NO_FLOCK:
-                    os.close(fd)
-                    raise
-                if holder and not _has_ended(holder):
-                    os.close(fd)
-                    raise DumpError(
-                        f"{folder} has no file locks, and the lock file names {holder} as the writer of run {run_id}: "
-                        f"if it has ended, remove {self._path}"
-                    ) from None
-                logger.warning("{} has no file locks: make sure that only one process writes run {}", folder, run_id)
-            if self._is(fd):
-                if holder and not holder.endswith(_THIS_HOST):
-                    logger.warning(
-                        "run {} continues from {}, which exited uncleanly; if it is still running, stop it",
-                        run_id,
-                        holder,
-                    )
-                with contextlib.suppress(OSError):  # a full disk: the file does not name its holder
-                    os.ftruncate(fd, 0)
-                    os.pwrite(fd, f"process {os.getpid()}{_THIS_HOST}\n".encode(), 0)
-                return fd
-            os.close(fd)  # its holder removed the file between our open and our lock
 
     def in_place(self) -> bool:
         """False when the file has been removed: others could then lock a new one."""
-        return self._is(self._fd)
+        return self._inode is not None and _inode(self._path) == self._inode
 
     def release(self) -> None:
         """Release the lock. The file is removed first, so that nobody locks an unlinked file."""
         with contextlib.suppress(OSError):  # a folder that has become read-only: the remaining file is harmless
             if self.in_place():
-                self._path.unlink(missing_ok=True)
-        _HELD.discard(self._fd)
-        os.close(self._fd)
+                self._path.unlink()
+        self._lock.release()
 
-    def _is(self, fd: int) -> bool:
-        try:
-            return os.path.samestat(self._path.stat(), os.fstat(fd))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+
+def _goes_by_existence(lock: BaseFileLock) -> bool:
+    """Whether the file system has no locks, and the file's content is `filelock`'s."""
+    return isinstance(lock, SoftFileLock)
 
 
 def is_held(folder: Path, run_id: str) -> bool:
-    """Whether a process writes this run now. False on file systems without `flock`, where it is unknown.
+    """Whether a process writes this run now; False where that cannot be known.
 
     To find out, a lock file left by a crash is locked for a few microseconds.
     """
-    try:
-        fd = os.open(folder / lock_name(run_id), os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
+    path = folder / lock_name(run_id)
+    if not path.exists():
         return False
+    lock = FileLock(path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with lock.acquire(blocking=False):
+            return False
+    except Timeout:
         return True
     except OSError:
         return False
-    finally:
-        os.close(fd)
-    return False
 
 
-def _has_ended(holder: str) -> bool:
-    """Whether the process that a lock file names is known to have ended; False for one on another host."""
-    words = holder.removesuffix(_THIS_HOST).split()
-    if not holder.endswith(_THIS_HOST) or not words[-1].isdigit():
-        return False
+def _holder(path: Path) -> str:
+    """Whom the lock file names."""
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        return file.read(256).decode(errors="replace").strip()
+    return ""
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
     try:
-        os.kill(int(words[-1]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

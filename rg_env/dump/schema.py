@@ -4,20 +4,24 @@ moves of levels.
 Invariant: everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be
 misaligned; a group's outcome is decided on base scores, before any penalty.
 
-A field is named here and nowhere else: the lines of files, their checks and the columns of frames follow from its type
-(`rg_env.dump.columns`). To add a value, add a field to `RolloutFacts` or `GroupFacts`: it is then in text files, ledger
-and frames. Its default, if it has one, is the value for lines without the key.
+A field is named here and nowhere else: the lines of files, their types and the columns of frames follow from it
+(`rg_env.dump.codec`). To add a value, add a field to `RolloutFacts` or `GroupFacts`: it is then in text files, ledger
+and frames. Its default, if it has one, is the value for lines without the key. A kind of record is an entry of
+`FileKind`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
+from functools import cache
 from operator import attrgetter
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Self, get_args, get_type_hints
 
+from rg_env.scoring.base_score import base_score
 from rg_env.scoring.types import Status, Violation
 
 SCHEMA_VERSION = 1
@@ -27,15 +31,37 @@ Message = dict[str, str]
 """A message of a conversation, with the keys `MESSAGE_KEYS`."""
 MESSAGE_KEYS = ("role", "content")
 
+VITAL = frozenset(("schema_version", "outcome", "no_signal", "base_score", "violation", "status"))
+"""Fields that numbers depend on. A line in which one of these is damaged is skipped, whatever a reader asks for. Any
+other damaged value counts as missing."""
+
+
+Place = tuple[int, int]
+"""Where a text is in the files of its kind: the number of the file, and the byte at which its line begins."""
+
 
 class Mark(Enum):
     """What the type of a field does not express."""
 
     JSON = "a string that holds JSON"
     COLUMNS = "records that a line holds as one list per field"
+    SHARE = "in [0, 1] in groups of rg_dump; any number in those of another environment"
+    RG_DUMP = "only groups of rg_dump have it; in those of another environment it has its default"
 
 
 Json = Annotated[str, Mark.JSON]
+Share = Annotated[float, Mark.SHARE]
+RG_DUMP = "rg_dump"
+"""The environment whose groups are checked in full. Those of another have `task`, `score` and `reward` as it gave them,
+any number of turns and roles, and the defaults of the fields with `Mark.RG_DUMP`."""
+
+
+class BadLineError(ValueError):
+    """A line that is not a record; the message says why."""
+
+
+class FaultyRecordError(BadLineError):
+    """A record of the right types that no run can have written."""
 
 
 class Phase(StrEnum):
@@ -51,25 +77,6 @@ class Outcome(StrEnum):
     ALL_CORRECT = "all_correct"
     ALL_FAILED = "all_failed"
     MIXED = "mixed"
-
-
-class FileKind(StrEnum):
-    """The kinds of JSONL files of a run; the value is the part of the file's name between prefix and run id."""
-
-    ROLLOUTS = "rollouts"
-    FAILED = "FAILED_rollouts"
-    OTHER = "other_rollouts"
-    EVAL = "eval_rollouts"
-    TRAINED = "trained"
-    """Which groups each step was trained on: `TrainedRecord`s."""
-    LEVELS = "levels"
-    """When the curriculum moved the level of a task, and why: `LevelRecord`s."""
-    LEDGER = "groups"
-
-    @property
-    def holds_text(self) -> bool:
-        """True for files of `GroupRecord`s."""
-        return self not in (FileKind.TRAINED, FileKind.LEVELS, FileKind.LEDGER)
 
 
 class NotKept(StrEnum):
@@ -113,19 +120,19 @@ class RolloutFacts:
     """
 
     repetition: int
-    score: float
+    score: Share
     reward: float
-    base_score: float
-    raw_score: float | None = None
-    tagged_score: float | None = None
-    violation: Violation | None = None
+    base_score: Share
+    raw_score: Annotated[Share | None, Mark.RG_DUMP] = None
+    tagged_score: Annotated[Share | None, Mark.RG_DUMP] = None
+    violation: Annotated[Violation | None, Mark.RG_DUMP] = None
     status: Status = Status.OK
     response_tokens: int | None = None
     stop_reason: str | None = None
     truncated: bool = False
-    penalty_factor: float = 1.0
+    penalty_factor: Share = 1.0
     policy_version: str | None = None
-    normalized: bool = False
+    normalized: Annotated[bool, Mark.RG_DUMP] = False
     custom_reward: float | None = None
     published_score: float | None = None
 
@@ -167,6 +174,7 @@ class GroupFacts:
         call: number of the `generate()` call within the attempt.
         uid: SkyRL's uid of the prompt; repeats over epochs and resumptions.
         task: name of the Reasoning Gym task.
+        environment: SkyRL's env class that scored it; `rg_dump` for Reasoning Gym.
         level: the level of each attribute of the task's scale of difficulty, as a JSON object; None without a scale.
         complexity: c in [0, 1], of which the level is a function; None without a scale.
         draw_probability: with which the task was drawn for the prompt's row; None if unknown.
@@ -195,11 +203,12 @@ class GroupFacts:
     call: int = 0
     uid: str = ""
     task: str
-    level: Json | None = None
-    complexity: float | None = None
-    draw_probability: float | None = None
-    controller_version: int = 0
-    baseline: float = 0.0
+    environment: str = RG_DUMP
+    level: Annotated[Json | None, Mark.RG_DUMP] = None
+    complexity: Annotated[Share | None, Mark.RG_DUMP] = None
+    draw_probability: Share | None = None
+    controller_version: Annotated[int, Mark.RG_DUMP] = 0
+    baseline: Annotated[Share, Mark.RG_DUMP] = 0.0
     outcome: Outcome
     no_signal: bool
     started_at: float | None = None
@@ -218,9 +227,23 @@ class GroupRecord(GroupFacts):
         rollouts: in the order of SkyRL's batch.
     """
 
-    task_config: Json = "{}"
-    entry: Json = "{}"
+    task_config: Annotated[Json, Mark.RG_DUMP] = "{}"
+    entry: Annotated[Json, Mark.RG_DUMP] = "{}"
     rollouts: Sequence[RolloutRecord]
+
+    def check(self) -> None:
+        """Check that the record is consistent.
+
+        Raises:
+            FaultyRecordError: naming what is not.
+        """
+        for number, rollout in enumerate(self.rollouts if self.environment == RG_DUMP else ()):
+            if not rollout.conversation or rollout.conversation[-1]["role"] != "assistant":
+                raise FaultyRecordError(f"rollout {number} does not end with the assistant's response")
+            explained = rollout.violation is not None or rollout.status is Status.NO_RESPONSE
+            if (rollout.answer is None) != explained:
+                raise FaultyRecordError(f"rollout {number} has both an answer and a violation, or neither")
+        _check_facts(self)
 
     @property
     def expected_answer(self) -> str | None:
@@ -239,18 +262,37 @@ class LedgerRecord(GroupFacts):
     Attributes:
         text: the kind of file that holds the full text, or None.
         text_reason: why no file has the text; None if one does.
+        text_batch: number of the file that holds the text; None if no file does.
+        text_offset: where the text's line begins in that file, in bytes before compression.
         rollouts: in the order of SkyRL's batch.
     """
 
     text: FileKind | None
     text_reason: NotKept | None
+    text_batch: int | None = None
+    text_offset: int | None = None
     rollouts: Annotated[Sequence[RolloutFacts], Mark.COLUMNS]
 
+    def check(self) -> None:
+        """As `GroupRecord.check`."""
+        if (self.text is None) == (self.text_reason is None):
+            raise FaultyRecordError("has both `text` and `text_reason`, or neither")
+        _check_facts(self)
+
     @classmethod
-    def of(cls, group: GroupRecord, text: FileKind | None, text_reason: NotKept | None) -> LedgerRecord:
+    def of(
+        cls, group: GroupRecord, text: FileKind | None, text_reason: NotKept | None, place: Place | None = None
+    ) -> LedgerRecord:
         """The ledger's record of `group`. It shares the group's rollouts, of which only the facts are written."""
         facts = dict(zip(_GROUP_FACTS, _group_facts(group), strict=True))
-        return cls(**facts, text=text, text_reason=text_reason, rollouts=group.rollouts)
+        batch, offset = place or (None, None)
+        return cls(
+            **facts, text=text, text_reason=text_reason, text_batch=batch, text_offset=offset, rollouts=group.rollouts
+        )
+
+    def without_place(self) -> LedgerRecord:
+        """The record, whatever file has the text."""
+        return replace(self, text_batch=None, text_offset=None)
 
 
 _GROUP_FACTS = tuple(fact.name for fact in fields(GroupFacts))
@@ -277,11 +319,15 @@ class TrainedRecord:
     group_id: str
     rollouts: int
 
+    def check(self) -> None:
+        """As `GroupRecord.check`."""
+        if not self.group_id.startswith(f"{self.run_id}:"):
+            raise FaultyRecordError(f"`group_id` is {self.group_id!r}, a group of another run than {self.run_id!r}")
+        if self.rollouts < 1:
+            raise FaultyRecordError(f"`rollouts` is {self.rollouts}, less than 1")
 
-_R = TypeVar("_R", bound=RolloutFacts)
 
-
-def answered(rollouts: Sequence[_R]) -> list[_R]:
+def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:
     """The rollouts with a scorable response, on which outcome, signal and all rates are based."""
     ok = Status.OK
     return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]
@@ -310,14 +356,63 @@ class LevelRecord:
     step: int
     task: str
     rule: str
-    before: float
-    after: float
-    solve_rate: float
-    lower: float | None
-    upper: float | None
+    before: Share
+    after: Share
+    solve_rate: Share
+    lower: Share | None
+    upper: Share | None
     rollouts: int
     groups: int
     reason: str
+
+    def check(self) -> None:
+        """As `GroupRecord.check`."""
+        _check_shares(self)
+        if self.before == self.after:
+            raise FaultyRecordError(f"`after` is {self.after}, the same as `before`")
+
+
+Record = GroupRecord | LedgerRecord | TrainedRecord | LevelRecord
+
+
+class FileKind(StrEnum):
+    """The kinds of JSONL files of a run, in the order of reading and writing: a group's text before its ledger line.
+
+    The value is the part of the file's name between prefix and run id.
+
+    Attributes:
+        record: the class of its records, whose `check` says what is wrong with one.
+        limit: the setting that says how many of them a finished file has.
+    """
+
+    record: type[Record]
+    limit: str
+
+    def __new__(cls, value: str, record: type[Record] = GroupRecord, limit: str = "groups_per_file") -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.record, kind.limit = value, record, limit
+        return kind
+
+    ROLLOUTS = "rollouts", GroupRecord
+    FAILED = "FAILED_rollouts", GroupRecord, "failed_groups_per_file"
+    OTHER = "other_rollouts", GroupRecord
+    EVAL = "eval_rollouts", GroupRecord
+    TRAINED = "trained", TrainedRecord
+    LEVELS = "levels", LevelRecord
+    LEDGER = "groups", LedgerRecord
+
+    @property
+    def holds_text(self) -> bool:
+        """True for files of `GroupRecord`s."""
+        return self.record is GroupRecord
+
+    @classmethod
+    def of(cls, record: TrainedRecord | LevelRecord) -> FileKind:
+        """The kind of file for a record of which there is only one kind."""
+        return next(kind for kind in cls if kind.record is type(record))
+
+
+TEXT_KINDS = tuple(kind for kind in FileKind if kind.holds_text)
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:
@@ -356,3 +451,79 @@ def group_id(run_id: str, attempt: int, phase: str, call: int, uid: str) -> str:
     '20261121-053012-ab12:1:train:37:1042'
     """
     return f"{run_id}:{attempt}:{phase}:{call}:{uid}"
+
+
+_CLOSE = 1e-9
+
+
+def _fields_with(record: Any, mark: Mark) -> list[str]:
+    """The fields of a record's class whose type has a mark."""
+    return _marked_fields(record, mark)
+
+
+@cache
+def _marked_fields(record: Any, mark: Mark) -> list[str]:
+    hints = get_type_hints(record, include_extras=True)
+    return [name.name for name in fields(record) if mark in marks_of(hints[name.name])]
+
+
+def marks_of(hint: Any) -> list[Any]:
+    """What is annotated anywhere in a type."""
+    return [*getattr(hint, "__metadata__", ()), *(mark for part in get_args(hint) for mark in marks_of(part))]
+
+
+def _check_shares(record: Record | RolloutFacts) -> None:
+    for name in _fields_with(type(record), Mark.SHARE):
+        value = getattr(record, name)
+        if value is not None and not 0 <= value <= 1:  # NaN too
+            raise FaultyRecordError(f"`{name}` is {value}, outside [0, 1]")
+
+
+def _check_facts(group: GroupRecord | LedgerRecord) -> None:
+    """Check what a group's text and its ledger line have in common."""
+    for name in _fields_with(type(group), Mark.JSON):
+        value = getattr(group, name)
+        try:
+            json.loads(value or "null")
+        except (ValueError, RecursionError) as error:
+            raise FaultyRecordError(f"`{name}` is not JSON ({error})") from None
+    if group.item_id != group.task:
+        raise FaultyRecordError(f"`item_id` is {group.item_id!r}, not the task's name {group.task!r}")
+    if group.phase not in tuple(Phase):
+        raise FaultyRecordError(f"`phase` is {group.phase!r}")
+    if group.group_id != group_id(group.run_id, group.attempt, group.phase, group.call, group.uid):
+        raise FaultyRecordError(f"`group_id` is {group.group_id!r}, which does not fit its parts")
+    if group.started_at is not None and group.ended_at is not None and group.ended_at < group.started_at:
+        raise FaultyRecordError(f"`ended_at` is {group.ended_at}, before `started_at`, {group.started_at}")
+    for name in ("generation_seconds", "scoring_seconds"):
+        value = getattr(group, name)
+        if value is not None and not value >= 0:  # NaN too
+            raise FaultyRecordError(f"`{name}` is {value}, less than 0")
+    if group.environment == RG_DUMP:
+        _check_shares(group)
+        for number, rollout in enumerate(group.rollouts):
+            try:
+                _check_shares(rollout)
+                _check_scores(group, rollout)
+            except FaultyRecordError as error:
+                raise FaultyRecordError(f"rollout {number}: {error}") from None
+    rewards = [rollout.reward for rollout in answered(group.rollouts)]
+    if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
+        raise FaultyRecordError(f"`no_signal` is {group.no_signal}, which does not fit its rewards")
+
+
+def _check_scores(group: GroupFacts, rollout: RolloutFacts) -> None:
+    """Check that the scores of a rollout of rg_dump follow from each other."""
+    raw, tagged, base = rollout.raw_score, rollout.tagged_score, rollout.base_score
+    if rollout.violation is not None and rollout.status is Status.NO_RESPONSE:
+        raise FaultyRecordError("has a violation although there is no response")
+    if rollout.violation is not None or rollout.status not in (Status.OK, Status.REWARD_ERROR):
+        if base != 0 or raw is not None or tagged is not None:
+            raise FaultyRecordError("has scores although nothing was scored")
+    elif raw is None or tagged is None:
+        raise FaultyRecordError("has no scores, and neither a violation nor a status explains it")
+    elif not math.isclose(base, right := base_score(group.task, raw, tagged, group.baseline), abs_tol=_CLOSE):
+        numbers = f"raw {raw}, tagged {tagged}, baseline {group.baseline}"
+        raise FaultyRecordError(f"`base_score` is {base}, not {right:g}: {numbers}")
+    if not math.isclose(rollout.score, base * rollout.penalty_factor, abs_tol=_CLOSE):
+        raise FaultyRecordError(f"`score` is {rollout.score}, not {base} × {rollout.penalty_factor}")

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-_T = TypeVar("_T")
 _INTRODUCER = "\uffff"
 _UNSAFE = re.compile("[\ud800-\udfff\uffff]")
 _ESCAPED = re.compile("\uffff(d[89a-f][0-9a-f]{2}|ffff)")
@@ -37,7 +36,7 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
-def map_strings(value: _T, change: Callable[[str], str]) -> _T:
+def map_strings[T](value: T, change: Callable[[str], str]) -> T:
     """A copy of nested mappings and lists in which every string, but no key, is changed."""
 
     def visit(node: Any) -> Any:
@@ -49,5 +48,5 @@ def map_strings(value: _T, change: Callable[[str], str]) -> _T:
             return [visit(child) for child in node]
         return node
 
-    result: _T = visit(value)
+    result: T = visit(value)
     return result

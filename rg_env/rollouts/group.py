@@ -60,7 +60,7 @@ def group_record(
         solved_at: a rollout with at least this base score is correct.
         policy_version: of the weights that generated the responses, if known.
     """
-    rollouts = [_rollout_record(*pair, policy_version) for pair in zip(group, earned, strict=True)]
+    rollouts = [rollout_record(*pair, policy_version) for pair in zip(group, earned, strict=True)]
     counted = answered(rollouts)
     return GroupRecord(
         item_id=item.task,
@@ -99,7 +99,8 @@ def _times(watches: Sequence[Stopwatch]) -> dict[str, Any]:
     }
 
 
-def _rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
+def rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
+    """The record of one rollout; arguments as for `group_record`."""
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
     failed = earned.reward_error and scored.status is Status.OK
     return RolloutRecord(

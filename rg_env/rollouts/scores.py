@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rg_env.analysis.by import with_keys
-from rg_env.analysis.sample import sample_of
 from rg_env.analysis.stats import statistics
 from rg_env.choices import By
 from rg_env.dump.files import list_files
@@ -87,7 +86,7 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
             mine = {"kind": str(kind), "name": row["task"], **counts, "upstream_score": upstream[row["task"]]}
             rows.append(mine | scores)
     manifest = dump.runs[0].manifest or {}
-    failed = sample_of(rollouts).no_response
+    failed = rollouts.height - responses.height
     return Summary(name, run_id, folder, manifest.get("suite"), failed, rows)
 
 

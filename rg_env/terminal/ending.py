@@ -47,13 +47,15 @@ def learned(state: RunState) -> Learned | None:
 
     dump = open_run(*(file.path for file in list_files(Path(state.dump), state.run_id)))
     if state.evaluations:
-        steps = list(statistics(dump, "step", where=["phase=eval"], solved_at=state.solved_at).iter_rows(named=True))
+        rows = dump.where(["phase=eval"]).scan()
+        steps = list(statistics(rows, "step", solved_at=state.solved_at).iter_rows(named=True))
         if len(steps) < 2:
             return None
         first, last = steps[0], steps[-1]
-        rows = [(name, _interval(first, column), _interval(last, column)) for name, column in _MEASURES.items()]
-        return Learned(f"before (step {first['step']})", f"after (step {last['step']})", rows)
-    total = statistics(dump, "phase", where=["phase=train"], solved_at=state.solved_at).row(0, named=True)
+        found = [(name, _interval(first, column), _interval(last, column)) for name, column in _MEASURES.items()]
+        return Learned(f"before (step {first['step']})", f"after (step {last['step']})", found)
+    rows = dump.where(["phase=train"]).scan()
+    total = statistics(rows, "phase", solved_at=state.solved_at).row(0, named=True)
     if total["solve_rate_change"] is None:
         return None
     values = _interval(total, "solve_rate_first"), _interval(total, "solve_rate_last")

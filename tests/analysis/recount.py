@@ -164,7 +164,8 @@ def _with_interval(name: str, values: Values, bounded: bool) -> Figures:
     t = t_quantile(len(clusters) - 1)
     if not bounded:
         return {name: mean, f"{name}_low": mean - t * variance**0.5, f"{name}_high": mean + t * variance**0.5}
-    n = mean * (1 - mean) / variance if variance > 1e-20 and mean * (1 - mean) > 1e-20 else len(clusters)
+    spread = mean * (1 - mean)
+    n = min(spread / variance, count) if variance > 1e-20 and spread > 1e-20 else len(clusters)
     # Wilson's bounds are the p for which |mean - p| = t √(p(1-p)/n): a quadratic equation.
     a, b, c = 1 + t**2 / n, -(2 * mean + t**2 / n), mean**2
     root = math.sqrt(max(0.0, b**2 - 4 * a * c))

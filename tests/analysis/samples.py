@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 from hypothesis import strategies as st
 
 from rg_env.dump import Dump, FileKind, GroupRecord, LedgerRecord, RolloutRecord, open_run, to_line
@@ -83,3 +84,7 @@ def write_texts(folder: Path, members: Sequence[GroupRecord], run_id: str = RUN_
 
 def ledger_dump(folder: Path, members: Sequence[GroupRecord]) -> Dump:
     return open_run(write_ledger(folder, members))
+
+
+def ledger_rows(folder: Path, members: Sequence[GroupRecord]) -> pl.LazyFrame:
+    return ledger_dump(folder, members).scan()

@@ -9,8 +9,8 @@ from rg_env.analysis.intervals import difference, moments, t_quantile, with_inte
 
 
 def interval(totals, counts, bounded=True, **options):
-    groups = pl.DataFrame({"total": totals, "count": counts}, schema={"total": pl.Float64, "count": pl.Int64})
-    table = groups.select(moments("m", pl.col("total"), pl.col("count")))
+    groups = pl.DataFrame({"m:total": totals, "m:count": counts}, schema={"m:total": pl.Float64, "m:count": pl.Int64})
+    table = groups.select(moments("m"))
     return with_intervals(table, {"m": bounded}, **options).row(0)
 
 
@@ -43,6 +43,14 @@ def test_all_alike_keeps_a_width_and_one_group_has_none():
     assert interval([2.0, 0.0], [8, 0]) == (0.25, None, None)
 
 
+def test_the_effective_number_is_never_above_the_number_of_rollouts():
+    """Groups that are more alike than chance would make them: the interval is that of independent rollouts."""
+    alike = interval([4.0, 4.0, 4.0, 5.0] * 5, [8] * 20)
+    independent = interval([1.0] * 85 + [0.0] * 75, [1] * 160)
+    assert alike[0] == independent[0]
+    assert alike[1] < independent[1] + 2e-3 and alike[2] > independent[2] - 2e-3
+
+
 def test_more_confidence_is_a_wider_interval():
     _, low, high = interval([1.0, 3.0, 5.0, 2.0], [8] * 4, confidence=0.8)
     _, lower, higher = interval([1.0, 3.0, 5.0, 2.0], [8] * 4, confidence=0.99)
@@ -69,8 +77,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(name, bounded):
         for _ in range(count):
             rate = draw.betavariate(p * spread, (1 - p) * spread)
             rows.append((run, sum(draw.random() < rate for _ in range(size)), size))
-    groups = pl.DataFrame(rows, schema=["run", "solved", "n"], orient="row")
-    table = groups.group_by("run").agg(moments("m", pl.col("solved"), pl.col("n")))
+    groups = pl.DataFrame(rows, schema=["run", "m:total", "m:count"], orient="row")
+    table = groups.group_by("run").agg(moments("m"))
     for mean, low, high in with_intervals(table, {"m": bounded}).select("m", "m_low", "m_high").iter_rows():
         covered += low <= p <= high
         naive += abs(mean - p) <= 1.96 * (mean * (1 - mean) / (count * size)) ** 0.5
@@ -89,8 +97,8 @@ def test_the_interval_of_a_difference_covers_too():
         for side, p in (("a", 0.5), ("b", 0.4))
         for rate in (draw.betavariate(2 * p, 2 * (1 - p)) for _ in range(30))
     ]
-    groups = pl.DataFrame(rows, schema=["run", "side", "solved", "n"], orient="row")
-    table = with_intervals(groups.group_by("run", "side").agg(moments("m", pl.col("solved"), pl.col("n"))), {"m": True})
+    groups = pl.DataFrame(rows, schema=["run", "side", "m:total", "m:count"], orient="row")
+    table = with_intervals(groups.group_by("run", "side").agg(moments("m")), {"m": True})
     both = (
         table.filter(side="a")
         .join(table.filter(side="b"), on="run", suffix="_b")

@@ -17,17 +17,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rg_env.analysis import sample_of, statistics
+from rg_env.analysis import statistics
 from rg_env.analysis.reparse import FAULTS
 from rg_env.analysis.report import build_report, write_report
 from rg_env.analysis.report.figures import MAX_POINTS, MAX_TREND_POINTS
+from rg_env.analysis.report.groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.report.page import page
-from rg_env.analysis.report.sample import MAX_TEXT, take_sample
+from rg_env.analysis.stats import measure_dump
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, open_run, write_manifest
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Violation
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said
+from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, rollout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,10 +62,10 @@ def close(a, b):
 
 def test_headline_and_tasks_are_those_of_stats(dump, report):
     assert [one["phase"] for one in report.summary["sections"]] == ["train", "eval"]
-    for row in statistics(dump, "phase").iter_rows(named=True):
+    for row in statistics(dump.scan(), "phase").iter_rows(named=True):
         shown = section(report, row["phase"])["headline"]
         assert all(close(shown[name], value) for name, value in row.items())
-    by_task = statistics(dump, "task").filter(phase="train")
+    by_task = statistics(dump.scan(), "task").filter(phase="train")
     shown = rows(section(report)["tasks"])
     assert len(shown) == TASKS
     for row, expected in zip(shown, by_task.iter_rows(named=True), strict=True):
@@ -71,7 +73,7 @@ def test_headline_and_tasks_are_those_of_stats(dump, report):
 
 
 def test_curves_are_those_of_stats_by_step(dump, report):
-    expected = {row["step"]: row for row in statistics(dump, "step").filter(phase="train").iter_rows(named=True)}
+    expected = {row["step"]: row for row in statistics(dump.scan(), "step").filter(phase="train").iter_rows(named=True)}
     curve = rows(section(report)["steps"])
     assert [row["step"] for row in curve] == sorted(expected)
     for row in curve:
@@ -166,7 +168,7 @@ def test_groups_without_text_are_there_with_the_reason(tmp_path):
 def test_texts_are_thinned_out_evenly_where_they_would_outgrow_the_file(tmp_path):
     made = [group(k, [rollout(1.0, conversation=said("?", "x" * 100))], step=k) for k in range(64)]
     dump = dump_of(tmp_path, made)
-    sample = take_sample(dump, sample_of(dump).rollouts, 64, budget=2_000)
+    sample = groups_to_show(dump, measure_dump(dump), 64, budget=2_000)
     kept = [number for number, one in enumerate(sample.groups) if "prompt" in one]
     assert len(sample.groups) == 64
     assert sample.thinned == 4
@@ -243,7 +245,7 @@ def test_several_runs_have_a_leaderboard_with_the_figures_of_stats(groups, tmp_p
     dump_of(tmp_path, groups)
     dump = dump_of(tmp_path, [replace(g, run_id=other, group_id=f"{g.group_id}-b") for g in groups[:50]], run_id=other)
     report = Report(build_report(dump))
-    expected = {(row["run_id"], row["phase"]): row for row in statistics(dump, "phase").iter_rows(named=True)}
+    expected = {(row["run_id"], row["phase"]): row for row in statistics(dump.scan(), "phase").iter_rows(named=True)}
     for row in report.summary["leaderboard"]:
         same = expected.pop((row["run_id"], row["phase"]))
         assert all(close(row[name], same[name]) for name in row if name != "categories")
@@ -371,3 +373,17 @@ def test_a_record_without_rollouts_is_refused(tmp_path):
     dump = dump_of(tmp_path, [group(0, [])])
     with pytest.raises(DumpError, match="no rollout in"):
         write_report(dump, tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("name", ["response_tokens", "raw_score", "uid"])
+def test_a_damaged_ledger_line_is_no_group_of_the_report(name, tmp_path):
+    """Also if statistics do not read the damaged column (`uid`)."""
+    path = write_ledger(tmp_path, [group(k, step=k) for k in range(6)])
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[2][name] = {"no": "value"}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = Report(build_report(open_run(path)))
+    assert [one["step"] for one in report.groups] == [0, 1, 3, 4, 5]
+    if name != "uid":
+        assert report.summary["sections"][0]["headline"]["groups"] == 5
+        assert statistics(open_run(path).scan())["groups"].to_list() == [5]

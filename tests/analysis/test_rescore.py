@@ -8,17 +8,16 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from rg_env.analysis.rejudge import Question
-from rg_env.analysis.replay import replay
-from rg_env.analysis.rescore import rescore
+from rg_env.analysis.rescore import find_group, question_of, rescore, rescore_group
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
 from rg_env.errors import DumpError
 from rg_env.scoring import Status, Violation
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, item, recorded, response
+from tests.dump.records import RUN_ID, group
 
 CONFIG = RGDumpConfig()
 CONFIG.scorer.timeout = 30.0
@@ -40,11 +39,12 @@ def groups(scorer):
 
 def test_nothing_changes_where_nothing_has_changed(groups, tmp_path):
     seen = []
-    result = rescore(dump_of(tmp_path, groups, CONFIG), workers=1, each=seen.append)
+    dump = dump_of(tmp_path, groups, CONFIG)
+    result = rescore(dump, workers=1, each=lambda old, new: seen.append((old, new)))
     assert result.changed == 0
-    in_order = [(g.group_id, r.repetition) for g in open_run(tmp_path).groups() for r in g.rollouts]
-    assert [(one.group_id, one.repetition) for one in seen] == in_order
-    assert sum(task.rollouts for task in result.tasks.values()) == len(seen) == 6
+    assert all([r.reward for r in old.rollouts] == [r.reward for r in new.rollouts] for old, new in seen)
+    assert [old for old, _ in seen] == list(dump.groups())
+    assert sum(task.rollouts for task in result.tasks.values()) == 6
 
 
 def test_items_of_a_level_are_judged_with_the_options_of_their_level(scorer, tmp_path):
@@ -59,11 +59,10 @@ def test_items_of_a_level_are_judged_with_the_options_of_their_level(scorer, tmp
     dump = dump_of(tmp_path, made, CONFIG)
     assert rescore(dump, workers=1).changed == 0
     for g, one in zip(dump.groups(), items, strict=True):
-        question = Question.of(g)
-        assert question is not None
-        assert question.config == json.loads(one.config_json)
+        _, options = question_of(g)
+        assert options == json.loads(one.config_json)
         assert json.loads(g.level).keys() and g.complexity == one.complexity
-        assert replay(dump, g.group_id).differences == 0
+        assert rescore_group(dump, g.group_id).differences == 0
 
 
 def test_every_kind_of_change_is_counted_and_named(groups, tmp_path):
@@ -82,8 +81,8 @@ def test_every_kind_of_change_is_counted_and_named(groups, tmp_path):
 def test_outcomes_are_judged_by_the_runs_own_threshold(scorer, tmp_path):
     strict = RGDumpConfig(solved_at=0.0)
     strict.scorer.timeout = 30.0
-    group = recorded(scorer, "chain_sum", [response("-1")], strict)  # all_failed, by the default threshold
-    result = rescore(dump_of(tmp_path, [group], strict), workers=1)
+    one = recorded(scorer, "chain_sum", [response("-1")], strict)  # all_failed, by the default threshold
+    result = rescore(dump_of(tmp_path, [one], strict), workers=1)
     assert (result.changed, result.tasks["chain_sum"].outcomes) == (0, 1)
 
 
@@ -136,3 +135,107 @@ def test_the_command(groups, tmp_path):
     shown = CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path / "dump"), *ONE])
     assert "4 rollouts scored again, 1 changed" in shown.stdout
     assert sums.group_id in shown.stdout
+
+
+# -- one group
+
+
+def _config(**changes):
+    return RGDumpConfig(scorer=ScorerConfig(timeout=30.0), **changes)
+
+
+def _right(count):
+    return [response(item("chain_sum").entry["answer"])] * count
+
+
+def _value(result, k, name):
+    return next(value for value in result.rollouts[k] if value.name == name)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        _config(),
+        _config(length_penalty=LengthPenaltyConfig(kind="dapo", weight=0.5), format_bonus=0.2),
+        _config(length_penalty=LengthPenaltyConfig(kind="kimi"), binarize_at=0.5),
+        _config(length_penalty=LengthPenaltyConfig(kind="atropos", max_length=32, threshold=0.5)),
+        _config(length_penalty=LengthPenaltyConfig(kind="none")),
+    ],
+)
+def test_what_was_recorded_is_decided_again(scorer, tmp_path, config):
+    answers = [*_right(4), "no tags", response("-1")]
+    groups = [recorded(scorer, "chain_sum", answers, config, 0), recorded(scorer, "chain_sum", _right(5), config, 1)]
+    dump = dump_of(tmp_path, groups, config)
+    for one in groups:
+        result = rescore_group(dump, one.group_id)
+        assert result.differences == 0
+        assert not result.remarks
+
+
+def test_differences_are_marked_where_they_are(scorer, tmp_path):
+    one = recorded(scorer, "chain_sum", _right(2), _config())
+    changed = replace(one.rollouts[1], reward=0.25, answer="17")
+    one = replace(one, rollouts=[one.rollouts[0], changed])
+    result = rescore_group(dump_of(tmp_path, [one], _config()), one.group_id)
+    marked = [(k, value.name) for k, values in enumerate(result.rollouts) for value in values if value.differs]
+    assert marked == [(1, "answer"), (1, "reward")]
+    assert result.differences == 2  # `no_signal` as recorded is that of the rewards as they are now
+
+
+def test_without_a_manifest_what_needs_settings_is_not_compared(scorer, tmp_path):
+    one = recorded(scorer, "chain_sum", _right(4), _config())
+    result = rescore_group(dump_of(tmp_path, [one], None), one.group_id, timeout=30.0)
+    assert result.differences == 0
+    assert not _value(result, 3, "reward").compared
+    assert ["default settings" in remark or "length limit" in remark for remark in result.remarks] == [True, True]
+
+
+def test_settings_that_the_manifest_lacks_are_named(scorer, tmp_path):
+    one = recorded(scorer, "chain_sum", _right(1), _config())
+    dump = dump_of(tmp_path, [one], _config())
+    (path,) = tmp_path.glob("*manifest*")
+    path.write_text(path.read_text().replace('"solved_at"', '"solved"').replace('"threshold"', '"free"'))
+    result = rescore_group(open_run(tmp_path), one.group_id)
+    assert dump.runs
+    assert "rg_dump.solved_at" in result.remarks[0]
+    assert "rg_dump.length_penalty.threshold" in result.remarks[0]
+
+
+def test_groups_are_found_by_what_is_theirs_alone(tmp_path):
+    groups = [group(uid, [score]) for uid, score in (("alpha", 1.0), ("alpine", 1.0), ("beta", 0.0))]
+    unkept = group("gamma", [1.0, 0.5], phase="eval")
+    dump_of(tmp_path, [*groups, unkept], None)
+    for path in tmp_path.glob("*eval*"):
+        path.unlink()
+    dump = open_run(tmp_path)
+    assert find_group(dump, "beta").uid == "beta"
+    assert find_group(dump, groups[0].group_id).uid == "alpha"
+    for name, says in [
+        (RUN_ID, "4 groups match"),
+        ("alpin", "similar: .*alpine"),
+        ("zzz", "there are .*alpha"),
+        ("gamma", "text of group .*gamma is missing"),
+    ]:
+        with pytest.raises(DumpError, match=says) as error:
+            find_group(dump, name)
+        assert "\n" not in str(error.value)
+    with pytest.raises(DumpError, match="does not contain the question"):
+        rescore_group(dump, "beta")
+
+
+def test_the_command_for_one_group(scorer, tmp_path):
+    one = recorded(scorer, "chain_sum", [*_right(1), response("\x1b[2J\ud83d\x9b")], _config())
+    dump_of(tmp_path, [one], _config())
+
+    def shown(*args):
+        return CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path), "--group", one.uid, *args])
+
+    done = shown()
+    assert done.exit_code == 0
+    assert "all values as recorded" in done.stdout
+    assert "␛[2J<U+D83D><U+009B>" in done.stdout
+    assert "\x1b[2J" not in done.stdout
+    found = json.loads(shown("--json").stdout)
+    assert found["expected"] == item("chain_sum").entry["answer"]
+    names = [value["name"] for value in found["rollouts"][0]["values"]]
+    assert (names[0], names[-1]) == ("violation", "reward")

@@ -5,13 +5,15 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
-from rg_env.analysis import sample_of, statistics
-from rg_env.analysis.pace import COLUMNS as PACE
+from rg_env.analysis import measure, statistics
+from rg_env.analysis.pace import PACE
 from rg_env.choices import By
+from rg_env.dump import open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
+from rg_env.scoring.types import Status
 from tests.analysis.recount import recount
-from tests.analysis.samples import groups, ledger_dump, write_ledger, write_texts
+from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout
 
 SHARES_OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal", "equal_partial_credit")
@@ -23,7 +25,7 @@ OF_GROUPS = (*SHARES_OF_GROUPS, *PACE)
 @given(members=groups())
 def test_figures_agree_with_a_plain_recount(tmp_path_factory, by, members):
     assume(any(answered(member.rollouts) for member in members))
-    frame = statistics(ledger_dump(tmp_path_factory.mktemp("dump"), members), by)
+    frame = statistics(ledger_rows(tmp_path_factory.mktemp("dump"), members), by)
     expected = recount(members, by)
     keys = list(dict.fromkeys(("phase", *(key for one in by.split(",") for key in By(one).columns))))
     assert {tuple(row[key] for key in keys) for row in frame.iter_rows(named=True)} == set(expected)
@@ -48,14 +50,14 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(tmp_path):
         group(k, [rollout(1.0, j, score=0.0, reward=0.0, penalty_factor=0.0, truncated=True) for j in range(4)])
         for k in range(9)
     ]
-    (row,) = statistics(ledger_dump(tmp_path, [*solved, group(9, [0.0] * 4)])).iter_rows(named=True)
+    (row,) = statistics(ledger_rows(tmp_path, [*solved, group(9, [0.0] * 4)])).iter_rows(named=True)
     assert (row["solve_rate"], row["all_correct"], row["all_failed"]) == (0.9, 0.9, 0.1)
     assert (row["mean_score"], row["no_signal"], row["penalty_lost"], row["penalized"]) == (0.0, 1.0, 0.9, 0.9)
 
 
 def test_learning_shows_in_the_trend(tmp_path):
     members = [group(f"{s}-{k}", [1.0] * s + [0.0] * (8 - s), step=s) for s in range(1, 9) for k in range(5)]
-    (row,) = statistics(ledger_dump(tmp_path, members)).iter_rows(named=True)
+    (row,) = statistics(ledger_rows(tmp_path, members)).iter_rows(named=True)
     assert row["solve_rate_first"] == (1 + 2) / 16
     assert row["solve_rate_last"] == (7 + 8) / 16
     assert row["solve_rate_change"] == 12 / 16
@@ -65,14 +67,15 @@ def test_learning_shows_in_the_trend(tmp_path):
 def test_conditions_choose_rows_and_unwhole_groups_have_no_pass_at_k(tmp_path):
     members = [group(k, [1.0, 0.0], step=k, task="gcd" if k % 2 else "lcm") for k in range(8)]
     dump = ledger_dump(tmp_path, members)
-    (row,) = statistics(dump, where=["task=gcd", "step>=3"]).iter_rows(named=True)
+    (row,) = statistics(dump.where(["task=gcd", "step>=3"]).scan()).iter_rows(named=True)
     assert (row["task"], row["groups"], row["pass_at_2"]) == ("gcd", 3, 1.0)
-    (row,) = statistics(dump, "phase", where=["base_score=1"]).iter_rows(named=True)
+    part = dump.where(["base_score=1"])
+    (row,) = statistics(part.scan(), "phase", whole=part.whole_groups).iter_rows(named=True)
     assert (row["rollouts"], row["solve_rate"], row["pass_at_1"], row["no_signal"]) == (8, 1.0, None, None)
 
 
 def test_what_solved_means_can_be_said(tmp_path):
-    dump = ledger_dump(tmp_path, [group(0, [0.5, 0.4])])
+    dump = ledger_rows(tmp_path, [group(0, [0.5, 0.4])])
     assert statistics(dump, solved_at=0.5)["solve_rate"].to_list() == [0.5]
     assert statistics(dump, solved_at=0.5)["pass_at_2"].to_list() == [1.0]
     assert statistics(dump)["pass_at_2"].to_list() == [0.0]
@@ -82,7 +85,7 @@ def test_runs_are_kept_apart_unless_pooled(tmp_path):
     write_ledger(tmp_path, [group(0)])
     write_ledger(tmp_path, [group(1, run_id="b")], run_id="b")
     frame = ledger_dump(tmp_path / "c", [group(0), group(1, run_id="b")]).ledger_frame()
-    for source in (frame, sample_of(frame)):
+    for source in (frame, frame.lazy(), frame.sample(fraction=1.0, shuffle=True), measure(frame)):
         assert statistics(source)["run_id"].to_list() == [RUN_ID, "b"]
         pooled = statistics(source, pool_runs=True)
         assert ("run_id" in pooled.columns, pooled["groups"].to_list()) == (False, [2])
@@ -91,29 +94,28 @@ def test_runs_are_kept_apart_unless_pooled(tmp_path):
 def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):
     members = [group(k, [1.0, 0.0, 0.5], step=k) for k in range(5)]
     write_texts(tmp_path / "texts", members)
-    from_texts = statistics(ledger_dump(tmp_path / "ledger", members).ledger_frame())
-    from rg_env.dump import open_run
-
-    assert statistics(open_run(tmp_path / "texts")).equals(from_texts)
+    from_texts = statistics(ledger_rows(tmp_path / "ledger", members))
+    assert statistics(open_run(tmp_path / "texts").scan()).equals(from_texts)
 
 
 def test_an_unknown_grouping_is_refused(tmp_path):
     with pytest.raises(DumpError, match="use one of task, category, step, phase, level, outcome, violation"):
-        statistics(ledger_dump(tmp_path, [group(0)]), "color")
+        statistics(ledger_rows(tmp_path, [group(0)]), "color")
 
 
-def test_nothing_to_count_is_said(tmp_path):
+def test_nothing_to_count_is_an_error(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"time": 1}\n' * 3)
-    from rg_env.dump import open_run
-
-    with pytest.raises(DumpError, match=r"no rollout in .*log\.jsonl; the first of 3 problems: .* has no 'rollouts'"):
-        statistics(open_run(path))
+    with pytest.raises(DumpError, match="there are no rollouts"):
+        statistics(open_run(path).scan())
+    failed = [group(0, [rollout(0.0, status=Status.NO_RESPONSE)])]
+    with pytest.raises(DumpError, match="all 1 rollouts are no_response or unscorable"):
+        statistics(ledger_rows(tmp_path / "failed", failed))
 
 
 def test_all_wrong_with_equal_partial_credit_is_told_apart_from_mixed(tmp_path):
     members = [group(0, [0.01] * 8), group(1, [0.01, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
-    (row,) = statistics(ledger_dump(tmp_path, members), By.TASK).iter_rows(named=True)
+    (row,) = statistics(ledger_rows(tmp_path, members), By.TASK).iter_rows(named=True)
     assert (row["mixed"], row["equal_partial_credit"]) == (0.5, 0.25)
 
 
@@ -124,7 +126,7 @@ def test_the_time_of_a_step_does_not_count_the_pause_before_a_resumption(tmp_pat
 
     members = [timed(1, 1000.0), timed(2, 1010.0), timed(3, 9000.0, attempt=2), timed(4, 9010.0, attempt=2)]
     tokens = sum(r.response_tokens for member in members for r in member.rollouts)
-    (row,) = statistics(ledger_dump(tmp_path, members)).iter_rows(named=True)
+    (row,) = statistics(ledger_rows(tmp_path, members)).iter_rows(named=True)
     assert [row[name] for name in PACE] == [tokens / 16, 0.1, 4.0, 10.0]
-    by_step = statistics(ledger_dump(tmp_path, members), "step")
+    by_step = statistics(ledger_rows(tmp_path, members), "step")
     assert by_step["step_seconds"].to_list() == [10.0, None, 10.0, None]

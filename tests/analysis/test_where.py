@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.analysis import ConditionError, parse_conditions
 from rg_env.dump.read.frames import SCHEMA
+from rg_env.dump.read.where import ConditionError, parse_conditions
 
 ROWS = pl.DataFrame(
     {

@@ -144,7 +144,7 @@ def complete(line):
     ("line", "offered"),
     [
         ("rg-env du", ["dumps"]),
-        ("rg-env dumps re", ["report", "recover", "rescore", "replay"]),
+        ("rg-env dumps re", ["report", "recover", "rescore"]),
         ("rg-env dumps stats --again", ["--against", "--against-where"]),
         ("rg-env dumps stats x --by p", ["phase"]),
         ("rg-env score chain", ["chain_sum"]),

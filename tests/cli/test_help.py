@@ -83,7 +83,7 @@ def test_train_shows_that_it_takes_configurations_and_settings():
         (("dumps", "stat"), "`rg-env dumps stats`"),
         (("dumps", "tasks"), "`rg-env tasks`"),
         (("dumps", "adit"), "`rg-env audit` or `rg-env dumps audit`"),
-        (("dumps", "export", "xyz"), "use one of sft, dpo, grpo"),
+        (("dumps", "export", "xyz"), "use one of sft, dpo"),
     ],
 )
 def test_an_unknown_command_gets_a_suggestion(args, suggested):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 import unicodedata
 from pathlib import Path
@@ -105,11 +106,10 @@ COMMANDS = {
     "recover in place": ["recover", "COPY", "--in-place"],
     "rescore": ["rescore", "DUMP", "--workers", "1", "--out", "OUT/changes.jsonl"],
     "rescore json": ["rescore", "DUMP", "--workers", "1", "--json"],
-    "replay": ["replay", "DUMP", "7"],
-    "replay json": ["replay", "DUMP", "7", "--json"],
+    "rescore group": ["rescore", "DUMP", "--group", "7"],
+    "rescore group json": ["rescore", "DUMP", "--group", "7", "--json"],
     "export sft": ["export", "sft", "DUMP", "--out", "OUT/sft/train.jsonl"],
     "export dpo": ["export", "dpo", "DUMP", "--out", "OUT/dpo/train.jsonl"],
-    "export grpo": ["export", "grpo", "DUMP", "--out", "OUT/grpo/train.parquet"],
     "no such file": ["stats", "OUT/" + NAME],
     "an argument too many": ["recover", "DUMP", NAME],
     "no such option": ["stats", "DUMP", "--" + NAME],
@@ -188,6 +188,11 @@ def test_every_way_to_print_is_safe(capfd):
     assert not hidden(captured.out + captured.err)
     assert captured.err.count("\n") == 1
     assert "\nrg-env: all is well" not in captured.out.split("{")[0], "in a value of a field, and in a line"
+
+
+def test_json_has_null_for_what_is_no_number(capfd):
+    print_json({"nan": math.nan, "in": [(math.inf, 1.5)]})
+    assert json.loads(capfd.readouterr().out) == {"nan": None, "in": [[None, 1.5]]}
 
 
 def test_log_lines_are_safe(tmp_path):

@@ -33,6 +33,9 @@ MISTAKES = [
     ["dumps", "export", "sft", "dumps/sample", "--out", "x.csv"],
     ["dumps", "show", "dumps/sample", "--plain", "--where", "nope=1"],
     ["dumps", "replay", "dumps/sample", "nope"],
+    ["dumps", "import", "reasoning-gym-eval", "x"],
+    ["dumps", "export", "grpo", "x", "--out", "x.jsonl"],
+    ["dumps", "rescore", "dumps/sample", "--group", "nope"],
 ]
 SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets", "textual")
 PROBE = f"""

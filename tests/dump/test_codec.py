@@ -114,7 +114,9 @@ def test_records_round_trip(record):
 def test_the_ledger_keeps_everything_but_the_texts(record):
     for kind, reason in ((FileKind.ROLLOUTS, None), (None, NotKept.OTHER_OFF)):
         line = to_line(LedgerRecord.of(record, kind, reason))
-        assert group_lines(record, kind, reason) == (to_line(record) if kind else b"", line)
+        if kind is not None:
+            at = to_line(LedgerRecord.of(record, kind, None, (3, 17)))
+            assert group_lines(record, kind, (3, 17)) == (to_line(record), at)
         back = ledger_from_line(line)
         expected = _as_kept(record)
         assert (back.text, back.text_reason) == (kind, reason)
@@ -253,14 +255,14 @@ def test_a_key_that_a_line_lacks_has_the_default_of_its_field():
     del ledger["normalized"], ledger["attempt"]
     back = ledger_from_line(json.dumps(ledger).encode())
     assert [rollout.normalized for rollout in back.rollouts] == [False, False]
-    for name in ("score", "run_id", "schema_version"):
+    for name in ("base_score", "outcome", "schema_version"):
         without = {key: value for key, value in ledger.items() if key != name}
-        with pytest.raises(BadLineError, match=f"has no '{name}'"):
+        with pytest.raises(BadLineError, match=f"(no|required field) .{name}"):
             ledger_from_line(json.dumps(without).encode())
 
 
 def test_lists_of_different_lengths_are_no_ledger_line():
-    ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None))) | {"truncated": [False]}
+    ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None))) | {"status": ["ok"]}
     with pytest.raises(BadLineError, match="differ in length"):
         ledger_from_line(json.dumps(ledger).encode())
 
@@ -279,11 +281,14 @@ LINE = to_line(group())
         (b"[1, 2]", "not a JSON object"),
         (b"17", "not a JSON object"),
         (b'{"item_id": "x"}', "rollouts"),
-        (b'{"item_id": "x", "rollouts": 3}', "not a list"),
+        (b'{"item_id": "x", "rollouts": 3}', "not iterable"),
         (b'{"item_id": "x", "rollouts": [3]}', "not a record"),
         (b'{"item_id": "x", "rollouts": [{"score": 1}]}', "conversation"),
-        (b'{"item_id": "x", "rollouts": [{"conversation": [], "score": "high"}]}', "number"),
-        (b'{"item_id": "x", "rollouts": [{"conversation": [{"role": 1, "content": ""}], "score": 1}]}', "strings"),
+        (b'{"item_id": "x", "rollouts": [{"conversation": [], "score": "high"}]}', "not a record"),
+        (
+            b'{"item_id": "x", "rollouts": [{"conversation": [{"role": 1, "content": ""}], "score": 1}]}',
+            "Expected `str`",
+        ),
         (LINE.replace(b'"mixed"', b'"splendid"'), "splendid"),
         (b"[" * 100_000, "recursion"),
         (b"\xff\xfe\xfa", "decode"),

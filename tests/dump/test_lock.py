@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import signal
 import socket
@@ -12,7 +10,7 @@ import pytest
 
 from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_run, to_line
 from rg_env.dump.files import batch_name, lock_name
-from rg_env.dump.lock import RunLock
+from rg_env.dump.lock import RunLock, is_held
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, uids
 
@@ -87,22 +85,18 @@ def test_a_writer_that_could_not_start_lets_go_of_the_lock(tmp_path):
     DumpWriter(tmp_path, RUN_ID, 2).close()
 
 
-def test_a_lock_file_removed_by_its_last_holder_is_not_taken_for_the_lock(tmp_path, monkeypatch):
-    """Between our opening the file and locking it, its holder ends and removes it; others then lock a new one."""
-    path = tmp_path / lock_name(RUN_ID)
-    real = fcntl.flock
-    removals = iter([path.unlink])
-
-    def flock(fd, operation):
-        next(removals, lambda: None)()
-        real(fd, operation)
-
-    monkeypatch.setattr("rg_env.dump.lock.fcntl.flock", flock)
+def test_a_lock_file_that_was_removed_is_not_taken_for_the_lock(tmp_path):
     lock = RunLock(tmp_path, RUN_ID)
     with pytest.raises(DumpError, match=f"by process {os.getpid()} "):
         RunLock(tmp_path, RUN_ID)
+    (tmp_path / lock_name(RUN_ID)).unlink()
+    assert not lock.in_place()
     lock.release()
-    RunLock(tmp_path, RUN_ID).release()
+    again = RunLock(tmp_path, RUN_ID)
+    assert is_held(tmp_path, RUN_ID)
+    again.release()
+    assert not is_held(tmp_path, RUN_ID)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_that_crashed_on_another_host_goes_on_here_with_a_warning(tmp_path, log):
@@ -112,43 +106,6 @@ def test_a_run_that_crashed_on_another_host_goes_on_here_with_a_warning(tmp_path
         assert writer.submit([group(0)]).result(5)
     (said,) = [line for line in log if line.startswith("WARNING")]
     assert "process 17 on elsewhere, which exited uncleanly; if it is still running, stop it" in said
-
-
-def _dead_pid() -> int:
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
-
-
-@pytest.mark.parametrize(
-    ("noted", "refused"),
-    [
-        ("", False),
-        (f"process {_dead_pid()} on {socket.gethostname()}", False),
-        (f"process {os.getpid()} on {socket.gethostname()}", True),
-        ("process 17 on elsewhere", True),
-        ("garbage", True),
-    ],
-    ids=["nobody", "ended", "alive", "elsewhere", "garbage"],
-)
-def test_without_file_locks_the_noted_writer_counts_unless_it_is_known_to_have_ended(
-    tmp_path, monkeypatch, log, noted, refused
-):
-    """No file system here is without locks: the one thing that is made up is the kernel's answer."""
-
-    def flock(fd, operation):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("rg_env.dump.lock.fcntl.flock", flock)
-    path = tmp_path / lock_name(RUN_ID)
-    path.write_text(noted)
-    if refused:
-        with pytest.raises(DumpError, match=f"{noted} as the writer .* remove {path}"):
-            RunLock(tmp_path, RUN_ID)
-        assert path.read_text() == noted
-    else:
-        RunLock(tmp_path, RUN_ID).release()
-        assert any("has no file locks" in line for line in log)
 
 
 _HOST = """

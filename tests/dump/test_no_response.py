@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from rg_env.analysis import headline, sample_of, statistics
+from rg_env.analysis import measure, statistics
 from rg_env.analysis.rescore import rescore
-from rg_env.browser.index import index_rows
+from rg_env.analysis.tables import headline
+from rg_env.browser.app import rows_of
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
 from rg_env.dump.repair.validate import validate
@@ -47,25 +48,23 @@ def test_every_tool_leaves_it_out(tmp_path):
     dump = written(tmp_path, groups)
     assert validate(tmp_path).good
     assert list(dump.groups()) == groups[:1]
-    sample = sample_of(dump)
-    assert (sample.rollouts.height, sample.no_response) == (1, 3)
-    assert "3 rollouts left out" in headline(sample, from_ledger=True)
-    (row,) = statistics(dump).iter_rows(named=True)
+    found = measure(dump.scan())
+    assert (found.rollouts.height, found.left_out) == (1, 3)
+    assert "3 rollouts left out" in headline(found, from_ledger=True)
+    (row,) = statistics(found).iter_rows(named=True)
     assert (row["groups"], row["rollouts"], row["solve_rate"], row["format_rate"]) == (1, 1, 1.0, 1.0)
     assert (row["pass_at_1"], row["status_ok"]) == (1.0, 1.0)
-    (chunk,) = index_rows(dump)
-    assert chunk.rows.select("best", "mean", "worst").row(0) == (1.0, 1.0, 1.0)
+    assert rows_of(dump).select("best", "mean", "worst").row(0) == (1.0, 1.0, 1.0)
 
 
 def test_scoring_again_keeps_it(tmp_path):
     entry = '{"question": "1+1", "answer": "2", "metadata": {"source_dataset": "chain_sum"}}'
     dump = written(tmp_path, [group(0, [unanswered(0), rollout(0.0, 1)], entry=entry, task_config="{}")])
     seen = []
-    rescore(dump, workers=1, timeout=30.0, each=seen.append)
-    assert seen[0].new.status is Status.NO_RESPONSE
-    assert not seen[0].changed
+    rescore(dump, workers=1, timeout=30.0, each=lambda old, new: seen.append(new))
+    assert seen[0].rollouts[0].status is Status.NO_RESPONSE
 
 
 def test_nothing_but_failures_has_no_statistics(tmp_path):
-    with pytest.raises(DumpError, match="all 2 matching rollouts are no_response or unscorable"):
-        statistics(written(tmp_path, [group(1, [unanswered(0), unanswered(1)])]))
+    with pytest.raises(DumpError, match="all 2 rollouts are no_response or unscorable"):
+        statistics(written(tmp_path, [group(1, [unanswered(0), unanswered(1)])]).scan())

@@ -49,7 +49,7 @@ def test_rewards_and_groups_are_those_of_each_prompt(rows, tmp_path):
     with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path, model="m") as reward:
         assert call(reward, [(row, answered(row, right)) for row, right in order]) == [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
     found = validate(tmp_path)
-    assert found.good, found.findings.kept
+    assert found.good, found.kept
     assert not found.remarks
     groups = list(open_run(tmp_path).ledger())
     items = [json.loads(rows[k]["rg_item"])["item"] for k in (2, 0, 0)]
@@ -149,7 +149,7 @@ def test_grpo_steps(tmp_path, monkeypatch):
     trainer.train()
     reward.close()
     found = validate(tmp_path / "dump")
-    assert found.good, found.findings.kept
+    assert found.good, found.kept
     ledger = list(open_run(tmp_path / "dump").ledger())
     assert [(group.phase, group.step, len(group.rollouts)) for group in ledger] == [
         *[("train", step, 4) for step in (1, 2) for _ in range(4)],

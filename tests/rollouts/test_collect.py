@@ -89,7 +89,7 @@ def test_what_is_recorded(right, tmp_path):
     assert len(server.requests) == GROUPS * SAMPLES
     assert {body["temperature"] for body in server.requests} == {0.5}
     found = validate(tmp_path / "dump")
-    assert found.good, found.findings
+    assert found.good, found.kept
     assert not found.remarks
     groups = list(open_run(tmp_path / "dump").groups())
     assert len(groups) == GROUPS == len(items(tmp_path / "dump"))

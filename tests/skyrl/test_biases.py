@@ -69,7 +69,7 @@ def test_a_right_group_at_the_length_limit_has_not_failed(items, tmp_path):
 def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(items, tmp_path, right_in_group, atropos):
     """36 of 40 responses are right."""
     output, dump = record(items, tmp_path, right_in_group)
-    [row] = statistics(dump).iter_rows(named=True)
+    [row] = statistics(dump.scan()).iter_rows(named=True)
     assert row["solve_rate"] == pytest.approx(0.9)
     assert row["mean_base_score"] == pytest.approx(0.9)
     assert output["rollout_metrics"]["environment/rg_dump/mean_solved"] == pytest.approx(0.9)

@@ -75,7 +75,7 @@ def run(folder, **settings):
     trainer = build(folder, **{**KEEP_ALL, **settings})
     train(trainer)
     validation = validate(folder / "dumps")
-    assert validation.good, [str(finding) for finding in validation.findings.kept]
+    assert validation.good, [str(finding) for finding in validation.kept]
     ledger = list(open_run(folder / "dumps").ledger())
     assert len({line.group_id for line in ledger}) == len(ledger)
     assert len(ledger) == trainer.generated, "every group that generate() returned, once"

@@ -6,14 +6,14 @@ merged for a chart, every rollout still counts once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.sample import Sample
-from rg_env.analysis.stats import statistics
-from rg_env.dump.read.frames import GROUP_INDEX
+from rg_env.analysis.report.groups import Group
+from rg_env.analysis.stats import GROUP, Measured, statistics, with_rollouts
 from rg_env.scoring.types import Status, Violation
 
 Columns = dict[str, list[Any]]
@@ -25,6 +25,9 @@ MAX_POINTS = 200
 MAX_TREND_POINTS = 15
 MAX_HEAT_COLUMNS = 60
 LENGTH_BARS = 40
+WORST_TASKS = 5
+EXAMPLES = 3
+"""Failed rollouts shown of each of the worst tasks."""
 
 _CURVES = ("mean_reward", "solve_rate", "format_rate", "no_signal")
 _TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
@@ -67,42 +70,55 @@ class Section:
     length_unit: str
 
 
-def sections(
-    rollouts: pl.DataFrame, characters: pl.DataFrame, moves: pl.DataFrame, *, solved_at: float
-) -> list[Section]:
+def sections(found: Measured, characters: pl.DataFrame, moves: pl.DataFrame) -> list[Section]:
     """The statistics of every run and phase, in the order run, train, eval.
 
     Args:
-        rollouts: those of `sample_of(dump)`.
+        found: what was measured of the dump.
         moves: those of `dump.levels_frame()`.
-        characters: see `report.sample.Sample`; replaces token counts if the dump has none.
-        solved_at: a rollout is correct if its base score is at least this, in [0, 1].
+        characters: see `report.groups.Shown`; replaces token counts if the dump has none.
     """
-    by_phase = statistics(Sample(rollouts), "phase", solved_at=solved_at)
-    by_task = statistics(Sample(rollouts), "task", solved_at=solved_at)
+    by_task = statistics(found, "task")
     made = []
-    for headline in by_phase.sort("run_id", pl.col("phase") != "train", "phase").iter_rows(named=True):
+    for headline in (
+        statistics(found, "phase").sort("run_id", pl.col("phase") != "train", "phase").iter_rows(named=True)
+    ):
         mine = (pl.col("run_id") == headline["run_id"]) & (pl.col("phase") == headline["phase"])
-        of_phase = rollouts.filter(mine)
+        of_phase = found.rollouts.filter(mine)
         counted = of_phase["response_tokens"].count() > 0
         if not counted:
             of_phase = _in_characters(of_phase, characters)
         moved = moves.filter(pl.lit(headline["phase"] == "train"), run_id=headline["run_id"])
-        unit = "tokens" if counted else "characters"
-        made.append(_section(headline, by_task.filter(mine), of_phase, moved, solved_at, unit))
+        by_point = _by_point(found, of_phase, MAX_POINTS)
+        in_columns = _in_points(of_phase, MAX_HEAT_COLUMNS)
+        made.append(
+            Section(
+                run_id=headline["run_id"],
+                phase=headline["phase"],
+                headline=headline,
+                tasks=_columns(by_task.filter(mine).drop("run_id", "phase")),
+                steps=_columns(_curves(by_point)),
+                trend=_columns(_curves(_by_point(found, of_phase, MAX_TREND_POINTS))),
+                heat=_columns(_heat(in_columns)),
+                trouble=_columns(_trouble(by_point)),
+                levels=_columns(_levels(in_columns)),
+                moves=_columns(moved.select("task", "step", "before", "after", "reason").sort("step", "task")),
+                lengths=_columns(_histogram(of_phase)),
+                length_unit="tokens" if counted else "characters",
+            )
+        )
     return made
 
 
-def leaderboard(rollouts: pl.DataFrame, *, solved_at: float) -> list[dict[str, Any]]:
+def leaderboard(found: Measured) -> list[dict[str, Any]]:
     """A row per run and phase, the best first: `run_id`, `phase`, `groups`, `solve_rate` with its interval,
     `mean_base_score`, and `categories`, the solve rate of each. Empty for a single run.
     """
-    if rollouts["run_id"].n_unique() < 2:
+    if found.groups["run_id"].n_unique() < 2:
         return []
-    sample = Sample(rollouts)
-    overall = statistics(sample, "phase", solved_at=solved_at)
+    overall = statistics(found, "phase")
     of_run: dict[tuple[str, str], dict[str, float]] = {}
-    for row in statistics(sample, "category", solved_at=solved_at).iter_rows(named=True):
+    for row in statistics(found, "category").iter_rows(named=True):
         of_run.setdefault((row["run_id"], row["phase"]), {})[row["category"]] = row["solve_rate"]
     names = ("run_id", "phase", "groups", "solve_rate", "solve_rate_low", "solve_rate_high", "mean_base_score")
     best = overall.sort("phase", pl.col("solve_rate"), descending=[False, True], nulls_last=True, maintain_order=True)
@@ -112,36 +128,36 @@ def leaderboard(rollouts: pl.DataFrame, *, solved_at: float) -> list[dict[str, A
     ]
 
 
+def worst_tasks(section: Section, shown: Sequence[Group], solved_at: float) -> Iterator[dict[str, Any]]:
+    """The tasks with the lowest solve rate at the end of training, the worst first, without solved ones.
+
+    Each has `task`, `solve_rate` and `examples`: the numbers of group and rollout of the worst rollouts of the latest
+    groups that have a text and a rollout below `solved_at`.
+    """
+    columns = (section.tasks[name] for name in ("task", "solve_rate", "solve_rate_last"))
+    at_end = [(overall if last is None else last, task) for task, overall, last in zip(*columns, strict=True)]
+    for rate, task in sorted(at_end)[:WORST_TASKS]:
+        if rate < 1:
+            examples = _failures(shown, (section.run_id, section.phase, task), solved_at)
+            yield {"task": task, "solve_rate": rate, "examples": list(examples)}
+
+
+def _failures(shown: Sequence[Group], wanted: tuple[str, str, str], solved_at: float) -> Iterator[tuple[int, int]]:
+    found = 0
+    for number in reversed(range(len(shown))):
+        group = shown[number]
+        if (group["run_id"], group["phase"], group["task"]) != wanted or "prompt" not in group or found == EXAMPLES:
+            continue
+        scores = [rollout["base_score"] or 0.0 for rollout in group["rollouts"]]  # null: not finite
+        if min(scores) < solved_at:
+            found += 1
+            yield number, scores.index(min(scores))
+
+
 def _in_characters(rollouts: pl.DataFrame, characters: pl.DataFrame) -> pl.DataFrame:
-    places = rollouts.with_columns(place=pl.int_range(pl.len()).over(GROUP_INDEX))
-    joined = places.join(characters, on=[GROUP_INDEX, "place"], how="left", maintain_order="left")
+    places = rollouts.with_columns(place=pl.int_range(pl.len()).over(GROUP))
+    joined = places.join(characters, on=[GROUP, "place"], how="left", maintain_order="left")
     return joined.with_columns(response_tokens="characters").drop("place", "characters")
-
-
-def _section(
-    headline: dict[str, Any],
-    by_task: pl.DataFrame,
-    rollouts: pl.DataFrame,
-    moves: pl.DataFrame,
-    solved_at: float,
-    length_unit: str,
-) -> Section:
-    rollouts = rollouts.with_columns(right=(pl.col("base_score") >= solved_at).fill_null(False))
-    by_point = _by_point(rollouts, MAX_POINTS, solved_at)
-    return Section(
-        run_id=headline["run_id"],
-        phase=headline["phase"],
-        headline=headline,
-        tasks=_columns(by_task.drop("run_id", "phase")),
-        steps=_columns(_curves(by_point)),
-        trend=_columns(_curves(_by_point(rollouts, MAX_TREND_POINTS, solved_at))),
-        heat=_columns(_heat(_in_points(rollouts, MAX_HEAT_COLUMNS))),
-        trouble=_columns(_trouble(by_point)),
-        levels=_columns(_levels(_in_points(rollouts, MAX_HEAT_COLUMNS))),
-        moves=_columns(moves.select("task", "step", "before", "after", "reason").sort("step", "task")),
-        lengths=_columns(_histogram(rollouts)),
-        length_unit=length_unit,
-    )
 
 
 def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
@@ -155,11 +171,11 @@ def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
     )
 
 
-def _by_point(rollouts: pl.DataFrame, most: int, solved_at: float) -> pl.DataFrame:
+def _by_point(found: Measured, rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
     """`statistics` for each point, with `last_step`."""
     points = _in_points(rollouts, most)
     ends = points.select("step", "last_step").unique()
-    return statistics(Sample(points), "step", solved_at=solved_at).join(ends, on="step")
+    return statistics(with_rollouts(found, points.drop("last_step", "point")), "step").join(ends, on="step")
 
 
 def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
@@ -176,13 +192,13 @@ def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
 def _heat(points: pl.DataFrame) -> pl.DataFrame:
     return (
         points.group_by(pl.col("task").cast(pl.String), "step", "last_step")
-        .agg(solve_rate=pl.col("right").mean(), groups=pl.col(GROUP_INDEX).n_unique())
+        .agg(solve_rate=pl.col("solved").mean(), groups=pl.col(GROUP).n_unique())
         .sort("task", "step")
     )
 
 
 def _levels(points: pl.DataFrame) -> pl.DataFrame:
-    groups = points.filter(pl.col("complexity").is_not_null()).unique(GROUP_INDEX)
+    groups = points.filter(pl.col("complexity").is_not_null()).unique(GROUP)
     return (
         groups.group_by(pl.col("task").cast(pl.String), "step", "last_step")
         .agg(pl.col("complexity").mean(), groups=pl.len())
@@ -204,7 +220,7 @@ def _histogram(rollouts: pl.DataFrame) -> pl.DataFrame:
     width = max(1, -(-longest // LENGTH_BARS))
     shares = {
         kind: which.sum() / pl.lit(known.select(which.sum()).item() or None)
-        for kind, which in (("right", pl.col("right")), ("wrong", ~pl.col("right")))
+        for kind, which in (("right", pl.col("solved")), ("wrong", ~pl.col("solved")))
     }
     return (
         known.group_by((length // width * width).alias("from"))

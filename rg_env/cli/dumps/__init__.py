@@ -5,9 +5,7 @@ import typer
 from rg_env.cli.base import Command, Group
 from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.export import export_app
-from rg_env.cli.dumps.imports import import_app
 from rg_env.cli.dumps.recover import recover
-from rg_env.cli.dumps.replay import replay
 from rg_env.cli.dumps.report import report
 from rg_env.cli.dumps.rescore import rescore
 from rg_env.cli.dumps.show import show
@@ -26,7 +24,6 @@ dumps_app = typer.Typer(
       rg-env dumps show runs/quickstart/dumps --where outcome=all_failed
     """,
 )
-for command in (stats, show, report, audit, validate, recover, rescore, replay):
+for command in (stats, show, report, audit, validate, recover, rescore):
     dumps_app.command(cls=Command)(command)
 dumps_app.add_typer(export_app, name="export")
-dumps_app.add_typer(import_app, name="import")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-import sys
 from collections import Counter
+from dataclasses import asdict
+
+import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.output import print_json, print_line
 
 _ITEMS_SHOWN = 10
@@ -20,32 +22,30 @@ def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> N
       rg-env dumps audit dumps/sample
       rg-env dumps audit runs/a/dumps runs/b/dumps --where phase=eval
     """
-    from rg_env.analysis import select
-    from rg_env.analysis.signs import Consensus, Coverage, Sign, find_signs
+    from rg_env.analysis.signs import NAMES, audit_dump
     from rg_env.dump import open_run
 
-    dump = open_run(*paths)
-    with reading(dump, frames=2 if where else 1, texts=1):
-        findings = find_signs(select(dump, where or []), coverage := Coverage(), consensus := Consensus(dump.runs))
-    agreements = sorted(consensus.findings(), key=lambda finding: finding.task)
-    shown = [*findings, *agreements]
+    dump = open_run(*paths).where(where or [])
+    with spinner("reading"):
+        result = audit_dump(dump)
     if as_json:
-        print_json([finding.as_dict() for finding in shown])
+        print_json([asdict(one) for one in result.found])
     else:
-        for finding in shown:
-            print_line(f"{finding.task}: {finding.sign}")
-            print_line(f"  {finding.what}.")
-            print_line(f"  groups: {', '.join(finding.groups)}")
-            for item in finding.items[:_ITEMS_SHOWN]:
+        for one in result.found:
+            print_line(f"{one.task}: {one.sign}")
+            print_line(f"  {one.what}.")
+            print_line(f"  groups: {', '.join(one.groups)}")
+            for item in one.items[:_ITEMS_SHOWN]:
                 print_line(f"  {item.item}: {item.agree} of {item.of} answer {item.answer!r}, score {item.score:.2f}")
-            if len(finding.items) > _ITEMS_SHOWN:
-                print_line(f"  … and {len(finding.items) - _ITEMS_SHOWN} more; --json lists all with their groups")
+            if len(one.items) > _ITEMS_SHOWN:
+                print_line(f"  … and {len(one.items) - _ITEMS_SHOWN} more; --json lists all with their groups")
             print_line("")
-        print_line(f"{len(shown)} findings" if shown else "nothing found")
-        print_line(coverage)
-        print_line("looked for these signs; in parentheses, the number of tasks that show them:")
-        tasks = Counter(sign for sign, _ in {(finding.sign, finding.task) for finding in shown})
-        for sign in Sign:
-            print_line(f"  {sign} ({tasks[sign]})")
+        print_line(f"{len(result.found)} findings" if result.found else "nothing found")
+        print_line(
+            f"{result.responses} responses read: {result.answers} with an answer, {result.think_blocks} with a think "
+            f"block, {result.references} to an item with a known reference answer"
+        )
+        tasks = Counter(one.sign for one in result.found)
+        print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in NAMES)}")
     print_remarks(dump)
-    sys.exit(1 if findings or (agreements and consensus.several) else 0)
+    raise typer.Exit(int(any(one.is_problem for one in result.found)))

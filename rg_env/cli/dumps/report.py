@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli.options import DumpPaths, Where, print_remarks
-from rg_env.cli.progress import reading
+from rg_env.cli.progress import spinner
 from rg_env.output import print_line
 
 
@@ -31,12 +31,11 @@ def report(
       rg-env dumps report dumps/sample --out report.html
       rg-env dumps report runs/a/dumps runs/b/dumps --out compare.html
     """
-    from rg_env.analysis import select
     from rg_env.analysis.report import write_report
     from rg_env.dump import open_run
 
-    dump = open_run(*paths)
-    with reading(dump, frames=3 if where else 2, texts=1):
-        written = write_report(select(dump, where or []), out, force=force, max_groups=max_groups, solved_at=solved_at)
+    dump = open_run(*paths).where(where or [])
+    with spinner("reading"):
+        written = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
     print_line(f"{written}: {written.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)

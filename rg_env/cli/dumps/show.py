@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, Where
+from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.output import print_error
 
 
@@ -44,13 +44,8 @@ def show(
             raise browser.failure
         return
     dump = open_run(*paths)
-    count = print_groups(
-        dump,
-        query,
-        limit=limit,
-        every_rollout=every_rollout,
-        on_problem=print_error,
-    )
+    count = print_groups(dump, query, limit=limit, every_rollout=every_rollout)
+    print_remarks(dump, biases=False)
     if not count:
         print_error(f"no group matches {query}" if str(query) else "there are no groups")
         sys.exit(1)

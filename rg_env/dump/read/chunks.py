@@ -39,11 +39,13 @@ class Part:
 
     Attributes:
         first_line: number of the first one, from 1.
+        offset: where the first one begins in the file, in bytes before compression.
         damage: why the file cannot be read beyond this part; usually None.
     """
 
     file: DumpFile
     first_line: int
+    offset: int
     data: bytes
     damage: str | None = None
 
@@ -105,13 +107,13 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
         DumpError: the file cannot be opened. A later failure, such as damaged compressed data or bad sectors, is
             reported as the `damage` of an empty part instead.
     """
-    part = Part(file, 1, b"")
+    part = Part(file, 1, 0, b"")
     on_disk, reported, opened = size_of(file), 0, False
     try:
         with open_lines(file.path) as stream:
             opened = True
             for data in _whole_lines(stream, size):
-                part = Part(file, part.first_line + part.lines, data)
+                part = Part(file, part.first_line + part.lines, part.offset + len(part.data), data)
                 yield part
                 if watch is not None:
                     now = min(on_disk, reported + len(data))  # decompressed data is longer than the file
@@ -120,7 +122,8 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
     except OSError as error:
         if not opened:
             raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
-        yield Part(file, part.first_line + part.lines, b"", damage=f"{error.strerror}; the rest of the file is lost")
+        why = f"{error.strerror}; the rest of the file is lost"
+        yield Part(file, part.first_line + part.lines, part.offset + len(part.data), b"", damage=why)
 
 
 def size_of(file: DumpFile) -> int:

@@ -7,27 +7,32 @@ Objects and frames are made from the same lines by the same rules. Needs neither
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rg_env.dump.codec import BadLineError, Record
 from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import Watch, bundles, last_line, size_of
-from rg_env.dump.read.lines import Line, lines_at, lines_in, lines_of, parse
+from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs, run_names
+from rg_env.dump.read.texts import TextReader
+from rg_env.dump.read.where import Condition, ConditionError, parse_conditions
 from rg_env.dump.schema import (
+    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,
     LevelRecord,
     Phase,
+    Place,
     RolloutRecord,
     TrainedRecord,
 )
+from rg_env.dump.strings import escape, unescape
 from rg_env.errors import DumpError
 from rg_env.output import print_line
 from rg_env.sanitize import visible
@@ -66,10 +71,12 @@ class Dump:
     Attributes:
         runs: ordered by run id.
         watch: called with the bytes read since the last call, for progress bars.
+        conditions: what every rollout that is read matches: see `where`.
     """
 
     runs: tuple[Run, ...]
     watch: Watch | None = field(default=None, compare=False)
+    conditions: tuple[Condition, ...] = ()
     _problems: dict[tuple[Path, int], Problem] = field(default_factory=dict, compare=False)
     _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, compare=False)
 
@@ -109,6 +116,31 @@ class Dump:
             "missing; Atropos files have no base score, so their `score`, after the length penalty, is used instead"
         )
 
+    # -- conditions
+
+    def where(self, conditions: Iterable[str]) -> Dump:
+        """The rollouts that match all conditions, in every reader. Moves of levels and records of training, which have
+        no columns of rollouts, are not filtered.
+
+        Args:
+            conditions: see `parse_conditions`.
+
+        Returns:
+            a dump that reads only these. Its readers of rollouts raise a `ConditionError` if nothing matches.
+
+        Raises:
+            ConditionError: a condition is invalid.
+        """
+        found = parse_conditions(conditions)
+        return replace(self, conditions=(*self.conditions, *found)) if found else self
+
+    @property
+    def whole_groups(self) -> bool:
+        """False if conditions may have removed some rollouts of a group but not others: pass@k and outcomes of the rest
+        would be wrong.
+        """
+        return not any(condition.splits_groups for condition in self.conditions)
+
     # -- as objects
 
     def groups(
@@ -124,17 +156,41 @@ class Dump:
         Args:
             kinds: kinds of text files; all by default.
             phase: `train` or `eval`; both by default.
-            ids: only the groups with these `group_id`; all by default. Few are several times as fast as all: the texts
-                of the others are not decoded, and `problems` lacks a line in which only those are malformed.
+            ids: only the groups with these `group_id`; all by default. The ledger says where their texts are, so that
+                the others are not read.
             all_attempts: also those that a later attempt replaced.
 
         Raises:
             NewerSchemaError: a file needs a later version of rg_env.
         """
-        wanted = {kind for kind in (FileKind if kinds is None else kinds) if kind.holds_text}
-        for group in self._records(wanted, GroupRecord, all_attempts, ids):
+        wanted = [kind for kind in FileKind if kind.holds_text and (kinds is None or kind in kinds)]
+        if ids is None and not self.conditions:
+            found = self._records(wanted, GroupRecord, all_attempts)
+        else:
+            found = self.texts_of(self._places(wanted, ids, all_attempts))
+        for group in found:
             if phase in (None, group.phase):
                 yield group
+
+    def texts_of(self, places: pl.DataFrame) -> Iterator[GroupRecord]:
+        """The texts of groups that a frame has found, in its order.
+
+        Args:
+            places: a row for each group, with the columns `run_id`, `group_id`, `text`, `text_batch` and `text_offset`
+                of a frame; with `repetition`, a list, only these rollouts. Groups whose text was not kept are left out.
+        """
+        import polars as pl
+
+        places = places.filter(pl.col("text").is_not_null())
+        reader = TextReader(self.runs, self._all_places)
+        keep = "repetition" in places.columns
+        columns = ["run_id", "group_id", "text", "text_batch", "text_offset", *(["repetition"] if keep else [])]
+        with closing(reader):
+            for run_id, group_id, text, batch, offset, *repetitions in places.select(columns).iter_rows():
+                place = None if batch is None or offset is None else (batch, offset)
+                group = reader.read(run_id, unescape(group_id), FileKind(text), place)
+                if group is not None:
+                    yield _only(group, repetitions[0]) if keep else group
 
     def rollouts(
         self,
@@ -154,7 +210,12 @@ class Dump:
         Raises:
             NewerSchemaError: as `groups`.
         """
-        return self._records({FileKind.LEDGER}, LedgerRecord, all_attempts)
+        records = self._records([FileKind.LEDGER], LedgerRecord, all_attempts)
+        if not self.conditions:
+            return records
+        places = self._places(list(FileKind), None, all_attempts)
+        chosen = dict(zip(map(unescape, places["group_id"]), places["repetition"], strict=True))
+        return (_only(record, chosen[record.group_id]) for record in records if record.group_id in chosen)
 
     def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
         """What each step was trained on, where our trainers have recorded it.
@@ -162,7 +223,7 @@ class Dump:
         Raises:
             NewerSchemaError: as `groups`.
         """
-        return self._records({FileKind.TRAINED}, TrainedRecord, all_attempts)
+        return self._records([FileKind.TRAINED], TrainedRecord, all_attempts)
 
     def levels(self, *, all_attempts: bool = False) -> Iterator[LevelRecord]:
         """The moves of levels, in order; none without a curriculum.
@@ -170,7 +231,7 @@ class Dump:
         Raises:
             NewerSchemaError: as `groups`.
         """
-        return self._records({FileKind.LEVELS}, LevelRecord, all_attempts)
+        return self._records([FileKind.LEVELS], LevelRecord, all_attempts)
 
     # -- as frames
 
@@ -191,14 +252,15 @@ class Dump:
             absent. `frames.GROUP_INDEX` numbers the groups. Groups without rollouts have no row.
 
         Raises:
+            ConditionError: no rollout matches the conditions.
             DumpError: a file cannot be read.
             NewerSchemaError: as `groups`.
         """
         from rg_env.dump.read import frames
 
         wanted = list((frames.TEXT_SCHEMA if texts else frames.SCHEMA) if columns is None else columns)
-        found = (frame for run in self.runs for frame in self._frames_of(run, wanted, texts, all_attempts))
-        yield from frames.count_on(found)
+        matching = self._matching(wanted, texts, all_attempts)
+        yield from frames.count_on(frame for _, frame in matching)
 
     def scan(self, *, texts: bool = False, all_attempts: bool = False) -> pl.LazyFrame:
         """`frames` as one LazyFrame: nothing is read before `collect`, and then only what the query asks for.
@@ -263,33 +325,69 @@ class Dump:
 
     # -- inside
 
-    def _records(
-        self, kinds: Collection[FileKind], of: type[_R], all_attempts: bool, ids: Collection[str] | None = None
-    ) -> Iterator[_R]:
+    def _records(self, kinds: Collection[FileKind], of: type[_R], all_attempts: bool) -> Iterator[_R]:
         for run in self.runs:
             files = run.files_of(*kinds)
             replaced = frozenset() if all_attempts or not files else self.replaced(run)
-            for record in self._sound(self._lines(files, ids)):
-                assert isinstance(record, of)
-                phase = getattr(record, "phase", Phase.TRAIN)
-                wanted = ids is None or getattr(record, "group_id", None) in ids
-                if wanted and (phase, record.step, record.attempt) not in replaced:
-                    yield record
-
-    def _lines(self, files: Iterable[DumpFile], ids: Collection[str] | None) -> Iterator[Line]:
-        """The lines of files; with `ids`, without most lines of other groups."""
-        if ids is None:
             for file in files:
-                yield from lines_in(file, self.watch)
-            return
+                for line in self._sound(lines_in(file, self.watch)):
+                    record = line.record
+                    assert isinstance(record, of)
+                    if (getattr(record, "phase", Phase.TRAIN), record.step, record.attempt) not in replaced:
+                        yield record
+
+    def _matching(self, columns: Sequence[str], texts: bool, all_attempts: bool) -> Iterator[tuple[int, pl.DataFrame]]:
+        """The number of a run, and some of its rows that match the conditions."""
         from rg_env.dump.read import frames
 
-        for parts in bundles(files, self.watch):
-            places = frames.places_of(parts, ids)
-            if places is not None:
-                yield from lines_at(parts, places)
-            else:
-                yield from (line for part in parts for line in lines_of(part))
+        tests = [condition.test for condition in self.conditions]
+        asked = ["task", *(condition.column for condition in self.conditions)] if tests else []
+        read = list(dict.fromkeys([*columns, *asked]))
+        tasks: set[str] = set()
+        matches = not tests
+        for number, run in enumerate(self.runs):
+            for frame in self._frames_of(run, read, texts, all_attempts):
+                if tests:
+                    tasks.update(frame["task"].unique())
+                    frame = frame.filter(tests)
+                    matches = matches or frame.height > 0
+                yield number, frame.select(frames.GROUP_INDEX, *columns)
+        if tasks and not matches:
+            conditions = " and ".join(condition.text for condition in self.conditions)
+            raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
+
+    def _places(self, kinds: Collection[FileKind], ids: Collection[str] | None, all_attempts: bool) -> pl.DataFrame:
+        """Where the texts of the matching groups are, for `texts_of`, in the order of the files."""
+        import polars as pl
+
+        from rg_env.dump.read import frames
+
+        columns = ["run_id", "group_id", "text", "text_batch", "text_offset", "repetition"]
+        schema: dict[str, Any] = {name: frames.SCHEMA[name] for name in columns} | {
+            "repetition": pl.List(pl.Int64),
+            "run": pl.Int32,
+        }
+        found = [pl.DataFrame(schema=schema)]
+        for number, frame in self._matching(columns, False, all_attempts):
+            if ids is not None:
+                frame = frame.filter(pl.col("group_id").is_in([escape(one) for one in ids]))
+            of_group = [pl.col(name).first() for name in columns[:-1]]
+            groups = frame.group_by(frames.GROUP_INDEX, maintain_order=True).agg(*of_group, "repetition")
+            found.append(groups.select(*columns, run=pl.lit(number, pl.Int32)))
+        order = {str(kind): number for number, kind in enumerate(FileKind)}
+        rank = pl.col("text").replace_strict(order, default=None, return_dtype=pl.Int64())
+        wanted = pl.col("text").is_null() | pl.col("text").is_in(list(map(str, kinds)))
+        return pl.concat(found).filter(wanted).sort("run", rank, "text_batch", "text_offset", maintain_order=True)
+
+    def _all_places(self) -> dict[str, tuple[FileKind, Place]]:
+        """Where all texts are, found in the text files, by group id."""
+        columns = ["group_id", "text", "text_batch", "text_offset"]
+        once_more = Dump(self.runs, _problems=self._problems)
+        return {
+            unescape(group_id): (FileKind(text), (batch, offset))
+            for frame in once_more.frames(columns, texts=True, all_attempts=True)
+            for group_id, text, batch, offset in frame.select(columns).iter_rows()
+        }
 
     def _frames_of(self, run: Run, columns: Collection[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
         from rg_env.dump.read import frames
@@ -326,13 +424,13 @@ class Dump:
             found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
         return (phase, step, attempt) not in found
 
-    def _sound(self, lines: Iterable[Line]) -> Iterator[Record]:
-        """The records of lines; what is wrong with the other lines becomes a problem."""
+    def _sound(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """The lines that are records; what is wrong with the others becomes a problem."""
         for line in lines:
             if line.record is None:
                 self._note(line.file, line.number, str(line.fault))
             else:
-                yield line.record
+                yield line
 
     def _note(self, file: DumpFile, line: int, reason: str) -> None:
         self._problems.setdefault((file.path, line), Problem(file.path, line, reason))
@@ -348,6 +446,14 @@ def open_run(*paths: str | Path) -> Dump:
         DumpError: a path does not exist, or there is no dump in it.
     """
     return Dump(find_runs(paths))
+
+
+def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int]) -> G:
+    """The group with these rollouts only."""
+    if len(repetitions) == len(record.rollouts):
+        return record
+    rollouts: list[Any] = [rollout for rollout in record.rollouts if rollout.repetition in repetitions]
+    return replace(record, rollouts=rollouts)
 
 
 def _read_share(run: Run, replaced: _Replaced, texts: bool) -> Iterator[pl.DataFrame]:

@@ -12,20 +12,21 @@ import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import MISSING
-from typing import Any
 
 import polars as pl
 
-from rg_env.dump.codec import Record, to_line
-from rg_env.dump.columns import Column, layout_of
+from rg_env.dump.codec import Column, layout_of, to_line
 from rg_env.dump.read.chunks import Part
+from rg_env.dump.read.lines import Line
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
     SCHEMA_VERSION,
+    VITAL,
     FileKind,
     GroupRecord,
     LedgerRecord,
     LevelRecord,
+    Record,
     RolloutFacts,
     RolloutRecord,
     TrainedRecord,
@@ -36,11 +37,11 @@ def _type(column: Column) -> pl.DataType:
     return {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64()}.get(column.type, pl.String())
 
 
-def _schema(record: type[Any]) -> dict[str, pl.DataType]:
+def _schema(record: type[Record | RolloutFacts]) -> dict[str, pl.DataType]:
     layout = layout_of(record)
     schema: dict[str, pl.DataType] = {name: _type(column) for name, column in layout.columns.items()}
     message = pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String()))
-    return schema | {name: pl.List(message) for name in layout.conversations}
+    return schema | ({layout.conversation: pl.List(message)} if layout.conversation else {})
 
 
 GROUP_SCHEMA = _schema(LedgerRecord)
@@ -73,11 +74,17 @@ _ASSUMED = {
 
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
-_COLUMNS = {n: c for record in (LedgerRecord, GroupRecord, RolloutRecord) for n, c in layout_of(record).columns.items()}
+_COLUMNS = {
+    **layout_of(LedgerRecord).columns,
+    **layout_of(GroupRecord).columns,
+    **layout_of(RolloutRecord).columns,
+}
 
 
-LineByLine = Callable[[Part], Iterable[Record]]
-"""Reads the records of a part that polars cannot read; handles damaged lines."""
+LineByLine = Callable[[Part], Iterable[Line]]
+"""Reads the lines of a part that polars cannot read; yields those that are records."""
+
+_PLACE = ("text_batch", "text_offset")
 
 
 class _UnsoundError(Exception):
@@ -97,7 +104,7 @@ def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: L
     """
     kind = parts[0].file.kind
     try:
-        return _tidy(_ours(b"".join(part.data for part in parts), kind, columns), columns)
+        return _tidy(_ours(parts, kind, columns), columns)
     except (_UnsoundError, pl.exceptions.PolarsError):
         return concat_groups(_tidy(_read_part(part, columns, line_by_line), columns) for part in parts)
 
@@ -114,23 +121,8 @@ def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame
     """
     kind = parts[0].file.kind
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _in_groups(_ours(b"".join(part.data for part in parts), kind, SCHEMA), parts)
+        return _in_groups(_ours(parts, kind, SCHEMA), parts)
     return pl.concat([_read_groups_of(part, line_by_line) for part in parts])
-
-
-def places_of(parts: Sequence[Part], group_ids: Collection[str]) -> set[int] | None:
-    """Where these groups are in a bundle of files with texts: numbers of lines that are not blank, from 0.
-
-    Returns:
-        None if a line is not a group that polars can read: then the codec has to read them all. Texts are not checked.
-    """
-    if any(part.damage is not None for part in parts):
-        return None
-    try:
-        rollouts = _ours(b"".join(part.data for part in parts), parts[0].file.kind, SCHEMA)
-    except (_UnsoundError, pl.exceptions.PolarsError):
-        return None
-    return set(rollouts.filter(pl.col("group_id").is_in(list(group_ids)))[GROUP_INDEX])
 
 
 def concat_groups(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -184,9 +176,9 @@ def levels_frame(records: Iterable[LevelRecord]) -> pl.DataFrame:
 
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _ours(part.data, part.file.kind, columns)
-    groups, kind = _by_codec(part, {"base_score", "schema_version", *columns}, line_by_line)
-    rollouts = _explode(groups, kind)
+        return _ours([part], part.file.kind, columns)
+    groups = _by_codec(part, {*VITAL, *columns}, line_by_line)
+    rollouts = _explode(groups)
     atropos = pl.col("schema_version") == 0
     return rollouts.with_columns(
         pl.when(~atropos | (pl.col(name) != pl.lit(default))).then(name).alias(name)
@@ -197,8 +189,8 @@ def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -
 
 def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _in_groups(_ours(part.data, part.file.kind, SCHEMA), [part])
-    groups, _ = _by_codec(part, SCHEMA, line_by_line)
+        return _in_groups(_ours([part], part.file.kind, SCHEMA), [part])
+    groups = _by_codec(part, SCHEMA, line_by_line)
     return groups.select(
         *(_none_for_empty(name, pl.col(name)) for name in GROUP_SCHEMA),
         *(_known(name, pl.col(name).list.eval(_none_for_empty(name, pl.element()))) for name in ROLLOUT_SCHEMA),
@@ -213,19 +205,29 @@ def _known(name: str, values: pl.Expr) -> pl.Expr:
     return pl.when(pl.col("schema_version") == 0).then(measured).otherwise(values)
 
 
-def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> tuple[pl.DataFrame, FileKind]:
-    """Read the groups with the codec and encode them again for polars, without texts unless a column needs them.
-
-    Returns:
-        the groups, and the kind of line that they were encoded as.
-    """
-    kind, records = part.file.kind, line_by_line(part)
+def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
+    """Read the groups with the codec and encode them again for polars, without texts unless a column needs them."""
+    kind, lines = part.file.kind, line_by_line(part)
     if SCHEMA.keys() >= set(columns):
-        records = (LedgerRecord.of(one, kind, None) if isinstance(one, GroupRecord) else one for one in records)
-        as_kind = FileKind.LEDGER
-    else:
-        as_kind = kind
-    return _parse(b"".join(map(to_line, records)), as_kind, columns, strict=False), as_kind
+        records = (_ledger_record(line) for line in lines)
+        return _parse(b"".join(map(to_line, records)), FileKind.LEDGER, columns, strict=False)
+    found = list(lines)
+    encoded = b"".join(to_line(line.record) for line in found if line.record is not None)
+    groups = _parse(encoded, kind, columns, strict=False)
+    return _with_places(groups, kind, [(part.file.batch, line.offset) for line in found])
+
+
+def _ledger_record(line: Line) -> LedgerRecord:
+    if isinstance(line.record, GroupRecord):
+        return LedgerRecord.of(line.record, line.file.kind, None, (line.file.batch, line.offset))
+    assert isinstance(line.record, LedgerRecord)
+    return line.record
+
+
+def _with_places(groups: pl.DataFrame, kind: FileKind, places: Sequence[tuple[int, int]]) -> pl.DataFrame:
+    """The groups of files with texts, with the columns of the ledger that say where a text is."""
+    where = pl.DataFrame(list(places), schema={name: SCHEMA[name] for name in _PLACE}, orient="row")
+    return groups.with_columns(where, text=pl.lit(str(kind)), text_reason=pl.lit(""))
 
 
 def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
@@ -242,15 +244,19 @@ def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
     return groups
 
 
-def _ours(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
+def _ours(parts: Sequence[Part], kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
     """The rollouts of lines that are all whole and in our format.
 
     Raises:
         _UnsoundError: they are not.
     """
-    groups = _parse(data, kind, {"schema_version", "base_score", "status", *columns})
+    data = b"".join(part.data for part in parts)
+    groups = _parse(data, kind, {*VITAL, *columns})
     _check(groups, [pl.col("schema_version").is_between(1, SCHEMA_VERSION).all()])
-    rollouts = _explode(groups, kind)
+    if kind.holds_text:
+        places = [(part.file.batch, part.offset + at) for part in parts for _, at, _ in part.placed()]
+        groups = _with_places(groups, kind, places)
+    rollouts = _explode(groups)
     allowed = {name: values for name in rollouts.columns if name in _COLUMNS and (values := _COLUMNS[name].allowed)}
     _check(rollouts, [pl.col(name).is_in(values).all() for name, values in allowed.items()])
     return rollouts
@@ -270,7 +276,7 @@ def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: boo
     of_rollout = {name: dtype for name, dtype in _OF_ROLLOUT.items() if name in columns}
     schema: dict[str, pl.DataType] = {name: dtype for name, dtype in _OF_GROUP.items() if name in columns}
     if kind.holds_text:
-        schema = {name: dtype for name, dtype in schema.items() if name not in ("text", "text_reason")}
+        schema = {name: dtype for name, dtype in schema.items() if name not in ("text", "text_reason", *_PLACE)}
         schema["rollouts"] = pl.List(pl.Struct(of_rollout))
     else:
         schema |= {name: pl.List(dtype) for name, dtype in of_rollout.items()}
@@ -279,11 +285,10 @@ def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: boo
     return pl.scan_ndjson(io.BytesIO(data), schema=schema, ignore_errors=not strict).collect(engine="streaming")
 
 
-def _explode(groups: pl.DataFrame, kind: FileKind) -> pl.DataFrame:
+def _explode(groups: pl.DataFrame) -> pl.DataFrame:
     """One row per rollout, with `GROUP_INDEX`."""
     groups = groups.with_row_index(GROUP_INDEX).with_columns(pl.col(GROUP_INDEX).cast(pl.Int64))
-    if kind.holds_text:
-        groups = groups.with_columns(text=pl.lit(str(kind)), text_reason=pl.lit(""))
+    if "rollouts" in groups.columns:
         return groups.filter(pl.col("rollouts").list.len() > 0).explode("rollouts").unnest("rollouts")
     lists = [name for name, dtype in groups.schema.items() if isinstance(dtype, pl.List)]
     return groups.filter(pl.col(lists[0]).list.len() > 0).explode(lists)

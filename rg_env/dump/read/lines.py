@@ -7,28 +7,13 @@ the kind of file. Memory does not grow with the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
-from rg_env.dump.codec import (
-    BadLineError,
-    NewerSchemaError,
-    Record,
-    group_from,
-    ledger_from_line,
-    level_from_line,
-    trained_from_line,
-    wire_of,
-)
+from rg_env.dump.codec import NewerSchemaError, from_line, record_from_line
 from rg_env.dump.files import DumpFile
-from rg_env.dump.line_check import check_group, check_ledger, check_level, check_shape, check_trained
 from rg_env.dump.read.chunks import Part, Watch, parts_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
-from rg_env.dump.wire import Wire
-
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
+from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Phase, Record
 
 _AT_ONCE = 1 << 18
 """Bytes read at a time: few, because lines are yielded one by one."""
@@ -44,6 +29,7 @@ class Line:
 
     Attributes:
         number: from 1.
+        offset: where it begins in the file, in bytes before compression.
         raw: its bytes, without the line feed at the end.
         fault: an `UnreadableError` if the rest of the file cannot be read; `raw` is then empty.
         ended: False for a last line without line feed.
@@ -51,6 +37,7 @@ class Line:
 
     file: DumpFile
     number: int
+    offset: int
     raw: bytes
     record: Record | None
     fault: BadLineError | None = None
@@ -77,15 +64,7 @@ def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
     for place in part.placed(blank=strict):
         yield _line(part, *place, strict=strict)
     if part.damage is not None:
-        yield Line(part.file, part.first_line, b"", None, UnreadableError(part.damage))
-
-
-def lines_at(parts: Iterable[Part], places: Collection[int]) -> Iterator[Line]:
-    """The lines at these places, counted from 0 over the lines of all parts that are not blank."""
-    placed = ((part, *place) for part in parts for place in part.placed())
-    for number, line in enumerate(placed):
-        if number in places:
-            yield _line(*line, strict=False)
+        yield Line(part.file, part.first_line, part.offset, b"", None, UnreadableError(part.damage))
 
 
 def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line:
@@ -98,7 +77,7 @@ def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line
         fault = error
     except NewerSchemaError as error:
         raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
-    return Line(part.file, number, raw, record, fault, ended=at + len(raw) < len(part.data))
+    return Line(part.file, number, part.offset + at, raw, record, fault, ended=at + len(raw) < len(part.data))
 
 
 def _blank(raw: bytes) -> str:
@@ -110,34 +89,30 @@ def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> R
     """The record in a line.
 
     Args:
-        number: of the line in its file, from 1.
-        strict: also check the keys, their types, and that the values are consistent. Not for Atropos' lines, which have
-            no version.
+        number: of the line in its file, from 1; names the groups of Atropos' lines, which have no id.
+        strict: a damaged value is an error even if it is not vital, and the values are checked for consistency. Not
+            for Atropos' lines, which have no version.
 
     Raises:
-        BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a JSON object that
-            no run can have written.
+        BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a record that no
+            run can have written.
         NewerSchemaError: written by a later version.
     """
-    wire = wire_of(raw) if strict else None
-    match file.kind:
-        case FileKind.LEDGER:
-            return _checked(raw, wire, LedgerRecord, ledger_from_line, check_ledger)
-        case FileKind.TRAINED:
-            return _checked(raw, wire, TrainedRecord, trained_from_line, check_trained)
-        case FileKind.LEVELS:
-            return _checked(raw, wire, LevelRecord, level_from_line, check_level)
-        case _:
-            ours = wire if wire and wire.get("schema_version") else None
-            return _checked(raw, ours, GroupRecord, partial(group_from, file, number), check_group)
-
-
-def _checked(
-    raw: bytes, wire: Wire | None, kind: type[_R], read: Callable[[bytes], _R], check: Callable[[_R], None]
-) -> _R:
-    if wire is not None:
-        check_shape(wire, kind)
-    record = read(raw)
-    if wire is not None:
-        check(record)
+    record: Record
+    if file.kind.holds_text:
+        record = text_from(file, f"{file.id_prefix}{file.path.stem}:{number}", raw, strict=strict)
+    else:
+        record = record_from_line(file.kind.record, raw, strict=strict)
+    if strict and record.schema_version:
+        record.check()
     return record
+
+
+def text_from(file: DumpFile, group_id: str, raw: bytes, *, strict: bool = False) -> GroupRecord:
+    """The group in a line of a text file. An Atropos line, which has none, gets this `group_id`.
+
+    Raises:
+        BadLineError, NewerSchemaError: as `parse`.
+    """
+    phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
+    return from_line(raw, run_id=file.run_id, group_id=group_id, phase=phase, strict=strict)

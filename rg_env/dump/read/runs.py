@@ -6,6 +6,7 @@ names; for a file with any other name, the first line decides whether it is a le
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Any
 
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.open_file import open_regular
+from rg_env.dump.open_file import open_lines, open_regular
 from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
@@ -97,14 +98,50 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
         raise DumpError("no dump folder or file was given")
     files: dict[Path, DumpFile] = {}
     for path in map(Path, paths):
-        files |= {file.path: file for file in _find(path)}
+        files |= {Path(os.path.realpath(file.path)): file for file in _find(path)}
     kinds = list(FileKind)
-    in_order = sorted(files.values(), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
+    in_order = sorted(
+        _told_apart(list(files.values())), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch)
+    )
     runs = []
     for run_id, found in groupby(in_order, key=lambda file: file.run_id):
         mine = tuple(found)
         runs.append(Run(run_id, mine, read_manifest(mine[0].path.parent, run_id)))
     return tuple(runs)
+
+
+def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
+    """The files, with other run ids where files of one name in several folders are of different runs, as Atropos' may
+    be: the id of a run without a ledger begins with its folder.
+
+    Raises:
+        DumpError: a run is there twice.
+    """
+    folders: dict[str, set[Path]] = {}
+    firsts: dict[tuple[str, FileKind, int], DumpFile] = {}
+    for file in files:
+        folders.setdefault(file.run_id, set()).add(Path(os.path.realpath(file.path.parent)))
+        first = firsts.setdefault((file.run_id, file.kind, file.batch), file)
+        if first is not file and first.path.parent != file.path.parent and _first_line(first) == _first_line(file):
+            raise DumpError(f"{first.path} and {file.path} are copies of each other: name one of the two")
+    with_ledger = {file.run_id for file in files if file.kind is FileKind.LEDGER}
+    split = {run_id for run_id, found in folders.items() if len(found) > 1} - with_ledger
+    names = Counter(folder.name for run_id in split for folder in folders[run_id])
+    return [
+        replace(file, run_id=f"{_folder_name(file.path, names)}/{file.run_id}") if file.run_id in split else file
+        for file in files
+    ]
+
+
+def _folder_name(path: Path, names: Counter[str]) -> str:
+    folder = Path(os.path.realpath(path.parent))
+    return folder.name if names[folder.name] == 1 else str(folder)
+
+
+def _first_line(file: DumpFile) -> bytes:
+    with suppress(OSError), open_lines(file.path) as lines:
+        return lines.readline(1 << 16)
+    return b""
 
 
 def _find(path: Path) -> Sequence[DumpFile]:

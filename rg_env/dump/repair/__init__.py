@@ -1,1 +1,1 @@
-"""Checking a dump and repairing a damaged one."""
+"""Checking a dump, and finishing that of a run which ended without finishing it."""

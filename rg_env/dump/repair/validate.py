@@ -1,36 +1,89 @@
-"""Checks a dump: each line, the files against each other, and both against the manifest.
+"""Checks what readers of a dump rely on: each line, the files against each other, and both against the manifest.
 
 Invariant: it only reads. Everything that our runs can write passes, including a run that was killed at any moment and
-resumed. Memory does not grow with the texts: id, digest and place of each group of the current run are kept (about 400
-bytes), and the findings are bounded.
+resumed. Memory does not grow with the texts: a digest and the place of each group of the current run are kept, and the
+number of findings that are listed is bounded.
 
-Not covered: the files of a run that is being written are not compared with each other, because they change while they
-are read.
+Not covered: what only a change by hand can cause, and the files of a run that is being written, which are not compared
+with each other, because they change while they are read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Self
 
-from rg_env.dump.codec import Record, to_line, wire_of
+from rg_env.dump.codec import to_line, unknown_keys
 from rg_env.dump.files import DumpFile, manifest_name, parse_name
-from rg_env.dump.line_check import FaultyRecordError
 from rg_env.dump.lock import is_held
-from rg_env.dump.read.chunks import Watch, size_of
-from rg_env.dump.read.dump import Run, open_run
-from rg_env.dump.read.lines import Line, UnreadableError, lines_in
-from rg_env.dump.repair.findings import Findings
-from rg_env.dump.repair.order import GroupOrder, LevelOrder, TrainedOrder
-from rg_env.dump.repair.settings_check import wrong_file, wrong_numbers, wrong_reason
-from rg_env.dump.repair.trouble import Trouble
-from rg_env.dump.run_settings import batch_limit, settings_of
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, LevelRecord, TrainedRecord
+from rg_env.dump.read.dump import open_run
+from rg_env.dump.read.lines import Line, lines_in
+from rg_env.dump.read.runs import Run
+from rg_env.dump.run_settings import settings_of
+from rg_env.dump.schema import (
+    TEXT_KINDS,
+    FaultyRecordError,
+    FileKind,
+    GroupRecord,
+    LedgerRecord,
+    Phase,
+    Record,
+    TrainedRecord,
+    answered,
+    outcome_of,
+)
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
+MAX_KEPT = 1000
+"""Findings that are listed one by one."""
+_ASK = "find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"
+_RECOVER = "resume the run, or use `rg-env dumps recover`"
+
+
+class Trouble(StrEnum):
+    """A kind of finding. `advice` says what to do about one."""
+
+    advice: str
+
+    def __new__(cls, value: str, advice: str) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.advice = value, advice
+        return kind
+
+    DAMAGED = "damaged_line", "readers skip it"
+    CONTRADICTION = "contradiction", _ASK
+    UNKNOWN_KEY = "unknown_key", "written by a later version of rg_env, or by another program; readers ignore it"
+    DUPLICATE = "duplicate", "remove the second one, or the file that was copied"
+    NO_LEDGER_LINE = "no_ledger_line", "`rg-env dumps recover` adds it"
+    NO_TEXT = "no_text", "look for the missing file"
+    DISAGREEMENT = "disagreement", _ASK
+    UNKNOWN_GROUP = "unknown_group", "look for the missing file"
+    GAP = "gap", "look for the missing file"
+    UNFINISHED = "unfinished", _RECOVER
+    MANIFEST = "manifest", "restore it from a backup; without it settings cannot be checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that was found.
+
+    Attributes:
+        file: the file's name.
+        line: from 1; 0 if it concerns the whole file.
+    """
+
+    kind: Trouble
+    file: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{place}: {self.what} ({self.kind.advice})"
 
 
 @dataclass
@@ -38,33 +91,50 @@ class Validation:
     """What was read and what was found.
 
     Attributes:
+        kept: the first `MAX_KEPT` findings.
+        counts: of all findings, by kind.
         remarks: what could not be checked, one sentence each; these are not errors.
         texts: groups with their text, including `atropos`, the groups in Atropos' format.
-        ledger_lines: groups in ledgers.
-        trained: groups in the training batches of steps.
-        levels: moves of levels.
+        ledger_lines, trained, levels: records of these kinds.
     """
 
-    findings: Findings[Trouble] = field(default_factory=Findings)
+    kept: list[Fault] = field(default_factory=list)
+    counts: Counter[Trouble] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
     runs: int = 0
-    texts: int = 0
-    ledger_lines: int = 0
-    trained: int = 0
-    levels: int = 0
+    records: Counter[FileKind] = field(default_factory=Counter)
     atropos: int = 0
 
     @property
     def good(self) -> bool:
-        return not self.findings.total
+        return not self.counts
+
+    @property
+    def total(self) -> int:
+        """Number of findings."""
+        return self.counts.total()
+
+    @property
+    def texts(self) -> int:
+        """Number of groups with their text."""
+        return sum(self.records[kind] for kind in TEXT_KINDS)
+
+    @property
+    def ledger_lines(self) -> int:
+        return self.records[FileKind.LEDGER]
+
+    def add(self, kind: Trouble, file: DumpFile | Path, line: int, what: str) -> None:
+        """Add a finding."""
+        self.counts[kind] += 1
+        if len(self.kept) < MAX_KEPT:
+            self.kept.append(Fault(kind, (file.path if isinstance(file, DumpFile) else file).name, line, what))
 
 
-def validate(*paths: str | Path, advance: Watch | None = None) -> Validation:
+def validate(*paths: str | Path) -> Validation:
     """Check dumps.
 
     Args:
         paths: dump folders, and single files. A single file is not compared with others.
-        advance: called with the bytes read since the last call.
 
     Raises:
         DumpError: a path has no dump, or a file cannot be opened.
@@ -74,29 +144,8 @@ def validate(*paths: str | Path, advance: Watch | None = None) -> Validation:
     for path in map(Path, paths):
         for run in open_run(path).runs:
             result.runs += 1
-            _RunCheck(run, path.is_dir(), result, advance).check()
+            _RunCheck(run, path.is_dir(), result).check()
     return result
-
-
-def bytes_in(*paths: str | Path) -> int:
-    """Number of bytes that `validate` will read.
-
-    Raises:
-        DumpError: a path has no dump.
-    """
-    return sum(size_of(file) for path in paths for run in open_run(path).runs for file in run.files)
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """Where the text of a group is, and a digest of its ledger line."""
-
-    file: DumpFile
-    number: int
-    digest: int
-
-    def __str__(self) -> str:
-        return f"{self.file.path.name}, line {self.number}"
 
 
 class _RunCheck:
@@ -106,174 +155,140 @@ class _RunCheck:
         whole: whether `run` has all its files, so that they can be compared with each other.
     """
 
-    def __init__(self, run: Run, whole: bool, result: Validation, advance: Watch | None) -> None:
+    def __init__(self, run: Run, whole: bool, result: Validation) -> None:
         self.run = run
-        self.files = sorted(run.files, key=lambda file: (file.kind, file.batch, file.part))
         self.result = result
-        self.found = result.findings
-        self.advance = advance
         self.folder = run.files[0].path.parent
         self.live = whole and is_held(self.folder, run.run_id)
         self.whole = whole and not self.live
         self.settings = settings_of(run.manifest)
-        self.texts: dict[str, _Text] = {}
-        self.unknown_attempts: set[int] = set()
+        self.texts: dict[str, tuple[int, Line]] = {}
+        self.groups: set[str] = set()
+        self.unknown: set[str] = set()
 
     def check(self) -> None:
-        if self.live:
-            self._remark("is being written now: only its finished files were checked, each one alone")
-        self._check_manifest()
+        self._check_files()
+        trained: set[int] = set()
+        for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.LEVELS):  # each refers to earlier ones
+            for file in self.run.files_of(kind):
+                for line, record in self._records(file):
+                    self.result.records[kind] += 1
+                    if isinstance(record, GroupRecord):
+                        self._check_text(line, record)
+                    elif isinstance(record, LedgerRecord):
+                        self._check_ledger_line(line, record)
+                    elif isinstance(record, TrainedRecord):
+                        self._check_trained(line, record, trained)
         if self.whole:
-            self._check_names()
-        for kind in FileKind:
-            if kind.holds_text:
-                self._check_texts(kind)
-        self._check_trained(self._check_ledger())
-        self._check_levels()
+            for group_id, (_, line) in self.texts.items():
+                if group_id in self.groups:
+                    continue
+                self._add(Trouble.NO_LEDGER_LINE, line, f"group {group_id} is not in the ledger")
 
-    # -- names
-
-    def _check_manifest(self) -> None:
+    def _check_files(self) -> None:
         path = self.folder / manifest_name(self.run.run_id)
         if self.run.manifest is None and os.path.lexists(path):
-            self.found.add(Trouble.MANIFEST, path.name, 0, "not a JSON object")
-        elif self.run.manifest is None and any(parse_name(file.path) for file in self.files):
+            self.result.add(Trouble.MANIFEST, path, 0, "not a JSON object")
+        elif self.run.manifest is None and any(parse_name(file.path) for file in self.run.files):
             self._remark("has no manifest: its settings could not be checked")
-
-    def _check_names(self) -> None:
-        expected: dict[FileKind, int] = {}
-        for file in self.files:
-            due = expected.get(file.kind, 0)
-            if file.batch > due:
-                missing = f"{due:04d}" if file.batch == due + 1 else f"{due:04d} to {file.batch - 1:04d}"
-                self.found.add(Trouble.GAP, file.path.name, 0, f"batch {missing} before it is missing")
-            elif file.batch < due:
-                self.found.add(Trouble.DUPLICATE, file.path.name, 0, f"there are two files of batch {file.batch:04d}")
-            expected[file.kind] = file.batch + 1
+        if self.live:
+            self._remark("is being written now: only its finished files were checked, each one alone")
+        due: Counter[FileKind] = Counter()
+        for file in self.run.files if self.whole else ():
+            if file.batch > due[file.kind]:
+                missing = f"batch {due[file.kind]:04d} or more before it are missing"
+                self.result.add(Trouble.GAP, file, 0, missing)
+            elif file.batch < due[file.kind]:
+                self.result.add(Trouble.DUPLICATE, file, 0, f"there are two files of batch {file.batch:04d}")
+            due[file.kind] = file.batch + 1
             if file.part:
-                self.found.add(Trouble.UNFINISHED, file.path.name, 0, "left behind by a run that exited uncleanly")
+                self.result.add(Trouble.UNFINISHED, file, 0, "left behind by a run that exited uncleanly")
 
-    # -- lines
-
-    def _check_texts(self, kind: FileKind) -> None:
-        order, atropos = GroupOrder(), 0
-        for line, group in self._records(kind, GroupRecord):
-            self.result.texts += 1
-            if not group.schema_version:
-                atropos += 1
-                continue
-            if (first := self.texts.get(group.group_id)) is not None:
-                self._add(Trouble.DUPLICATE, line, f"group {group.group_id} again, first in {first}")
+    def _records(self, file: DumpFile) -> Iterator[tuple[Line, Record]]:
+        """The sound records of a file; everything else in it becomes a finding."""
+        if self.live and file.part:
+            return
+        for line in lines_in(file, strict=True):
+            if line.record is not None:
+                if line.record.schema_version:
+                    self._check_keys(line, file.kind)
+                if not line.ended:
+                    self._add(Trouble.DAMAGED, line, "the file ends without a line feed")
+                yield line, line.record
             else:
-                digest = _digest(LedgerRecord.of(group, kind, None))
-                self.texts[group.group_id] = _Text(line.file, line.number, digest)
-            if misplaced := wrong_file(group, kind, self.settings.get(group.attempt)):
-                self._add(Trouble.WRONG_FILE, line, misplaced)
-            self._check_group(line, group, order)
-        if atropos and not self.result.atropos:
-            self._remark("is in Atropos' format: only item_id, rollouts, conversation and score could be checked")
-        self.result.atropos += atropos
+                contradicts = isinstance(line.fault, FaultyRecordError)
+                self._add(Trouble.CONTRADICTION if contradicts else Trouble.DAMAGED, line, str(line.fault))
 
-    def _check_ledger(self) -> Container[str]:
-        """Returns the groups in the ledger."""
-        lines: dict[str, tuple[str, int]] = {}
-        order = GroupOrder()
-        for line, record in self._records(FileKind.LEDGER, LedgerRecord):
-            self.result.ledger_lines += 1
-            if record.group_id in lines:
-                name, number = lines[record.group_id]
-                self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again, first in {name}, line {number}")
-                continue
-            lines[record.group_id] = line.file.path.name, line.number
-            self._check_group(line, record, order)
-            settings = self.settings.get(record.attempt)
-            if settings is not None and (what := wrong_reason(record, settings)):
-                self._add(Trouble.SETTINGS, line, what)
-            if self.whole:
-                self._check_against_text(line, record)
-        if self.whole:
-            for group_id, text in self.texts.items():
-                if group_id not in lines:
-                    what = f"group {group_id} is not in the ledger"
-                    self.found.add(Trouble.NO_LEDGER_LINE, text.file.path.name, text.number, what)
-        return lines
+    def _check_keys(self, line: Line, kind: FileKind) -> None:
+        """Report each unknown key once for a run."""
+        for key in sorted(unknown_keys(kind.record, line.raw) - self.unknown):
+            self.unknown.add(key)
+            self._add(Trouble.UNKNOWN_KEY, line, f"`{key}` is not part of a record")
 
-    def _check_trained(self, groups: Container[str]) -> None:
-        order = TrainedOrder()
-        for line, record in self._records(FileKind.TRAINED, TrainedRecord):
-            self.result.trained += 1
-            self._check_run(line, record)
-            if (back := order.goes_back(record)) is not None:
-                self._add(Trouble.ORDER, line, back)
-            if order.repeats(record):
-                self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again in step {record.step}")
-            if self.whole and record.group_id not in groups:
-                self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
+    def _check_text(self, line: Line, group: GroupRecord) -> None:
+        if not group.schema_version:
+            if not self.result.atropos:
+                self._remark("is in Atropos' format: only item_id, rollouts, conversation and score could be checked")
+            self.result.atropos += 1
+        elif group.group_id in self.texts:
+            _, first = self.texts[group.group_id]
+            what = f"group {group.group_id} again, first in {first.file.path.name}, line {first.number}"
+            self._add(Trouble.DUPLICATE, line, what)
+        else:
+            digest = _digest(LedgerRecord.of(group, line.file.kind, None))
+            self.texts[group.group_id] = digest, Line(line.file, line.number, line.offset, b"", None)
+            self._check_settings(line, group)
 
-    def _check_levels(self) -> None:
-        order = LevelOrder()
-        for line, record in self._records(FileKind.LEVELS, LevelRecord):
-            self.result.levels += 1
-            self._check_run(line, record)
-            settings = self.settings.get(record.attempt)
-            if (back := order.goes_back(record, in_order=settings is None or not settings.overlapping)) is not None:
-                self._add(Trouble.ORDER, line, back)
-            if order.repeats(record):
-                self._add(Trouble.DUPLICATE, line, f"the same move of {record.task} again")
-
-    def _check_group(self, line: Line, record: GroupRecord | LedgerRecord, order: GroupOrder) -> None:
-        """Checks of both a group's text and its ledger line."""
-        self._check_run(line, record)
-        settings = self.settings.get(record.attempt)
-        back = order.goes_back(record, in_order=settings is None or not settings.overlapping)
-        if back is not None:
-            self._add(Trouble.ORDER, line, back)
-        if settings is not None:
-            for what in wrong_numbers(record, settings):
-                self._add(Trouble.SETTINGS, line, what)
-        elif self.settings and record.attempt not in self.unknown_attempts:
-            self.unknown_attempts.add(record.attempt)
-            self._add(Trouble.SETTINGS, line, f"the manifest has no attempt {record.attempt}")
-
-    def _check_run(self, line: Line, record: Record) -> None:
-        if parse_name(line.file.path) and record.run_id != line.file.run_id:
-            self._add(Trouble.WRONG_FILE, line, f"of run {record.run_id}")
-
-    def _check_against_text(self, line: Line, record: LedgerRecord) -> None:
-        text = self.texts.get(record.group_id)
+    def _check_ledger_line(self, line: Line, record: LedgerRecord) -> None:
+        if record.group_id in self.groups:
+            self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again")
+            return
+        self.groups.add(record.group_id)
+        self._check_settings(line, record)
+        if not self.whole:
+            return
+        if record.group_id not in self.texts:
+            if record.text is not None:
+                self._add(Trouble.NO_TEXT, line, f"the text of group {record.group_id} is in no {record.text} file")
+            return
+        digest, text = self.texts[record.group_id]
+        place = f"{text.file.path.name}, line {text.number}"
         if record.text is None:
-            if text is not None:
-                what = f"the ledger says that the text was not kept ({record.text_reason}), but it is in {text}"
-                self._add(Trouble.DISAGREEMENT, line, what)
-        elif text is None:
-            self._add(Trouble.NO_TEXT, line, f"the text of group {record.group_id} is in no {record.text} file")
-        elif text.digest != _digest(record):
-            self._add(Trouble.DISAGREEMENT, line, f"differs from {text} in {', '.join(_differences(text, record))}")
+            what = f"the ledger says that the text was not kept ({record.text_reason}), but it is in {place}"
+            self._add(Trouble.DISAGREEMENT, line, what)
+        elif digest != _digest(record):
+            self._add(Trouble.DISAGREEMENT, line, f"differs from {place}")
+        elif record.text_batch is not None and (record.text_batch, record.text_offset) != (
+            text.file.batch,
+            text.offset,
+        ):
+            there = f"{record.text_offset} of batch {record.text_batch}"
+            self._add(Trouble.DISAGREEMENT, line, f"says that the text is at byte {there}, but it is in {place}")
 
-    def _records(self, kind: FileKind, of: type[_R]) -> Iterator[tuple[Line, _R]]:
-        """The whole records of the files of a kind; everything else in them becomes a finding."""
-        for file in self.files:
-            if file.kind is not kind or (self.live and file.part):
-                continue
-            line = None
-            for line in lines_in(file, self.advance, strict=True):
-                if line.fault is None:
-                    assert isinstance(line.record, of)
-                    yield line, line.record
-                    if not line.ended:
-                        self._add(Trouble.DAMAGED, line, "the file ends without a line feed")
-                else:
-                    contradicts = isinstance(line.fault, FaultyRecordError)
-                    self._add(Trouble.CONTRADICTION if contradicts else Trouble.DAMAGED, line, str(line.fault))
-            limit = batch_limit(self.settings, kind)
-            if line is None:
-                self.found.add(Trouble.EMPTY, file.path.name, 0, "is empty")
-            elif limit is not None and line.number > limit and not isinstance(line.fault, UnreadableError):
-                what = f"{line.number} lines; the manifest allows {limit} in a file"
-                self.found.add(Trouble.OVERFULL, file.path.name, 0, what)
+    def _check_trained(self, line: Line, record: TrainedRecord, seen: set[int]) -> None:
+        key = hash((record.attempt, record.step, record.group_id))
+        if key in seen:
+            self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again in step {record.step}")
+        seen.add(key)
+        if self.whole and record.group_id not in self.groups:
+            self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
 
-    def _add(self, trouble: Trouble, line: Line, what: str) -> None:
-        self.found.add(trouble, line.file.path.name, line.number, what)
+    def _check_settings(self, line: Line, record: GroupRecord | LedgerRecord) -> None:
+        """Check a group's outcome and size against the settings of its attempt."""
+        settings = self.settings.get(record.attempt)
+        if settings is None:
+            return
+        outcome = outcome_of([rollout.base_score for rollout in answered(record.rollouts)], settings.config.solved_at)
+        if record.outcome is not outcome:
+            what = f"`outcome` is {record.outcome}; with solved_at={settings.config.solved_at:g} it would be {outcome}"
+            self._add(Trouble.CONTRADICTION, line, what)
+        expected = settings.samples.get(Phase(record.phase))
+        if expected is not None and len(record.rollouts) != expected:
+            what = f"has {len(record.rollouts)} rollouts; the manifest says {expected} for phase {record.phase}"
+            self._add(Trouble.CONTRADICTION, line, what)
+
+    def _add(self, kind: Trouble, line: Line, what: str) -> None:
+        self.result.add(kind, line.file, line.number, what)
 
     def _remark(self, what: str) -> None:
         self.result.remarks.append(f"run {self.run.run_id} {what}")
@@ -281,13 +296,4 @@ class _RunCheck:
 
 def _digest(record: LedgerRecord) -> int:
     """Equal for equal numbers, regardless of white space in their lines. 64 bits, so collisions are unlikely."""
-    return hash(to_line(record))
-
-
-def _differences(text: _Text, record: LedgerRecord) -> list[str]:
-    """The keys in which a text and its ledger line differ."""
-    group = next(line.record for line in lines_in(text.file) if line.number == text.number)
-    assert isinstance(group, GroupRecord)
-    mine = wire_of(to_line(LedgerRecord.of(group, text.file.kind, None)))
-    other = wire_of(to_line(record))
-    return [f"`{key}`" for key in mine if mine[key] != other[key]]
+    return hash(to_line(record.without_place()))

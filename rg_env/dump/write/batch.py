@@ -29,7 +29,7 @@ class Fsync(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Savepoint:
     """A state of a batch to roll back to."""
 
     size: int
@@ -67,9 +67,9 @@ class Batch:
         return self._folder / batch_name(self.kind, self._run_id, self._number)
 
     @property
-    def room(self) -> int:
-        """Lines that fit in the current batch, or in the next one if it is full; at least 1."""
-        return self.limit if self.is_full else self.limit - self.lines
+    def number(self) -> int:
+        """The number of the batch that `prepare` has opened."""
+        return self._number
 
     @property
     def is_full(self) -> bool:
@@ -101,8 +101,8 @@ class Batch:
         elif os.fstat(self._fd).st_size != self._size:
             os.ftruncate(self._fd, self._size)
 
-    def mark(self) -> Mark:
-        return Mark(self._size, self.lines)
+    def mark(self) -> Savepoint:
+        return Savepoint(self._size, self.lines)
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Write whole lines, with their line feeds; `prepare` has been called.
@@ -129,7 +129,7 @@ class Batch:
             sync_path(self._folder)
             self._name_synced = True
 
-    def roll_back(self, mark: Mark) -> None:
+    def roll_back(self, mark: Savepoint) -> None:
         """Go back to `mark`. Never raises: what cannot be cut off now is cut off by the next `prepare`."""
         self._size, self.lines = mark.size, mark.lines
         with contextlib.suppress(OSError):

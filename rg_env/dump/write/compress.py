@@ -1,4 +1,4 @@
-"""Compresses finished batches in a separate thread, so that neither training nor the writer waits.
+"""Compresses finished batches.
 
 Invariant: a batch always exists complete under one of its two names; if both exist, the plain one counts
 (`files.list_files`). The plain file is removed once the compressed one is complete and on disk. The next attempt
@@ -8,13 +8,8 @@ removes incomplete files that a killed process left.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from queue import SimpleQueue
-
-from loguru import logger
 
 from rg_env.atomic import sync_path, write_all
 from rg_env.dump.files import PART, PREFIX, ZSTD, list_files, parse_name
@@ -29,33 +24,6 @@ class Compression(StrEnum):
 
     NONE = "none"
     ZSTD = "zstd"
-
-
-class Compressor:
-    """A thread that compresses batches one by one."""
-
-    def __init__(self, batches: Iterable[Path] = ()) -> None:
-        self._queue: SimpleQueue[Path | None] = SimpleQueue()
-        for path in batches:
-            self.add(path)
-        self._thread = threading.Thread(target=self._run, name="rg-dump-zstd", daemon=True)
-        self._thread.start()
-
-    def add(self, path: Path) -> None:
-        """Queue the finished batch `path`. A failure is logged and leaves the batch uncompressed."""
-        self._queue.put(path)
-
-    def close(self) -> None:
-        """Wait until all queued batches are done."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (path := self._queue.get()) is not None:
-            try:
-                compress(path)
-            except Exception as error:
-                logger.warning("dump: {} stays uncompressed ({})", path.name, error)
 
 
 def compress(path: Path) -> Path:

@@ -1,59 +1,48 @@
-"""A queue of submitted jobs, and the thread that writes their records to disk.
+"""A queue of submitted records, and the thread that writes them to disk.
 
 Invariants:
-- Jobs are written in the order of submission. Records are removed from their job once they are on disk.
+- Records are written in the order of submission, and removed from their submission once they are on disk.
 - An error while writing never ends the thread: the records are kept and retried.
+- The waiting records are bounded. Whoever submits waits for room while the disk works, however slowly; while it returns
+  errors, what goes beyond the bound is dropped and counted.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Self
 
 from loguru import logger
 
 from rg_env.dump.schema import GroupRecord, LevelRecord, TrainedRecord
 
-Record = GroupRecord | TrainedRecord | LevelRecord
+Writable = GroupRecord | TrainedRecord | LevelRecord
 
 RETRY_SECONDS = 5.0
 """Interval between retries after a disk error, while nothing new is submitted."""
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class Submission:
     """Records that were submitted together.
 
     Attributes:
         records: those that are not on disk yet, in order.
-        size: approximate memory of all records of the job, in bytes.
+        size: of all its records, in bytes.
         dropped: number of records that could not be written.
         on_disk: the result, for the submitter.
     """
 
-    records: deque[Record]
+    records: deque[Writable]
     size: int
     dropped: int = 0
     on_disk: Future[bool] = field(default_factory=Future)
-
-    @classmethod
-    def of(cls, records: Iterable[Record]) -> Self:
-        """A job of these records."""
-        waiting = deque(records)
-        return cls(waiting, sum(map(_size, waiting)))
-
-    def drop(self, number: int) -> None:
-        """Drop record `number`."""
-        self.dropped += 1
-        del self.records[number]
 
     def settle(self, result: bool) -> None:
         """Set the result, unless it is set already."""
@@ -62,86 +51,112 @@ class Job:
 
 
 class WriteQueue:
-    """A queue of jobs and the thread behind it.
+    """A queue and the thread behind it.
 
     Args:
         name: of the thread.
-        commit: writes the first records of a job and removes them from it, or raises; called in the thread until the
-            job is empty.
-        finish: called in the thread after the last job.
-        max_bytes: approximate limit for waiting jobs; jobs beyond it are dropped and counted.
+        commit: writes the first records of a submission and removes them from it, or raises; called in the thread until
+            the submission is empty.
+        idle: called in the thread while nothing waits; returns whether there is more to do.
+        finish: called in the thread after the last submission.
+        max_bytes: bound of what waits.
     """
 
     def __init__(
-        self, name: str, commit: Callable[[Job], None], finish: Callable[[], None], max_bytes: int = sys.maxsize
+        self,
+        name: str,
+        commit: Callable[[Submission], None],
+        idle: Callable[[], bool],
+        finish: Callable[[], None],
+        max_bytes: int,
     ) -> None:
-        self._commit = commit
-        self._finish = finish
+        self._commit, self._idle, self._finish = commit, idle, finish
         self._max_bytes = max_bytes
         # Shared between threads without a lock: every operation on them is atomic.
-        self._jobs: set[Job] = set()
+        self._open: set[Submission] = set()
         self._dropped: list[int] = []
-        self._queue: SimpleQueue[Job | Future[None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Submission | Future[None] | None] = SimpleQueue()
+        self.failing = False
+        """Whether the disk returned an error when it was last tried."""
+        self.changed: Future[None] = Future()
+        """Done, and replaced by another, whenever records got to disk or an error occurred."""
         # Used by the thread only.
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[Submission] = deque()
         self._missing_when_logged = 0
         # Used by callers only.
         self._dropped_when_logged = 0
-        self._closed = False
+        self.closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @property
     def missing(self) -> int:
         """Number of submitted records that are not on disk: waiting or dropped."""
-        return sum(len(job.records) + job.dropped for job in list(self._jobs)) + sum(self._dropped)
+        return sum(len(one.records) + one.dropped for one in list(self._open)) + self.dropped
+
+    @property
+    def dropped(self) -> int:
+        """Number of records that will never be on disk."""
+        return sum(self._dropped)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(one.size for one in list(self._open))
 
     @property
     def is_alive(self) -> bool:
         """Whether the thread is still running."""
         return self._thread.is_alive()
 
-    def submit(self, job: Job) -> Future[bool]:
-        """Hand over a job without waiting.
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more may wait. A single record may be larger than the bound."""
+        waiting = self.waiting_bytes
+        return not waiting or waiting + size <= self._max_bytes
+
+    def submit(self, records: Sequence[Writable], size: int) -> Future[bool]:
+        """Hand over records without waiting.
 
         Returns:
-            a future: True once all records are on disk, False after a failure (they are kept and retried, unless
-            `max_bytes` is exceeded).
+            a future: True once all are on disk, False after an error (they are kept and retried).
         """
-        pending = sum(other.size for other in list(self._jobs))
-        if not job.records:
-            job.settle(True)
-        elif self._closed or pending + job.size > self._max_bytes:
-            self._dropped.append(len(job.records))
-            if (dropped := sum(self._dropped)) >= 2 * self._dropped_when_logged:
-                self._dropped_when_logged = dropped
-                why = "the dump is closed" if self._closed else "too much is already waiting for the disk"
-                logger.error("dump: {} records dropped so far, {}; training continues", dropped, why)
-            job.settle(False)
+        submission = Submission(deque(records), size)
+        if records:
+            self._open.add(submission)
+            self._queue.put(submission)
         else:
-            self._jobs.add(job)
-            self._queue.put(job)
-        return job.on_disk
+            submission.settle(True)
+        return submission.on_disk
+
+    def drop(self, count: int) -> Future[bool]:
+        """Count records that there is no room for."""
+        self._dropped.append(count)
+        if self.dropped >= 2 * self._dropped_when_logged:
+            self._dropped_when_logged = self.dropped
+            why = "the dump is closed" if self.closed else f"{self.waiting_bytes >> 20} MiB wait for a disk that fails"
+            logger.error("dump: {} records dropped so far, {}; training continues", self.dropped, why)
+        refused: Future[bool] = Future()
+        refused.set_result(False)
+        return refused
 
     def flush(self, timeout: float) -> None:
         """Wait until everything submitted so far is on disk or has failed, at most `timeout` seconds."""
-        if not self._closed:
+        if not self.closed:
             tried: Future[None] = Future()
             self._queue.put(tried)
             with contextlib.suppress(TimeoutError):
                 tried.result(timeout)
 
     def close(self, timeout: float) -> None:
-        """Write waiting jobs and end the thread; wait at most `timeout` seconds. May be called again."""
+        """Write what waits and end the thread; wait at most `timeout` seconds. May be called again."""
         self._queue.put(None)
-        self._closed = True
+        self.closed = True
         self._thread.join(timeout)
 
     # -- the thread
 
     def _run(self) -> None:
         while (message := self._next_message()) is not None:
-            if isinstance(message, Job):
+            if isinstance(message, Submission):
                 self._waiting.append(message)
             self._drain()
             if isinstance(message, Future):
@@ -149,39 +164,46 @@ class WriteQueue:
         self._drain()
         self._finish()
 
-    def _next_message(self) -> Job | Future[None] | None:
+    def _next_message(self) -> Submission | Future[None] | None:
+        more = True
         while True:
             try:
+                if more and not self._waiting:
+                    return self._queue.get_nowait()
                 return self._queue.get(timeout=RETRY_SECONDS if self._waiting else None)
             except Empty:
-                self._drain()
+                if self._waiting:
+                    self._drain()
+                else:
+                    more = self._idle()
 
     def _drain(self) -> None:
-        """Write waiting jobs in order until none is left or the disk refuses one."""
+        """Write waiting submissions in order until none is left or the disk refuses one."""
         try:
             while self._waiting:
-                job = self._waiting[0]
-                while job.records:
-                    self._commit(job)
-                if job.dropped:
-                    self._dropped.append(job.dropped)
-                self._jobs.discard(job)
+                submission = self._waiting[0]
+                while submission.records:
+                    self._commit(submission)
+                if submission.dropped:
+                    self._dropped.append(submission.dropped)
+                self._open.discard(submission)
                 self._waiting.popleft()
-                job.settle(not job.dropped)
+                self.failing = False
+                submission.settle(not submission.dropped)
+                self._tell()
         except Exception as error:  # training and this thread continue after any error
-            for job in self._waiting:
-                job.settle(False)
+            self.failing = True
+            for submission in self._waiting:
+                submission.settle(False)
+            self._tell()
             if (missing := self.missing) >= 2 * self._missing_when_logged:
                 self._missing_when_logged = missing
                 logger.error("dump: {} records not on disk ({}); training continues, retrying", missing, error)
         else:
             if self._missing_when_logged:
                 self._missing_when_logged = 0
-                logger.warning("dump: writing again; {} records dropped so far", sum(self._dropped))
+                logger.warning("dump: writing again; {} records dropped so far", self.dropped)
 
-
-def _size(record: Record) -> int:
-    if not isinstance(record, GroupRecord):
-        return 500
-    texts = sum(sys.getsizeof(message["content"]) for rollout in record.rollouts for message in rollout.conversation)
-    return 1000 + sys.getsizeof(record.entry) + 500 * len(record.rollouts) + texts
+    def _tell(self) -> None:
+        before, self.changed = self.changed, Future()
+        before.set_result(None)

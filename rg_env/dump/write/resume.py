@@ -8,6 +8,7 @@ during this work loses nothing: the next attempt repeats it.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from loguru import logger
@@ -20,39 +21,53 @@ from rg_env.dump.write.batch import Batch
 from rg_env.dump.write.compress import tidy_up
 
 
-def finish_leftovers(folder: Path, run_id: str) -> None:
+@dataclass(slots=True)
+class Finished:
+    """What was left to do.
+
+    Attributes:
+        files: `.part` files that got their final names.
+        torn: torn last lines that were cut off.
+        ledger_lines: lines that were added to the ledger.
+    """
+
+    files: int = 0
+    torn: int = 0
+    ledger_lines: int = 0
+
+
+def finish_leftovers(folder: Path, run_id: str, *, search_all: bool = False) -> Finished:
     """Finish the files that a killed attempt of this run left open. The caller holds the run's lock.
+
+    Args:
+        search_all: add ledger lines of texts in finished files, too, which a writer never leaves without one.
 
     Raises:
         OSError, DumpError: the folder or a file in it cannot be read or written.
     """
     tidy_up(folder, run_id)
     parts = [file for file in list_files(folder, run_id) if file.part]
-    for file in parts:
-        _cut_torn_tail(file.path)
+    done = Finished(torn=sum(_cut_torn_tail(file.path) for file in parts))
     parts = [file for file in parts if file.path.exists()]
-    if not parts:
-        return
-    texts = [file for file in parts if file.kind.holds_text]
-    orphans = _without_ledger_line(folder, run_id, texts)
+    searched = list_files(folder, run_id) if search_all else parts
+    orphans = _without_ledger_line(folder, run_id, [file for file in searched if file.kind.holds_text])
     for file in parts:
         if not file.kind.holds_text:
             _rename(file)
     if orphans:
         _append_to_ledger(folder, run_id, orphans)
-    for file in texts:
-        _rename(file)
-    logger.info(
-        "run {}: finished {} batches that an earlier attempt left open in {}; added {} missing ledger lines",
-        run_id,
-        len(parts),
-        folder,
-        len(orphans),
-    )
+    for file in parts:
+        if file.kind.holds_text:
+            _rename(file)
+    done.files, done.ledger_lines = len(parts), len(orphans)
+    if parts or orphans:
+        done_what = "run {}: finished {} batches that an earlier attempt left open in {}; added {} missing ledger lines"
+        logger.info(done_what, run_id, done.files, folder, done.ledger_lines)
+    return done
 
 
-def _cut_torn_tail(path: Path) -> None:
-    """Cut off a last line without a line feed; remove a file that contains nothing else."""
+def _cut_torn_tail(path: Path) -> bool:
+    """Cut off a last line without a line feed, if there is one; remove a file that contains nothing else."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         keep = end
@@ -69,6 +84,7 @@ def _cut_torn_tail(path: Path) -> None:
     elif keep < end:
         os.truncate(path, keep)
         logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
+    return keep < end
 
 
 def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[LedgerRecord]:
@@ -76,9 +92,9 @@ def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> li
     groups: dict[str, LedgerRecord] = {}
     for file in texts:
         for line in lines_in(file):
-            if isinstance(line.record, GroupRecord):
-                groups[line.record.group_id] = LedgerRecord.of(line.record, file.kind, None)
-            else:
+            if isinstance(line.record, GroupRecord) and line.record.schema_version:
+                groups[line.record.group_id] = LedgerRecord.of(line.record, file.kind, None, (file.batch, line.offset))
+            elif line.record is None:
                 logger.warning("{}: left damaged line {} as it is ({})", file.path.name, line.number, line.fault)
     ledger = [file for file in list_files(folder, run_id) if file.kind is FileKind.LEDGER]
     for file in reversed(ledger):  # they are most likely in the last batch

@@ -3,8 +3,9 @@
 Invariants:
 - A group's ledger line is its commit record: no group is incomplete, and none is there twice (`commit`).
 - Groups reach the files in the order in which they were submitted (`queue`).
-- A disk error never raises into training. Records that are not on disk are counted (`missing`) and bounded in memory.
-  They are logged when trouble starts, whenever their number has doubled, and when it ends.
+- Everything that is handed over gets to a disk that works, however slow it is. A disk error never raises into training.
+  Records that are not on disk are counted (`missing`), bounded in memory, and logged when trouble starts, whenever
+  their number has doubled, and when it ends.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
 Not covered: a power failure, except as `fsync` says: the operating system decides when it writes lines to the device.
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
@@ -28,9 +30,13 @@ from rg_env.dump.schema import FileKind, GroupRecord
 from rg_env.dump.write.batch import Fsync
 from rg_env.dump.write.commit import Committer
 from rg_env.dump.write.compress import Compression
-from rg_env.dump.write.queue import Job, Record, WriteQueue
+from rg_env.dump.write.queue import Writable, WriteQueue
 from rg_env.dump.write.routing import DumpPolicy
 
+LOG_SECONDS = 10.0
+"""Interval between two messages that the disk is waited for."""
+PARTS = 8
+"""A part of what is handed over is at most this fraction of what may wait, so that writing goes on while more comes."""
 _OPEN: set[DumpWriter] = set()
 
 
@@ -53,8 +59,8 @@ class DumpWriter:
         policy: which groups' text is kept.
         groups_per_file: lines in a finished batch, the ledger's too.
         failed_groups_per_file: lines in a finished FAILED batch.
-        max_pending_bytes: approximate amount of text that may wait for a slow disk; groups beyond it are dropped and
-            counted.
+        max_pending_bytes: how much may wait for the disk, in bytes of files, with equal texts of a group counted once.
+            Whoever hands over more waits; while the disk returns errors, it is dropped and counted.
         fsync: what survives a power failure.
         compression: whether finished batches are compressed, including those that earlier attempts left plain.
 
@@ -84,10 +90,13 @@ class DumpWriter:
         if others := {file.run_id for file in list_files(self.folder)} - {run_id}:
             also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
             logger.warning(also, self.folder, len(others))
+        self._max_pending_bytes = max_pending_bytes
         committer = Committer(self.folder, run_id, policy or DumpPolicy(), limits, Fsync(fsync), compressing)
+        self._lost = committer.lost
         self._late = 0
         self._pid = os.getpid()
-        self._queue = WriteQueue(f"rg-dump-{run_id}", committer.commit, committer.close, max_pending_bytes)
+        name = f"rg-dump-{run_id}"
+        self._queue = WriteQueue(name, committer.commit, committer.compress_one, committer.close, max_pending_bytes)
         _OPEN.add(self)
 
     @classmethod
@@ -116,21 +125,28 @@ class DumpWriter:
         return self._queue.missing
 
     async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
-        """Submit `groups` and wait until the operating system has them.
+        """Hand over groups, waiting for room if necessary, and wait until the operating system has them.
 
         Args:
-            groups: whole groups, in order.
-            timeout: maximum wait in seconds.
+            groups: whole groups, in order; of any size.
+            timeout: maximum wait in seconds once all groups are in the queue. The wait for room in it ends with the
+                disk's work or its first error, and is logged.
 
         Returns:
             True if they survive the end of this process. False, after a logged error, if they do not yet; they are
-            still written as soon as possible. A disk error never raises.
+            still written as soon as possible, unless the disk fails and too much waits already. A disk error never
+            raises.
         """
-        future = asyncio.wrap_future(self.submit(groups))
-        try:
-            async with asyncio.timeout(timeout):  # unlike wait_for, it never swallows a cancellation
-                on_disk = await asyncio.shield(future)
-        except TimeoutError:
+        written = []
+        for part, size in self._parts(groups):
+            while (changed := self._must_wait(size)) is not None:
+                await asyncio.wait([asyncio.wrap_future(changed)], timeout=LOG_SECONDS)
+                self._say_that_it_waits(changed)
+            written.append(asyncio.wrap_future(self._hand_over(part, size)))
+        if written:
+            await asyncio.wait(written, timeout=timeout)
+        on_disk = [future.result() if future.done() else None for future in written]
+        if None in on_disk:
             if not self._late:
                 logger.error(
                     "dump: {} groups not on disk after {:g} s: a crash now would lose them; training continues",
@@ -139,19 +155,58 @@ class DumpWriter:
                 )
             self._late += len(groups)
             return False
-        if self._late and on_disk:
+        if self._late and all(on_disk):
             logger.warning("dump: the disk keeps up again; {} groups had been late", self._late)
             self._late = 0
-        return on_disk
+        return all(on_disk)
 
-    def submit(self, records: Sequence[Record]) -> Future[bool]:
-        """Hand over records of any kind without waiting. They are written after earlier submissions.
+    def submit(self, records: Sequence[Writable]) -> Future[bool]:
+        """Hand over records of any kind. They are written after earlier submissions. Waits only if there is no room for
+        the texts of groups, as `write`.
 
         Returns:
             a future: True once the operating system has all their lines (of a group: text and ledger line), False after
-            a failure (they are kept and retried, unless `max_pending_bytes` is exceeded).
+            a failure (they are kept and retried, unless the disk fails and too much waits already).
         """
-        return self._queue.submit(Job.of(records))
+        written: Future[bool] = Future()
+        written.set_result(True)
+        for part, size in self._parts(records):
+            while (changed := self._must_wait(size)) is not None:
+                with contextlib.suppress(TimeoutError):
+                    changed.result(LOG_SECONDS)
+                self._say_that_it_waits(changed)
+            written = _both(written, self._hand_over(part, size))
+        return written
+
+    def _parts(self, records: Sequence[Writable]) -> Iterator[tuple[list[Writable], int]]:
+        """The records in parts that are small compared with what may wait, and the size of each in bytes."""
+        part: list[Writable] = []
+        total = 0
+        for record in records:
+            size = _size(record)
+            if part and total + size > self._max_pending_bytes // PARTS:
+                yield part, total
+                part, total = [], 0
+            part.append(record)
+            total += size
+        if part:
+            yield part, total
+
+    def _must_wait(self, size: int) -> Future[None] | None:
+        """What to wait for before so many bytes are handed over; None if they need not or cannot wait."""
+        changed = self._queue.changed  # before the look at the room, so that no change is missed
+        closed = self._queue.closed or not self._queue.is_alive
+        return None if closed or self._queue.failing or self._queue.has_room(size) else changed
+
+    def _say_that_it_waits(self, changed: Future[None]) -> None:
+        if not changed.done():
+            logger.warning("dump: waiting for the disk, {} MiB are to be written", self._queue.waiting_bytes >> 20)
+
+    def _hand_over(self, part: Sequence[Writable], size: int) -> Future[bool]:
+        if not self._queue.closed and self._queue.has_room(size):
+            return self._queue.submit(part, size)
+        self._lost.update(record.group_id for record in part if isinstance(record, GroupRecord))
+        return self._queue.drop(len(part))
 
     def flush(self, timeout: float = 15.0) -> int:
         """Wait until everything submitted so far is on disk or has failed, at most `timeout` seconds.
@@ -178,5 +233,29 @@ class DumpWriter:
             _OPEN.discard(self)
             if self.missing:
                 late = f" after waiting {timeout:g} s" if self._queue.is_alive else ""
-                logger.error("dump: closed with {} records missing from {}{}", self.missing, self.folder, late)
+                dropped = f" ({self._queue.dropped} of them dropped)" if self._queue.dropped else ""
+                missing = "dump: closed with {} records missing from {}{}{}"
+                logger.error(missing, self.missing, self.folder, dropped, late)
         return self.missing
+
+
+def _both(one: Future[bool], other: Future[bool]) -> Future[bool]:
+    """True once both are, False once both are done and one is False."""
+    result: Future[bool] = Future()
+
+    def settle(_: Future[bool]) -> None:
+        if one.done() and other.done() and not result.done():
+            result.set_result(one.result() and other.result())
+
+    one.add_done_callback(settle)
+    other.add_done_callback(settle)
+    return result
+
+
+def _size(record: Writable) -> int:
+    """About how many bytes the record takes in files, with equal texts (the prompt) counted once."""
+    if not isinstance(record, GroupRecord):
+        return 0
+    texts = {id(text): text for one in record.rollouts for message in one.conversation for text in message.values()}
+    lengths = (len(text) if text.isascii() else len(text.encode(errors="surrogatepass")) for text in texts.values())
+    return 1000 + len(record.entry) + 500 * len(record.rollouts) + sum(lengths)

@@ -60,7 +60,7 @@ COMMANDS = {
     "recover": ["recover", "--out", "OUT/copy"],
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
-    "replay": ["replay", "nothing"],
+    "rescore group": ["rescore", "--group", "nothing"],
     "rescore": ["rescore", "--workers", "1", "--json"],
 }
 
@@ -113,17 +113,3 @@ def test_a_bomb_is_read_in_little_memory(line, tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert "more than 268435456 bytes without a record; the rest of the file is lost" in done.stdout
     assert int(done.stdout.split()[-1]) < 1_000_000, "KiB"
-
-
-def test_recovery_moves_no_file_of_another_folder(tmp_path):
-    folder = tmp_path / "dump"
-    write_texts(folder, [group(k, step=k) for k in range(3)])
-    precious = tmp_path / TEXTS
-    precious.write_text("precious")
-    for content in (json.dumps([f"../{TEXTS}"]), "[" * 200_000, '{"a": 1}'):
-        copy = folder / ".recovered-1"
-        copy.mkdir(exist_ok=True)
-        (copy / "moving.json").write_text(content)
-        done = CliRunner().invoke(app, ["dumps", "recover", str(folder), "--in-place"])
-        assert isinstance(done.exception, RGEnvError)
-        assert precious.read_text() == "precious"

@@ -22,7 +22,7 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
-from rg_env.dump.read import lines
+from rg_env.dump.files import list_files
 from rg_env.dump.read.frames import (
     GROUP_SCHEMA,
     GROUP_TEXT_SCHEMA,
@@ -31,7 +31,7 @@ from rg_env.dump.read.frames import (
     SCHEMA,
     TEXT_SCHEMA,
 )
-from rg_env.dump.read.lines import parse
+from rg_env.dump.schema import VITAL
 from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, move, rollout, violating
@@ -265,7 +265,8 @@ def test_frames_are_the_rows_of_the_objects_whatever_is_in_the_file(tmp_path_fac
     rows = [row for frame in frames for row in frame.drop("group_index").iter_rows(named=True)]
     again = open_run(path)
     expected = [_plain(row) for row in _expected_rows(again, texts)]
-    columns = TEXT_SCHEMA if texts else SCHEMA
+    columns = [name for name in (TEXT_SCHEMA if texts else SCHEMA) if name not in ("text_batch", "text_offset")]
+    rows = [{name: row[name] for name in columns} for row in rows]
     assert rows == [{name: row[name] for name in columns} for row in expected]
     assert dump.problems == again.problems
     numbers = [n for frame in frames for n in frame["group_index"].unique(maintain_order=True)]
@@ -286,15 +287,25 @@ def test_some_groups_are_read_as_all_are_whatever_is_in_the_file(tmp_path_factor
     assert again.problems == dump.problems
 
 
-def test_only_the_lines_of_the_groups_asked_for_are_decoded(tmp_path, monkeypatch):
-    _write(tmp_path, [group(k) for k in range(50)])
-    dump, numbers = open_run(tmp_path), []
-    ids = {g.group_id for g in dump.groups() if g.uid in ("7", "31")}
-    monkeypatch.setattr(
-        lines, "parse", lambda file, number, *rest, **more: numbers.append(number) or parse(file, number, *rest, **more)
-    )
-    assert [g.uid for g in dump.groups(ids=ids)] == ["7", "31"]
-    assert numbers == [8, 32]
+def test_texts_are_read_where_the_ledger_says_and_searched_where_it_is_wrong(tmp_path):
+    _write(tmp_path, [group(k) for k in range(50)], groups_per_file=20)
+    ids = {group(k).group_id for k in (7, 31)}
+    assert [g.uid for g in open_run(tmp_path).groups(ids=ids)] == ["7", "31"]
+    for path in tmp_path.glob("*_rollouts_*"):  # now every place is wrong
+        path.write_bytes(b"\n".join(reversed(path.read_bytes().splitlines())) + b"\n")
+    assert {g.uid for g in open_run(tmp_path).groups(ids=ids)} == {"7", "31"}
+    for path in tmp_path.glob("*_rollouts_*"):
+        path.write_bytes(path.read_bytes().replace(b'"uid":"31"', b'"uid" "31"'))
+    dump = open_run(tmp_path)
+    assert [g.uid for g in dump.groups(ids=ids)] == ["7"]
+    assert len(dump.problems) == 1
+
+
+def test_ids_that_utf8_cannot_represent_are_found(tmp_path):
+    _write(tmp_path, [group("a\ud800"), group("b")])
+    dump = open_run(tmp_path).where(["task=chain_sum"])
+    assert [g.uid for g in dump.groups()] == [g.uid for g in dump.ledger()] == ["a\ud800", "b"]
+    assert [g.uid for g in open_run(tmp_path).groups(ids=[group("a\ud800").group_id])] == ["a\ud800"]
 
 
 @settings(max_examples=30)
@@ -314,7 +325,31 @@ def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_p
     rows = dump.ledger_frame().rows(named=True)
     assert rows == [_plain(row) for row in _expected_rows(again, texts=False)]
     assert dump.problems == again.problems
-    assert len(dump.problems) == sum(map(bool, broken))
+    assert len(dump.problems) == sum(how in ("torn", "wrong status") for how in broken)
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("name", [name for name in SCHEMA if name not in ("text_batch", "text_offset")])
+def test_every_reader_skips_the_same_lines_whatever_it_asks_for(tmp_path, name, texts):
+    """One value of another type, in a line of the ledger or of the texts."""
+    _write(tmp_path, [group(k) for k in range(3)])
+    kind = FileKind.ROLLOUTS if texts else FileKind.LEDGER
+    (path,) = [file.path for file in list_files(tmp_path) if file.kind is kind]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    wrong = {"of": "another type"}
+    if name not in ROLLOUT_SCHEMA:
+        lines[1][name] = wrong
+    elif texts:
+        lines[1]["rollouts"][1][name] = wrong
+    else:
+        lines[1][name][1] = wrong
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    expected = 2 if name in VITAL else 3
+    for columns in (["task"], [name], list(SCHEMA)):
+        frames = list(open_run(tmp_path).frames(columns, texts=texts, all_attempts=True))
+        assert sum(frame["group_index"].n_unique() for frame in frames) == expected, columns
+    records = open_run(tmp_path).groups(all_attempts=True) if texts else open_run(tmp_path).ledger(all_attempts=True)
+    assert sum(1 for _ in records) == expected
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
@@ -402,7 +437,7 @@ def test_reading_needs_nothing_heavy(tmp_path):
     _write(tmp_path, [group(0)])
     code = (
         "import sys; from rg_env.dump import open_run; from rg_env.analysis import statistics; "
-        "statistics(open_run(sys.argv[1])); "
+        "statistics(open_run(sys.argv[1]).scan()); "
         "heavy = ('torch', 'ray', 'skyrl', 'skyrl_gym', 'transformers', 'reasoning_gym'); "
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -165,7 +165,7 @@ def _count_operations(death: Death | None, folder: str) -> tuple[dict[str, list[
     def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*args: Any, **options: Any) -> Any:
             thread = threading.current_thread().name
-            thread = thread if thread in ("MainThread", "rg-dump-zstd") else "writer"
+            thread = thread if thread == "MainThread" else "writer"
             counts[thread] += 1
             now = death is not None and (thread, counts[thread]) == (death.thread, death.number)
             if now and death.moment == Moment.BEFORE:

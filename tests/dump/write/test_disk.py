@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
+from rg_env.dump.repair.validate import validate
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
 
@@ -29,6 +30,7 @@ _FILE_SIZE_LIMIT = """
 import resource, sys
 from rg_env.dump import DumpWriter
 from tests.dump.write.test_disk import _padded
+from rg_env.dump.repair.validate import validate
 from tests.dump.records import RUN_ID
 
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -133,6 +135,24 @@ def test_what_was_trained_on_waits_behind_its_groups(tmp_path, full_after, log):
     assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [group(0).group_id]
 
 
+def test_what_was_trained_on_is_not_recorded_for_groups_that_were_dropped(tmp_path, full_after, log):
+    big = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
+    groups = [group(k, big) for k in range(10)]
+    with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=200_000) as writer:
+        full_after(10, FileKind.LEDGER)
+        for one in groups:
+            assert not writer.submit([one]).result(5)
+        assert not writer.submit([TrainedRecord(RUN_ID, 1, 1, one.group_id, 1) for one in groups]).result(5)
+        full_after(0)
+        assert writer.flush() == 7
+    assert uids(tmp_path) == ["0", "1", "2"]
+    assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [g.group_id for g in groups[:3]]
+    assert validate(tmp_path).good
+    errors = [line for line in log if line.startswith("ERROR")]
+    assert sum("records dropped so far, 0 MiB wait for a disk that fails" in line for line in errors) == 3  # 1, 2, 4
+    assert errors[-1].endswith("closed with 7 records missing from " + str(tmp_path) + " (7 of them dropped)")
+
+
 def test_a_failure_at_the_very_first_write_leaves_no_empty_file(tmp_path, full_after):
     full_after(0, *FileKind)
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
@@ -182,6 +202,7 @@ _MEMORY = """
 import re, resource, sys
 from pathlib import Path
 from rg_env.dump import DumpWriter
+from rg_env.dump.repair.validate import validate
 from tests.dump.records import RUN_ID, group, rollout
 
 def peak():
@@ -215,6 +236,7 @@ _READ_ONLY = """
 import os, sys
 from rg_env.dump import DumpWriter
 from rg_env.errors import DumpError
+from rg_env.dump.repair.validate import validate
 from tests.dump.records import RUN_ID, group
 
 folder = sys.argv[1]
@@ -303,9 +325,10 @@ def test_a_folder_that_goes_away_is_said_and_made_anew(tmp_path, log, how):
         with pytest.raises(Exception, match="is being written"):
             DumpWriter(folder, RUN_ID, 2)
     assert uids(folder) == ["2"]
-    (said,) = [line for line in log if line.startswith("ERROR")]
-    assert "removed or moved" in said
-    assert "_groups_" in said and ": 2" in said
+    said = [line for line in log if line.startswith("ERROR")]
+    assert len(said) == 2
+    assert all("was removed or moved while being written, with 2 lines" in line for line in said)
+    assert "_rollouts_" in said[0] and "_groups_" in said[1]
     if how == "moved":
         assert sum(1 for _ in open_run(tmp_path / "elsewhere").groups()) == 2
 

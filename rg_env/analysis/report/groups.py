@@ -1,23 +1,21 @@
 """The groups in the report's browser.
 
 Invariant: the selection depends only on the ledger: all groups, or the maximum number, evenly spaced in the order run,
-phase, step. The same dump gives the same sample. If the texts are too large, only every second group, then every
-fourth, … keeps its text; the numbers of all are kept. Memory grows with the sample, not with the dump.
+phase, step. The same dump gives the same selection. If the texts are too large, only every second group, then every
+fourth, … keeps its text; the numbers of all are kept. Memory grows with the selection, not with the dump.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from rg_env.dump.read.frames import GROUP_INDEX, ROLLOUT_SCHEMA
-from rg_env.dump.schema import Phase
-
-if TYPE_CHECKING:
-    from rg_env.dump import Dump, GroupRecord
+from rg_env.analysis.stats import GROUP, Measured
+from rg_env.dump import Dump, GroupRecord, Phase
+from rg_env.dump.read.frames import ROLLOUT_SCHEMA
+from rg_env.dump.strings import escape
 
 MAX_TEXT = 20_000
 """Maximum number of characters of a message; the middle of longer ones is omitted."""
@@ -34,13 +32,13 @@ Group = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Sample:
+class Shown:
     """Groups in the order run, phase, step.
 
     Attributes:
-        numbers: the `GROUP_INDEX` of each.
+        numbers: the number `GROUP` of each.
         total: number of groups in the dump.
-        thinned: every `thinned`-th group of the sample may have its text; 1 if all may.
+        thinned: every `thinned`-th group may have its text; 1 if all may.
     """
 
     groups: list[Group]
@@ -58,59 +56,60 @@ class Sample:
         return sum(isinstance(rollout.get("text"), tuple) for group in self.groups for rollout in group["rollouts"])
 
     def characters(self) -> pl.DataFrame:
-        """`GROUP_INDEX`, `place` in the group and `characters` of the responses whose text is in the sample."""
+        """`GROUP`, `place` in the group and `characters` of the responses whose text is there."""
         rows = [
-            (number, place, _full_size(rollout["text"]))
+            (number, place, _size(text) + (0 if isinstance(text, str) else text[1]))
             for number, group in zip(self.numbers, self.groups, strict=True)
             for place, rollout in enumerate(group["rollouts"])
-            if "text" in rollout
+            if (text := rollout.get("text")) is not None
         ]
-        schema = {GROUP_INDEX: pl.Int64, "place": pl.Int64, "characters": pl.Int64}
+        schema = {GROUP: pl.UInt64, "place": pl.Int64, "characters": pl.Int64}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def take_sample(dump: Dump, rollouts: pl.DataFrame, most: int, *, budget: int = TEXT_BUDGET) -> Sample:
+def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT_BUDGET) -> Shown:
     """Select at most `most` groups, with their texts if they were kept.
 
     Args:
-        dump: from `open_run`; its ledger and its text files are read once.
-        rollouts: those of `sample_of(dump)`.
+        dump: its ledger is read once, and only the texts of selected groups.
+        found: what was measured of it.
         budget: maximum number of characters of all texts.
     """
-    order = rollouts.select(GROUP_INDEX, "run_id", "phase", "step").unique(GROUP_INDEX, maintain_order=True)
     by = (pl.col("run_id").cast(pl.String), pl.col("phase") != Phase.TRAIN.value, pl.col("phase").cast(pl.String))
-    every = order.sort(*by, "step", maintain_order=True)[GROUP_INDEX].to_list()
+    in_order = found.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
+    every = in_order.sort(*by, "step", maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
-    found = {group.pop(GROUP_INDEX): group for group in _from_ledger(dump, chosen)}
-    rank = {found[number]["group_id"]: place for place, number in enumerate(chosen)}
-    texts, stride = _texts(dump.groups(ids=rank), rank, budget)
-    groups = [_joined(found[number], texts.get(place)) for place, number in enumerate(chosen)]
-    return Sample(groups, chosen, len(every), stride)
+    rank = {number: place for place, number in enumerate(chosen)}
+    of_rollouts = list(ROLLOUT_SCHEMA)
+    number = pl.col("group_id").hash().alias(GROUP)
+    rows = dump.scan().with_columns(number).filter(pl.col(GROUP).is_in(chosen)).collect(engine="streaming")
+    ledger = rows.group_by(GROUP, maintain_order=True).agg(
+        pl.exclude(of_rollouts).first(), pl.struct(of_rollouts).alias("rollouts")
+    )
+    groups = {rank[one.pop(GROUP)]: one for one in ledger.iter_rows(named=True)}
+    ids = {one["group_id"]: place for place, one in groups.items()}
+    texts, stride = _texts(dump, ledger, ids, budget)
+    places = sorted(groups)
+    joined = [_joined(groups[place], texts.get(place)) for place in places]
+    return Shown(joined, [chosen[place] for place in places], len(every), stride)
 
 
 def _joined(group: Group, texts: Group | None) -> Group:
+    hidden = ("text_batch", "text_offset")
+    group = {name: value for name, value in group.items() if name not in hidden}
     if texts is None:
         return group
-    pairs = zip(group["rollouts"], texts["rollouts"], strict=False)  # both in the order of the group
-    return group | texts | {"rollouts": [numbers | text for numbers, text in pairs]}
+    of_repetition = {rollout.pop("repetition"): rollout for rollout in texts["rollouts"]}
+    rollouts = [numbers | of_repetition.get(numbers["repetition"], {}) for numbers in group["rollouts"]]
+    return group | texts | {"rollouts": rollouts}
 
 
-def _from_ledger(dump: Dump, chosen: Sequence[int]) -> Iterator[Group]:
-    """The groups with these `GROUP_INDEX`, which is among their keys."""
-    of_rollouts = list(ROLLOUT_SCHEMA)
-    frame = pl.concat(frame.filter(pl.col(GROUP_INDEX).is_in(chosen)) for frame in dump.frames())
-    nested = frame.group_by(GROUP_INDEX, maintain_order=True).agg(
-        pl.exclude(of_rollouts).first(), pl.struct(of_rollouts).alias("rollouts")
-    )
-    return nested.iter_rows(named=True)
-
-
-def _texts(records: Iterable[GroupRecord], rank: dict[str, int], budget: int) -> tuple[dict[int, Group], int]:
+def _texts(dump: Dump, ledger: pl.DataFrame, ids: dict[str, int], budget: int) -> tuple[dict[int, Group], int]:
     """The texts by rank of the group, and the stride of ranks that have one."""
     kept: dict[int, Group] = {}
     total, stride = 0, 1
-    for record in records:
-        number = rank.get(record.group_id)
+    for record in dump.texts_of(ledger.sort("run_id", "text", "text_batch", "text_offset", nulls_last=True)):
+        number = ids.get(escape(record.group_id))
         if number is None or number % stride:
             continue
         kept[number] = _text_of(record)
@@ -130,6 +129,7 @@ def _text_of(record: GroupRecord) -> Group:
         "task_config": _shorten(record.task_config),
         "rollouts": [
             {
+                "repetition": rollout.repetition,
                 "text": _shorten(rollout.response),
                 "answer": None if rollout.answer is None else _shorten(rollout.answer),
                 "detail": _shorten(rollout.detail),
@@ -154,8 +154,3 @@ def _shorten(text: str) -> Text:
 def _size(text: Text) -> int:
     """Number of characters in the report."""
     return len(text) if isinstance(text, str) else len(text[0]) + len(text[2])
-
-
-def _full_size(text: Text) -> int:
-    """Number of characters before shortening."""
-    return _size(text) + (0 if isinstance(text, str) else text[1])

@@ -1,0 +1,368 @@
+"""Training data from a dump: supervised examples (`Sft`) and preference pairs (`Dpo`), as JSON lines or Parquet.
+
+Invariant: a response is written exactly as it was recorded, except for a think block that is dropped on request. Each
+group, rollout or example that is read and not written is counted once, under the first reason that applies. The file
+appears whole or not at all. Memory grows by the digests of the examples, not with their texts.
+Not covered: prompts without responses, for which `rg-env dataset` makes rows; balancing tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from itertools import batched
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rg_env.analysis.reparse import without_think
+from rg_env.atomic import replacing
+from rg_env.choices import PairBy, Think
+from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
+from rg_env.dump.schema import Message
+from rg_env.errors import RGEnvError
+from rg_env.scoring.types import Status
+
+SUFFIXES = (".jsonl", ".parquet")
+ROWS_AT_ONCE = 1000
+"""Rows of a Parquet row group."""
+
+Row = dict[str, Any]
+"""One line of the data set; its keys and types are those of the kind's `schema`."""
+_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_ORIGIN = [(name, pa.string()) for name in ("task", "item", "group_id", "phase")] + [("step", pa.int64())]
+
+
+class ExportError(RGEnvError):
+    """An export with invalid settings, or one that cannot be written."""
+
+
+class Reason(StrEnum):
+    """Why something was left out; the value is shown to the user."""
+
+    EVALUATION = "evaluation groups (training on them contaminates later evaluations; --include-eval)"
+    UNREADABLE = "lines that could not be read"
+    NO_TEXT = "groups that are only in the ledger: their text was not kept"
+    SMALL_MARGIN = "groups without two different responses to one prompt whose scores differ by the margin (--margin)"
+
+    NO_RESPONSE = "rollouts that do not end with a response to a prompt"
+    BAD_TEXT = "rollouts with characters that cannot be encoded in UTF-8"
+    NO_NUMBER = "rollouts without a score"
+    SCORER_FAILED = "rollouts whose scorer failed (their score of 0 is meaningless)"
+    VIOLATION = "rollouts that violate the format"
+    REJECTED = "rollouts whose answer was rejected by the guard"
+    TRUNCATED = "rollouts truncated at the length limit"
+    LOW_SCORE = "rollouts below the minimum score (--min-score)"
+    THINK_STAYS = "rollouts whose think block cannot be removed (--think drop)"
+    NOT_BEST = "rollouts beyond the best of their group (--per-group)"
+    NOT_PAIRED = "rollouts beyond the pairs of their group (--pairs)"
+    DUPLICATE = "examples that differ from an earlier one only in whitespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rollout with its text as it would be exported."""
+
+    prompt: Sequence[Message]
+    response: str
+    record: RolloutRecord
+
+    @property
+    def completion(self) -> list[Message]:
+        return [{"role": "assistant", "content": self.response}]
+
+    @property
+    def rank(self) -> tuple[float, float, int]:
+        """Sorts the best first: by base score, then by score, then in the order of sampling.
+
+        Ties are not broken by length: that would teach the model to skip reasoning wherever guessing works.
+        """
+        return (-self.record.base_score, -self.record.score, self.record.repetition)
+
+
+class ExportKind(Protocol):
+    """A kind of data set, with its settings.
+
+    Attributes:
+        schema: columns of a line.
+    """
+
+    schema: ClassVar[pa.Schema]
+
+    def rows(self, candidates: Sequence[Candidate], left_out: Counter[Reason]) -> Iterator[tuple[Row, str]]:
+        """The lines made from a group's rollouts, each with a text that is equal for duplicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sft:
+    """`messages`, as TRL's `SFTTrainer` expects them.
+
+    Attributes:
+        min_score: minimum base score, in [0, 1].
+        per_group: maximum number of responses per group; the best come first.
+    """
+
+    min_score: float = 0.99
+    per_group: int = 1
+
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [("messages", _MESSAGES), ("base_score", pa.float64()), ("score", pa.float64()), *_ORIGIN]
+    )
+
+    def __post_init__(self) -> None:
+        _check("--min-score", self.min_score, 0 <= self.min_score <= 1, "from 0 to 1")
+        _check("--per-group", self.per_group, self.per_group >= 1, "at least 1")
+
+    def rows(self, candidates: Sequence[Candidate], left_out: Counter[Reason]) -> Iterator[tuple[Row, str]]:
+        good = []
+        for candidate in candidates:
+            low = Reason.LOW_SCORE if candidate.record.base_score < self.min_score else None
+            if reason := _flaw(candidate.record) or low:
+                left_out[reason] += 1
+            else:
+                good.append(candidate)
+        good.sort(key=lambda candidate: candidate.rank)
+        left_out[Reason.NOT_BEST] += max(0, len(good) - self.per_group)
+        for best in good[: self.per_group]:
+            scores = {"base_score": best.record.base_score, "score": best.record.score}
+            yield {"messages": [*best.prompt, *best.completion], **scores}, _identity(best.prompt, best.response)
+
+
+@dataclass(frozen=True, slots=True)
+class Dpo:
+    """`prompt`, `chosen`, `rejected`, as TRL's `DPOTrainer` expects them.
+
+    In every pair `score_chosen - score_rejected >= margin`, no response is in two pairs, and the chosen one follows the
+    format and is not truncated.
+
+    Attributes:
+        margin: minimum difference between the two scores, in (0, 1].
+        by: the score that is compared.
+        pairs: maximum number of pairs per group: best with worst, second best with second worst, and so on.
+    """
+
+    margin: float = 0.5
+    by: PairBy = PairBy.SCORE
+    pairs: int = 1
+
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [
+            *((name, _MESSAGES) for name in ("prompt", "chosen", "rejected")),
+            *((name, pa.float64()) for name in ("score_chosen", "score_rejected")),
+            *_ORIGIN,
+        ]
+    )
+
+    def __post_init__(self) -> None:
+        _check("--margin", self.margin, 0 < self.margin <= 1, "above 0 and at most 1")
+        _check("--pairs", self.pairs, self.pairs >= 1, "at least 1")
+
+    def rows(self, candidates: Sequence[Candidate], left_out: Counter[Reason]) -> Iterator[tuple[Row, str]]:
+        ranked = sorted(candidates, key=lambda candidate: (-self._value(candidate), *candidate.rank))
+        same_prompt = all(candidate.prompt == ranked[0].prompt for candidate in ranked)
+        if not (pairs := list(self._pairs(ranked)) if same_prompt else []):
+            left_out[Reason.SMALL_MARGIN] += 1
+            return
+        left_out[Reason.NOT_PAIRED] += len(ranked) - 2 * len(pairs)
+        for chosen, rejected in pairs:
+            row = {
+                "prompt": list(chosen.prompt),
+                "chosen": chosen.completion,
+                "rejected": rejected.completion,
+                "score_chosen": self._value(chosen),
+                "score_rejected": self._value(rejected),
+            }
+            yield row, _identity(chosen.prompt, chosen.response, rejected.response)
+
+    def _pairs(self, ranked: list[Candidate]) -> Iterator[tuple[Candidate, Candidate]]:
+        good = [candidate for candidate in ranked if _flaw(candidate.record) is None]
+        for chosen, rejected in zip(good[: self.pairs], reversed(ranked), strict=False):
+            if self._value(chosen) - self._value(rejected) < self.margin:
+                break
+            if chosen.response != rejected.response:
+                yield chosen, rejected
+
+    def _value(self, candidate: Candidate) -> float:
+        return candidate.record.score if self.by is PairBy.SCORE else candidate.record.base_score
+
+
+@dataclass
+class Exported:
+    """The result of an export.
+
+    Attributes:
+        groups, rollouts: number read from texts.
+        per_task: examples written, by task.
+        left_out: how many groups, rollouts and examples were not written, by reason.
+        notes: what the dump does not record, and warnings; one sentence each.
+    """
+
+    groups: int = 0
+    rollouts: int = 0
+    per_task: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[Reason] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return self.per_task.total()
+
+
+def export(
+    dump: Dump,
+    kind: ExportKind,
+    out: Path,
+    *,
+    think: Think = Think.KEEP,
+    include_eval: bool = False,
+    force: bool = False,
+) -> Exported:
+    """Write a data set.
+
+    Args:
+        dump: from `open_run`, or a part of it.
+        kind: `Sft` or `Dpo`.
+        out: ends in `.jsonl` or `.parquet`, which sets the format. Its folder is created if needed.
+        think: whether responses keep their think block.
+        include_eval: include evaluation groups.
+        force: replace a file of this name.
+
+    Returns:
+        what was written and left out. If no example remains, `rows` is 0 and no file is written.
+
+    Raises:
+        ExportError: `out` cannot be written.
+        DumpError: as `Dump.groups`.
+    """
+    if out.suffix not in SUFFIXES:
+        raise ExportError(f"--out {out}: the name must end in {' or '.join(SUFFIXES)}")
+    if out.exists() and (out.is_dir() or not force):
+        raise ExportError(f"{out} is a folder" if out.is_dir() else f"{out} exists; replace it with --force")
+    result = Exported()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as draft:
+            _write(_examples(dump, kind, think, include_eval, result), draft, out.suffix, kind.schema)
+            if not result.rows:
+                raise _NothingLeftError
+    except _NothingLeftError:
+        pass
+    except OSError as error:
+        raise ExportError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+    wanted = pl.col("text").is_null() & (pl.lit(include_eval) | (pl.col("phase") != Phase.EVAL.value))
+    without_text = dump.scan().filter(wanted).select(pl.col("group_id").n_unique())
+    result.left_out[Reason.NO_TEXT] += without_text.collect(engine="streaming").item()
+    result.left_out[Reason.UNREADABLE] += len(dump.problems)
+    return result
+
+
+class _NothingLeftError(Exception):
+    """No example is left: the draft is removed."""
+
+
+def _examples(dump: Dump, kind: ExportKind, think: Think, include_eval: bool, result: Exported) -> Iterator[Row]:
+    """The lines of all groups; counts them and what is left out."""
+    seen: set[bytes] = set()
+    evaluations = foreign = asking = 0
+    for group in dump.groups():
+        result.groups += 1
+        result.rollouts += len(group.rollouts)
+        if group.phase == Phase.EVAL and not include_eval:
+            result.left_out[Reason.EVALUATION] += 1
+            continue
+        evaluations += group.phase == Phase.EVAL
+        foreign += group.schema_version == 0
+        asking += _asks_to_think(group)
+        origin = {name: getattr(group, name) for name, _ in _ORIGIN}
+        for row, identity in kind.rows(list(_candidates(group, think, result.left_out)), result.left_out):
+            digest = blake2b(identity.encode(), digest_size=16).digest()
+            if digest in seen:
+                result.left_out[Reason.DUPLICATE] += 1
+            else:
+                seen.add(digest)
+                result.per_task[group.task] += 1
+                yield row | origin
+    if evaluations:
+        result.notes.append(
+            f"CONTAMINATED: {evaluations} evaluation groups are included (--include-eval). "
+            "A policy trained on this set can no longer be evaluated on those questions."
+        )
+    if foreign:
+        result.notes.append(
+            f"{foreign} groups come from plain Atropos files, which hold only a score, after the length penalty: it is "
+            "used as base score. Violations, scorer failures and truncation are unknown, so nothing was left out "
+            "because of them; the file name decides whether a group is an evaluation group."
+        )
+    if asking and think is Think.DROP:
+        result.notes.append("Think blocks were dropped from the responses, but some system prompts still ask for one.")
+
+
+def _write(rows: Iterable[Row], path: Path, suffix: str, schema: pa.Schema) -> None:
+    if suffix == ".jsonl":
+        with path.open("wb") as file:
+            file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+        return
+    with pq.ParquetWriter(path, schema, compression="zstd") as table:
+        for batch in batched(rows, ROWS_AT_ONCE):
+            table.write_table(pa.Table.from_pylist(list(batch), schema=schema))
+
+
+def _candidates(group: GroupRecord, think: Think, left_out: Counter[Reason]) -> Iterator[Candidate]:
+    """The rollouts of a group with a usable text and a reliable score."""
+    for rollout in group.rollouts:
+        *prompt, last = rollout.conversation or [{"role": "", "content": ""}]
+        response: str | None = last["content"]
+        if not prompt or last["role"] != "assistant" or not response:
+            left_out[Reason.NO_RESPONSE] += 1
+        elif not all(_is_utf8(message["role"] + message["content"]) for message in rollout.conversation):
+            left_out[Reason.BAD_TEXT] += 1
+        elif any(map(math.isnan, (rollout.base_score, rollout.score))):
+            left_out[Reason.NO_NUMBER] += 1
+        elif rollout.status.is_scorer_failure:
+            left_out[Reason.SCORER_FAILED] += 1
+        elif think is Think.DROP and not (response := without_think(response, rollout.violation)):
+            left_out[Reason.THINK_STAYS] += 1
+        else:
+            yield Candidate(prompt, response, rollout)
+
+
+def _flaw(record: RolloutRecord) -> Reason | None:
+    """Why a response is a bad example whatever its score; None if it is not."""
+    if record.violation is not None:
+        return Reason.VIOLATION
+    if record.status is Status.REJECTED:
+        return Reason.REJECTED
+    return Reason.TRUNCATED if record.truncated else None
+
+
+def _identity(prompt: Sequence[Message], *responses: str) -> str:
+    """A text that is equal for examples that differ only in whitespace."""
+    texts = [message["role"] + "\0" + message["content"] for message in prompt]
+    return "\0\0".join(" ".join(text.split()) for text in (*texts, *responses))
+
+
+def _asks_to_think(group: GroupRecord) -> bool:
+    first = group.rollouts[0].conversation[:1] if group.rollouts else []
+    return any(message["role"] == "system" and "<think>" in message["content"] for message in first)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check(option: str, value: float, valid: bool, requirement: str) -> None:
+    """Raise an `ExportError` that names the option and the requirement, unless the value is valid."""
+    if not valid:
+        raise ExportError(f"{option} {value:g}: must be {requirement}")
