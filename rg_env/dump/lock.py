@@ -14,13 +14,16 @@ import contextlib
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from loguru import logger
 
 from rg_env.dump.files import lock_name
 from rg_env.dump.open_file import open_regular
 from rg_env.errors import DumpError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 _THIS_HOST = f" on {socket.gethostname()}"
 
@@ -33,6 +36,8 @@ class RunLock:
     """
 
     def __init__(self, folder: Path, run_id: str) -> None:
+        from filelock import FileLock, Timeout  # slow to import, and not needed for reading
+
         self._path = folder / lock_name(run_id)
         holder = _holder(self._path)
         self._lock: BaseFileLock = FileLock(self._path, thread_local=False, mode=0o666)
@@ -72,6 +77,8 @@ class RunLock:
 
 def _goes_by_existence(lock: BaseFileLock) -> bool:
     """Whether the file system has no locks, and the file's content is `filelock`'s."""
+    from filelock import SoftFileLock
+
     return isinstance(lock, SoftFileLock)
 
 
@@ -80,6 +87,8 @@ def is_held(folder: Path, run_id: str) -> bool:
 
     To find out, a lock file left by a crash is locked for a few microseconds.
     """
+    from filelock import FileLock, Timeout
+
     path = folder / lock_name(run_id)
     if not path.exists():
         return False

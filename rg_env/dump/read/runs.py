@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
@@ -98,7 +99,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
         raise DumpError("no dump folder or file was given")
     files: dict[Path, DumpFile] = {}
     for path in map(Path, paths):
-        files |= {Path(os.path.realpath(file.path)): file for file in _find(path)}
+        files |= {_real(file.path.parent) / file.path.name: file for file in _find(path)}
     kinds = list(FileKind)
     in_order = sorted(
         _told_apart(list(files.values())), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch)
@@ -120,7 +121,7 @@ def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
     folders: dict[str, set[Path]] = {}
     firsts: dict[tuple[str, FileKind, int], DumpFile] = {}
     for file in files:
-        folders.setdefault(file.run_id, set()).add(Path(os.path.realpath(file.path.parent)))
+        folders.setdefault(file.run_id, set()).add(_real(file.path.parent))
         first = firsts.setdefault((file.run_id, file.kind, file.batch), file)
         if first is not file and first.path.parent != file.path.parent and _first_line(first) == _first_line(file):
             raise DumpError(f"{first.path} and {file.path} are copies of each other: name one of the two")
@@ -134,8 +135,13 @@ def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
 
 
 def _folder_name(path: Path, names: Counter[str]) -> str:
-    folder = Path(os.path.realpath(path.parent))
+    folder = _real(path.parent)
     return folder.name if names[folder.name] == 1 else str(folder)
+
+
+@lru_cache(maxsize=64)
+def _real(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))
 
 
 def _first_line(file: DumpFile) -> bytes:
