@@ -103,6 +103,6 @@ class Judge:
             parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
             return Verdict.unscorable(parsed, rollout.detail)
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
-        settings = replace(config.scorer, workers=self._workers, timeout=timeout, backend="processes", pools=None)
+        settings = replace(config.scorer, workers=self._workers, timeout=timeout)
         scorer = shared_scorer(settings)
         return scorer.judge(question.entry, rollout.response, question.config, config.prefilled_think, config.format)

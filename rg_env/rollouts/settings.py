@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, did_you_mean, need
+from rg_env.errors import ConfigError, did_you_mean
 
 
 def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
@@ -24,8 +24,6 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
             raise ConfigError(f"{override!r}: expected key=value, such as scorer.timeout=10")
         _set(config, key.removeprefix(f"{PREFIX}."), _value(key, text))
     config.validate()
-    backend = config.scorer.backend
-    need(backend != "ray", f"{PREFIX}.scorer.backend", backend, "this command does not start Ray; use processes")
 
 
 def generator_settings(

@@ -28,7 +28,6 @@ from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.rollouts.samples import RolloutSamples
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary, counted
-from rg_env.scoring.scorer import take_shared_load
 from rg_env.scoring.types import Verdict
 from rg_env.skyrl.env import SLOT, RGDumpEnv, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
@@ -270,7 +269,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
             metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in counted_ones) / count
         metrics["rg_dump/mean_masked"] = masked / len(rollouts)
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
-        metrics |= take_shared_load(self.config.scorer)
         if batch.phase == "train" and self.loader is not None:
             metrics |= self.loader.metrics()
         if self.writer is not None:
