@@ -16,6 +16,12 @@ from rg_env.errors import did_you_mean, need, need_number, refuse
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 
+GONE = {
+    "scorer.backend": "scorer processes run on the node of the command: set scorer.workers",
+    "scorer.pools": "one pool of processes scores all answers: set scorer.workers",
+}
+"""Settings that there were, and what to use instead."""
+
 
 def _setting(default: Any, **limits: Any) -> Any:
     """A field and its limits, as `check_value` takes them."""

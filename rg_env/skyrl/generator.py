@@ -145,10 +145,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
         return output
 
     async def _run_in_executor_if_available(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """SkyRL calls the methods of an environment through this, in a thread. Ours, except for `step`, only return."""
-        if type(getattr(func, "__self__", None)) is RGDumpEnv and func.__name__ != RGDumpEnv.step.__name__:
-            return func(*args, **kwargs)
-        return await super()._run_in_executor_if_available(func, *args, **kwargs)
+        """SkyRL calls the methods of an environment through this, in a thread. Ours need none: `step` waits for the score
+        in the event loop, the others only return."""
+        env = getattr(func, "__self__", None)
+        if type(env) is not RGDumpEnv:
+            return await super()._run_in_executor_if_available(func, *args, **kwargs)
+        return await env.step_async(*args, **kwargs) if func == env.step else func(*args, **kwargs)
 
     def _groups(self, batch: _Batch) -> list[list[_Rollout]]:
         """The batch's groups in order of appearance: the trajectories that share an `instance_id`."""

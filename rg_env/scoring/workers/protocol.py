@@ -12,6 +12,7 @@ import json
 import math
 import select
 import socket
+import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from time import monotonic
@@ -69,16 +70,27 @@ class InLoop:
         loop = asyncio.get_running_loop()
         found: asyncio.Future[bool] = loop.create_future()
         add, remove = (loop.add_writer, loop.remove_writer) if to_write else (loop.add_reader, loop.remove_reader)
-        add(sock, _resolve, found, True)
+        add(sock.fileno(), _resolve, found, True)
         timer = loop.call_later(max(0.0, seconds), _resolve, found, False)
         try:
             return await found
         finally:
             timer.cancel()
-            remove(sock)
+            remove(sock.fileno())
 
     async def result[T](self, future: Future[T]) -> T:
-        return await asyncio.wrap_future(future)
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        done: asyncio.Future[bool] = loop.create_future()
+
+        def wake(_: object) -> None:
+            if threading.get_ident() == thread:  # nearly always; `call_soon_threadsafe` costs two system calls
+                _resolve(done, True)
+            else:
+                loop.call_soon_threadsafe(_resolve, done, True)
+
+        future.add_done_callback(wake)
+        await done
+        return future.result()
 
 
 def _resolve(future: asyncio.Future[bool], value: bool) -> None:
