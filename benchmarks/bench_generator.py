@@ -41,14 +41,8 @@ THOUGHTS = "<think>" + "I add the digits.\n" * 54 + "</think>\n<answer>{}</answe
 
 
 NOTES = (
-    "32 threads are the default (`max_env_workers`). SkyRL takes a thread for three calls of an environment, we for "
-    "one: the others only return. That saved two fifths of our processor time.",
-    "In processor time, on a busy machine, the ratio was 1.40 to 1.46, and 1.20 with a constant in place of the scorer "
-    "processes. The difference is less the pipe (30 µs for one thread alone) than threads that contend with SkyRL's "
-    "event loop for the interpreter lock at each system call of an answer.",
-    "As many threads as scorer processes instead of 32: 1.31. Not done, because then `rg_dump/max_scoring_queue` would "
-    "no longer show that answers wait. Not tried: waiting for scorer processes in the event loop, without threads.",
-    "Without threads (0) the event loop itself waits for each score, so there is no goal.",
+    "SkyRL takes a thread for three calls of an environment (`max_env_workers`, 32 by default). Ours need none: `step` "
+    "waits for the score in SkyRL's event loop, the other two only return.",
 )
 
 

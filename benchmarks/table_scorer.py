@@ -1,6 +1,6 @@
 """Cost of scoring an answer, by kind of task: the figures of docs/scale.md.
 
-Run: `python -m benchmarks.table_scorer`. For every task of the default mix, and the integrals, scores right and wrong
+Run: `python -m benchmarks.table_scorer`. For every task of the default mix, scores right and wrong
 answers to some items, each in a response of about 1,000 tokens. CPU time depends less on what else the machine does
 than wall time. *here* is the process that parses and asks, *worker* the scorer's processes.
 """
@@ -11,15 +11,13 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from time import clock_gettime, perf_counter, process_time
 
 import polars as pl
 
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.scoring import Scorer
-from rg_env.scoring.guard import CALLING_TASKS, EVALUATING_TASKS
-from rg_env.scoring.guard.arithmetic import COMPUTED_TASKS
+from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.tasks import Item, TaskMix
 
 ITEMS = 6
@@ -31,21 +29,16 @@ Pair = tuple[Item, str]
 
 
 def kind_of(task: str) -> str:
-    if task in COMPUTED_TASKS:
-        return "computed"
-    if task in CALLING_TASKS:
-        return "integrals with functions" if task.startswith("intermediate") else "polynomials"
-    return "literals" if task in EVALUATING_TASKS else "all others"
+    if task not in EVALUATING_TASKS:
+        return "all others"
+    if task.startswith("intermediate"):
+        return "integrals with functions"
+    return "literals" if task in ("binary_matrix", "n_queens", "spiral_matrix") else "arithmetic"
 
 
 def worker_seconds(scorer: Scorer) -> float:
-    """CPU time of the fork server, of its workers that have ended, and of those that are idle."""
-    workers = scorer._pool._workers  # type: ignore[union-attr]
-    server = workers._server
-    assert server is not None
-    ticks = Path(f"/proc/{server._process.pid}/stat").read_text().rpartition(")")[2].split()[11:15]
-    ended = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    return ended + sum(clock_gettime(~worker.pid << 3 | 2) for worker in workers._idle)
+    """CPU time of the idle workers."""
+    return sum(clock_gettime(~worker.pid << 3 | 2) for worker in scorer._pool._idle)
 
 
 def pairs_of(task: str) -> list[Pair]:
@@ -83,7 +76,7 @@ def rate(workers: int, pairs: Sequence[Pair]) -> float:
 
 def main() -> None:
     names = [task.name for task in TaskMix.parse(None).tasks]
-    pairs = {name: pairs_of(name) for name in dict.fromkeys([*names, *sorted(CALLING_TASKS)])}
+    pairs = {name: pairs_of(name) for name in names}
     with Scorer(workers=1, timeout=30) as scorer:
         table = pl.DataFrame([cpu_time(scorer, name, found) for name, found in pairs.items()])
     by_kind: dict[str, list[Pair]] = defaultdict(list)

@@ -16,6 +16,12 @@ from rg_env.errors import did_you_mean, need, need_number, refuse
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 
+GONE = {
+    "scorer.backend": "scorer processes run on the node of the command: set scorer.workers",
+    "scorer.pools": "one pool of processes scores all answers: set scorer.workers",
+}
+"""Settings that there were, and what to use instead."""
+
 
 def _setting(default: Any, **limits: Any) -> Any:
     """A field and its limits, as `check_value` takes them."""
@@ -45,10 +51,10 @@ class ScorerConfig:
     """The pool of processes that run Reasoning Gym's scorers."""
 
     workers: int | str = _setting("auto", choices=("auto",), at_least=1)
-    """How many answers are scored at once, in each pool. `auto`: half of the cores, at least 2, at most 16
-    (`rg_env.scoring.workers.number`). Two take about 110 MB, shared with the process they are forked from."""
+    """How many answers are scored at once. `auto`: half of the cores, at least 2, at most 16. Two take about 110 MB,
+    shared with the process they are forked from."""
     timeout: float = _setting(5.0, above=0)
-    """CPU seconds for one answer, raw and tagged together; all tries take at most four times that in wall time."""
+    """CPU seconds for one answer, raw and tagged together; at most four times that in wall time."""
     max_answer_chars: int = _setting(8192, at_least=1)
     """Longer answers are the violation `answer_too_long`."""
     normalize: bool = False
@@ -57,10 +63,6 @@ class ScorerConfig:
     partial_credit: str = _setting("calibrated", choices=("upstream", "calibrated", "none"))
     """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that pay a cheap policy, only
     beyond what that policy earns on the same item (`rg_env.scoring.baselines`). `none`: as 0."""
-    backend: str = _setting("processes", choices=("processes", "ray"))
-    """`processes`: one pool, on the node of the command. `ray`: pools in Ray actors on all nodes with free cores."""
-    pools: int | None = _setting(None, at_least=1)
-    """ray: number of pools. None: one for each node with at least `workers` cores."""
 
 
 @dataclass

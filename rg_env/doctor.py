@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +21,7 @@ from packaging.requirements import Requirement
 
 from rg_env.choices import RunKind
 from rg_env.dump.files import try_folder
+from rg_env.errors import ScorerPoolError
 from rg_env.processes import usable_cores
 
 _GIB = 2**30
@@ -68,7 +68,7 @@ def examine(kind: RunKind, dump_dir: Path) -> Iterator[Finding]:
     if kind is RunKind.GPU:
         yield from _gpus()
         yield _shared_memory()
-    from rg_env.scoring.workers.number import workers_for
+    from rg_env.scoring.scorer import workers_for
 
     cores = usable_cores()
     text = f"{cores}; scorer.workers=auto means {workers_for('auto', cores)}"
@@ -150,13 +150,12 @@ def _shared_memory() -> Finding:
 
 
 def _sandbox() -> Iterator[Finding]:
-    from rg_env.scoring.workers.forkserver import ForkServer, ForkServerError
+    from rg_env.scoring import sandbox_report
 
     try:
-        with closing(ForkServer(start_seconds=3 * _SECONDS)) as server:
-            measures = server.measures()
-    except ForkServerError as error:
-        yield Finding("sandbox", Level.PROBLEM, f"scorer processes cannot be started ({error})")
+        measures = sandbox_report()
+    except ScorerPoolError as error:
+        yield Finding("sandbox", Level.PROBLEM, str(error))
         return
     missing = [measure for measure in measures if not measure.active]
     if not missing:

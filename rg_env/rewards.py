@@ -120,9 +120,16 @@ def settle_group(
         if error or (zero_on_non_stop and not rollout.stopped):
             reward = 0.0
         earned.append(Earned(score, factor, reward, bool(error), value, error))
-    neutral = Earned(0.0, 1.0, sum(e.reward for e in earned) / len(earned) if earned else 0.0, masked=True)
+    neutral = Earned(0.0, 1.0, _mean([one.reward for one in earned]), masked=True)
     remaining = iter(earned)
     return [neutral if bad else next(remaining) for bad in failed]
+
+
+def _mean(rewards: Sequence[float]) -> float:
+    """0 if there are none. Of equal rewards exactly the same, so that their group still gives no signal."""
+    if len(set(rewards)) <= 1:
+        return next(iter(rewards), 0.0)
+    return sum(rewards) / len(rewards)
 
 
 def _custom_rewards(function: RewardFunction, verdicts: Sequence[Verdict]) -> tuple[Sequence[float | None], str]:

@@ -53,6 +53,16 @@ def test_zero_on_non_stop_is_honored_last():
     assert cut.score == 1.0
 
 
+@pytest.mark.parametrize("bonus", [0.1, 0.3, 0.7])
+@pytest.mark.parametrize("size", range(2, 12))
+def test_a_masked_rollout_leaves_equal_rewards_equal(size, bonus):
+    """To the last bit: SkyRL's dynamic sampling drops a group whose rewards are all equal."""
+    config = RGDumpConfig(format_bonus=bonus, on_scorer_failure="mask")
+    earned = settle([*(rollout(0.0) for _ in range(size)), rollout(0.0, status=Status.CRASHED)], config)
+    assert earned[-1].masked
+    assert {one.reward for one in earned} == {bonus}
+
+
 def test_a_failed_scorer_is_zero_by_default_and_says_so():
     [ok, failed] = settle([rollout(1.0), rollout(0.0, status=Status.TIMEOUT)])
     assert (ok.masked, failed.masked) == (False, False)

@@ -2,21 +2,26 @@
 
 Invariant: a policy sees the question, never the item's own answer. A majority policy knows the correct answers of
 *other* items, as training would teach them. Not covered: policies that perform the task itself (sorting the list,
-adding up the numbers of a sum). What policies earn is measured by `rg_env.audit.free_reward`.
+adding up the numbers of a sum). What policies earn is measured by `rg_env.audit.run`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from rg_env.audit.random_plans import PLANS, Answer, constant
+from rg_env.scoring.baselines import CHEAP
 
 Grid = list[list[str]]
+Entry = Mapping[str, Any]
+Answer = Callable[[Entry], str | None]
 
 
 class Family(StrEnum):
@@ -30,8 +35,10 @@ class Family(StrEnum):
     """A part of the question, or a number near one of its numbers."""
     EDIT = "edit"
     """A part of the question with a fixed local change: blanks filled, a grid turned, one step done."""
+    CHEAP = "cheap"
+    """What `rg_env.scoring.baselines` tries on the task, to calibrate its partial credit."""
     PLAN = "plan"
-    """Random moves, or every move in turn."""
+    """Random moves, drawn by a generator that the question seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +58,15 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
     """
     frequent = [text for text, _ in Counter(others).most_common(_MAJORITY)]
     return [
-        *(Policy(_short(text), Family.CONSTANT, constant(text)) for text in _CONSTANTS),
-        *(Policy(_short(text), Family.MAJORITY, constant(text)) for text in frequent),
-        *(Policy(name, Family.MAJORITY, answer) for name, answer in _ROLES.items()),
+        *(Policy(_short(text), Family.CONSTANT, _constant(text)) for text in _CONSTANTS),
+        *(Policy(_short(text), Family.MAJORITY, _constant(text)) for text in frequent),
+        *(
+            Policy(f"cheap answer {n + 1}", Family.CHEAP, _cheap(task, n))
+            for n in range(_CHEAP if task in CHEAP else 0)
+        ),
         *(Policy(name, Family.COPY, answer) for name, answer in _COPIES.items()),
         *(Policy(name, Family.EDIT, answer) for name, answer in _EDITS.items()),
-        *(Policy(name, Family.PLAN, answer) for name, answer in PLANS.get(task, {}).items()),
+        *(Policy(name, Family.PLAN, answer) for name, answer in _PLANS.get(task, {}).items()),
     ]
 
 
@@ -64,18 +74,20 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
 
 _MAJORITY = 8
 """Number of answers of other items that are tried."""
+_CHEAP = 5
+
+
+def _constant(text: str) -> Answer:
+    return lambda _: text
+
+
+def _cheap(task: str, number: int) -> Answer:
+    return lambda entry: next(itertools.islice(CHEAP[task](entry), number, None), None)
 
 
 def _coloring(colors: int) -> str:
     return json.dumps({str(vertex): 1 + vertex % colors for vertex in range(12)})
 
-
-_ROLES: dict[str, Answer] = {
-    "all are of the first kind": lambda entry: everybody(entry["question"], 0),
-    "all are of the second kind": lambda entry: everybody(entry["question"], 1),
-    "only the first is of the first kind": lambda entry: everybody(entry["question"], 2),
-}
-"""knights_knaves: the same roles for every item, whatever the names."""
 
 _CONSTANTS = (
     *("", "0", "1", "2", "3", "4", "5", "6", "7", "8", "10", "-1", "0.0", "0.5", "1/2", "100", "0x0", "1e0", "a", "e"),
@@ -159,36 +171,14 @@ _COPIES: dict[str, Answer] = {
 # -- parts of the question with a local change
 
 
-def filled(blank: str, fill: Callable[[Sequence[str], int], str | None]) -> Answer:
-    """The last block with its blanks filled, everything else unchanged.
-
-    Args:
-        blank: the symbol of an empty cell.
-        fill: (cells of the row, number of the blank within the row) → what to write; None: nothing.
-    """
+def _filled(blank: str, sign: str) -> Answer:
+    """The last block with every blank filled, everything else unchanged."""
 
     def answer(question: str) -> str | None:
         block = block_of(question)
-        return "\n".join(_fill_row(row, blank, fill) for row in block.splitlines()) if blank in block else None
+        return block.replace(blank, sign) if blank in block else None
 
     return _of_question(answer)
-
-
-def _fill_row(row: str, blank: str, fill: Callable[[Sequence[str], int], str | None]) -> str:
-    cells = row.split() if " " in row else list(row)
-    pieces = row.split(blank)
-    return pieces[0] + "".join((fill(cells, number) or blank) + piece for number, piece in enumerate(pieces[1:]))
-
-
-def missing_digit(cells: Sequence[str], number: int) -> str:
-    """The digits that the row lacks, in order."""
-    digits = [cell for cell in cells if cell.isdigit() or cell == "_"]
-    missing = [str(digit) for digit in range(1, len(digits) + 1) if str(digit) not in digits]
-    return missing[number] if number < len(missing) else "1"
-
-
-def _always(sign: str) -> Callable[[Sequence[str], int], str]:
-    return lambda _, __: sign
 
 
 def _grid(edit: Callable[[Grid], Iterable[Iterable[str]]]) -> Answer:
@@ -220,37 +210,10 @@ def _words(edit: Callable[[list[str]], object]) -> Answer:
     return _of_question(answer)
 
 
-def divided_once(question: str) -> str | None:
-    """`2 × 167` for 334."""
-    number = int(found[0]) if (found := re.findall(r"\d+", question)) else 0
-    factor = next((factor for factor in (2, 3, 5) if number > factor and number % factor == 0), None)
-    return f"{factor} × {number // factor}" if factor else None
-
-
-def everybody(question: str, kind: int) -> str | None:
-    """The role number `kind` for all inhabitants; 2: the first role for the first inhabitant only."""
-    form = re.search(r"like: \"(.+)\"\)", question)
-    if form is None:
-        return None
-    roles = re.findall(r"(\w+)/(\w+)", form[1])
-    chosen = iter(pair[min(number, 1) if kind == 2 else kind] for number, pair in enumerate(roles))
-    return re.sub(r"\w+/\w+", lambda _: next(chosen), form[1])
-
-
-def letter_by_letter(question: str) -> str | None:
-    """word_ladder: replace one letter at a time, whether the results are words or not."""
-    found = re.findall(r"'([A-Z]+)'", question)[:2]
-    if len(found) != 2 or len(found[0]) != len(found[1]):
-        return None
-    start, goal = found
-    return ",".join(dict.fromkeys(goal[:place] + start[place:] for place in range(len(goal) + 1)))
-
-
 _EDITS: dict[str, Answer] = {
-    "blanks filled by missing digits": filled("_", missing_digit),
-    **{f"blanks filled by {sign}": filled("_", _always(sign)) for sign in "1234Q"},
-    **{f"zeros filled by {sign}": filled("0", _always(sign)) for sign in "1234"},
-    **{f"question marks filled by {sign}": filled("❔", _always(sign)) for sign in "❌✅"},
+    **{f"blanks filled by {sign}": _filled("_", sign) for sign in "1234Q"},
+    **{f"zeros filled by {sign}": _filled("0", sign) for sign in "1234"},
+    **{f"question marks filled by {sign}": _filled("❔", sign) for sign in "❌✅"},
     "the grid, all 0": _grid(lambda grid: [["0"] * len(row) for row in grid]),
     "the grid, all its most frequent": _grid(
         lambda grid: [[Counter([cell for row in grid for cell in row]).most_common(1)[0][0]] * len(row) for row in grid]
@@ -265,16 +228,41 @@ _EDITS: dict[str, Answer] = {
     "the grid, shifted right": _grid(lambda grid: [["0", *row[:-1]] for row in grid]),
     "the grid, every second row and column": _grid(lambda grid: [row[::2] for row in grid[::2]]),
     "the text, without spaces and commas": _text(lambda text: re.sub(r"[\s,.]", "", text)),
-    "the text, first letters of words exchanged": _text(lambda text: re.sub(r"\b(\w)(\w)", r"\2\1", text)),
-    "the text, last two words exchanged": _text(lambda text: re.sub(r"(\w+) (\w+)(\W*)$", r"\2 \1\3", text)),
     "the words": _words(", ".join),
     "the words, as a list": _words(lambda words: words),
-    "the words, first and last exchanged": _words(lambda words: ", ".join([words[-1], *words[1:-1], words[0]])),
     "the words, all but the first": _words(lambda words: words[1:]),
     "the first word as a list": _words(lambda words: words[:1]),
     "the last word as a list": _words(lambda words: words[-1:]),
     "every word by itself": _words(lambda words: [[word] for word in words]),
     "every letter by itself": _words(lambda words: [list(words[-1])]),
-    "divided once by 2, 3 or 5": _of_question(divided_once),
-    "letter by letter": _of_question(letter_by_letter),
+}
+
+
+# -- random moves
+
+
+def _random_moves(moves: Sequence[str], count: int, separator: str = " ") -> Answer:
+    return lambda entry: separator.join(random.Random(entry["question"]).choices(moves, k=count))
+
+
+def _jugs(count: int) -> Answer:
+    def answer(entry: Entry) -> str:
+        jugs = re.findall(r"([A-Z]):\d+", entry["question"])
+        moves = [f"{verb} {jug}" for verb in ("fill", "empty") for jug in jugs]
+        moves += [f"pour {a}->{b}" for a in jugs for b in jugs if a != b]
+        return json.dumps(random.Random(entry["question"]).choices(moves, k=count))
+
+    return answer
+
+
+_TURNS = [face + turn for face in "RLUDFB" for turn in ("", "'")]
+_PLANS: dict[str, dict[str, Answer]] = {
+    "jugs": {f"{count} random moves": _jugs(count) for count in (4, 30, 300)},
+    "quantum_lock": {
+        **{f"{count} random buttons": _random_moves("ABC", count, " → ") for count in (2, 4, 8, 60)},
+        **{f"{letter} × {n}": _constant(" → ".join(letter * n)) for letter in "ABC" for n in (1, 3, 5)},
+    },
+    "rubiks_cube": {f"{count} random turns": _random_moves(_TURNS, count) for count in (3, 300)},
+    "shortest_path": {f"{n} random steps": _random_moves(("up", "down", "left", "right"), n) for n in (1, 2, 4)},
+    "sokoban": {f"{count} random moves": _random_moves("UDLR", count, "") for count in (10, 100, 4000)},
 }

@@ -293,22 +293,24 @@ def audit(
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="For maintainers: record the installed scorers as audited.")
-    ] = False,
+    imports: Annotated[
+        list[str] | None, typer.Option("--import", help="A module with tasks of your own; may be repeated.")
+    ] = None,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Output docs/audit.md.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Attack the scorers of Reasoning Gym and of rg_env with wrong answers.
+    """Attack scorers with texts and cheap policies that solve nothing, as a model in training might.
 
-    Exit code 1 if rg_env has a hole in the default mix.
+    Exit code 1 if one of them pays, runs as code or changes the scores of others: in a task that you name, or without
+    --tasks in a task of the default mix.
 
     Examples:
       rg-env audit --tasks gcd,countdown --quick
+      rg-env audit --import my_tasks --tasks my_task
     """
     from rg_env.audit.command import run_command
 
-    sys.exit(run_command(tasks, items, quick, record, as_markdown, as_json))
+    sys.exit(run_command(tasks, imports or [], items, quick, as_markdown, as_json))
 
 
 @app.command(cls=Command)

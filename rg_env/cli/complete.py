@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 def tasks(incomplete: str) -> list[str]:
     """Names of tasks, also after a comma."""
-    from rg_env.tasks.audited import audited_tasks
+    from rg_env.tasks.audited import AUDITED_TASKS
 
     before, comma, start = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _starting(start, audited_tasks())]
+    return [f"{before}{comma}{name}" for name in _starting(start, sorted(AUDITED_TASKS))]
 
 
 def settings(incomplete: str) -> list[str]:

@@ -104,9 +104,7 @@ class RGRubric(vf.Rubric):
         item = item_from_text(state["info"]["rg_item"])
         scorer, config = shared_scorer(self._config.scorer), self._config
         text = text_of(state["completion"])
-        return await asyncio.to_thread(
-            scorer.judge, item.entry, text, item.config, config.prefilled_think, config.format
-        )
+        return await scorer.judge_async(item.entry, text, item.config, config.prefilled_think, config.format)
 
 
 def _dataset(config: RGDumpConfig, split: str, seed: int, count: int) -> datasets.Dataset:

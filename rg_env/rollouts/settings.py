@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, did_you_mean, need
+from rg_env.config import GONE, PREFIX, RGDumpConfig
+from rg_env.errors import ConfigError, did_you_mean
 
 
 def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
@@ -24,8 +24,6 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
             raise ConfigError(f"{override!r}: expected key=value, such as scorer.timeout=10")
         _set(config, key.removeprefix(f"{PREFIX}."), _value(key, text))
     config.validate()
-    backend = config.scorer.backend
-    need(backend != "ray", f"{PREFIX}.scorer.backend", backend, "this command does not start Ray; use processes")
 
 
 def generator_settings(
@@ -55,7 +53,9 @@ def _set(config: RGDumpConfig, key: str, value: Any) -> None:
         part = getattr(part, group, None) if dataclasses.is_dataclass(part) else None
     known = {field.name for field in dataclasses.fields(part)} if dataclasses.is_dataclass(part) else set()
     if name not in known or dataclasses.is_dataclass(getattr(part, name)):
-        raise ConfigError(f"unknown setting {key!r}{did_you_mean(key, _names(config), 'docs/settings.md lists them')}")
+        gone = f"; {GONE[key]}" if key in GONE else ""
+        hint = gone or did_you_mean(key, _names(config), "docs/settings.md lists them")
+        raise ConfigError(f"unknown setting {key!r}{hint}")
     setattr(part, name, value)
 
 

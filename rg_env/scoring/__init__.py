@@ -13,9 +13,8 @@ from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 if TYPE_CHECKING:
-    from rg_env.scoring.sandbox.sandbox import Measure
+    from rg_env.scoring.sandbox.trial import Measure, sandbox_report
     from rg_env.scoring.scorer import Scorer, shared_scorer
-    from rg_env.scoring.workers.pool import sandbox_report
 
 __all__ = [
     "AnswerScore",
@@ -35,9 +34,9 @@ __all__ = [
 
 # Reading dumps needs no scorers.
 _MODULES = {
-    "Measure": "rg_env.scoring.sandbox.sandbox",
+    "Measure": "rg_env.scoring.sandbox.trial",
     "Scorer": "rg_env.scoring.scorer",
-    "sandbox_report": "rg_env.scoring.workers.pool",
+    "sandbox_report": "rg_env.scoring.sandbox.trial",
     "shared_scorer": "rg_env.scoring.scorer",
 }
 __getattr__ = exports(__name__, _MODULES)

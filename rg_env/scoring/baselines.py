@@ -11,48 +11,63 @@ import hashlib
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from rg_env.scoring.base_score import base_score
-from rg_env.scoring.types import AnswerScore
+from rg_env.scoring.types import AnswerScore, Status
+from rg_env.scoring.workers.protocol import Waiting
 
 Entry = Mapping[str, Any]
+Options = Mapping[str, Any]
 Answers = Callable[[Entry], Iterator[str]]
 
 _MAX_CACHED = 4096
 
 
-class BaselineCache:
-    """Computes and keeps baselines. Thread-safe: every caller gets the same number for an item.
+class Baselines:
+    """Computes and keeps baselines. Thread-safe: an item's baseline is computed once, whoever asks for it.
 
     Args:
-        score: (task, options, entry, answer) → upstream's scores of the answer.
+        score: (task, options, entry, answer, waiting) → upstream's scores of the answer.
     """
 
-    def __init__(self, score: Callable[[str, Mapping[str, Any], Entry, str], AnswerScore]) -> None:
+    def __init__(self, score: Callable[[str, Options, Entry, str, Waiting], Awaitable[AnswerScore]]) -> None:
         self._score = score
-        self._known: dict[bytes, float] = {}
+        self._known: dict[bytes, Future[float | None]] = {}
         self._lock = threading.Lock()
 
-    def of(self, task: str, options: Mapping[str, Any], entry: Entry) -> float | None:
-        """The baseline of an item, in [0, 1]; 0 for tasks without cheap policies; None if it got no CPU time."""
+    async def of(self, task: str, options: Options, entry: Entry, waiting: Waiting) -> float | None:
+        """The baseline of an item, in [0, 1]; 0 for tasks without cheap policies.
+
+        None if it could not be computed: a scorer ran out of time or died. That is not remembered.
+        """
         answers = CHEAP.get(task)
         if answers is None:
             return 0.0
         key = hashlib.blake2b(pickle.dumps((task, dict(options), dict(entry))), digest_size=16).digest()
         with self._lock:
-            known = self._known.get(key)
-        if known is None:
-            scores = [self._score(task, options, entry, answer) for answer in _made(answers, entry)]
-            if any(one.starved for one in scores):
-                return None
-            value = max((base_score(task, one.raw or 0.0, one.tagged or 0.0, 0.0) for one in scores), default=0.0)
-            with self._lock:
-                if len(self._known) >= _MAX_CACHED:
+            if known := self._known.get(key):
+                found = known
+            else:
+                found = self._known[key] = Future()
+                found.set_running_or_notify_cancel()  # from now on no caller can cancel it
+                if len(self._known) > _MAX_CACHED:
                     self._known.pop(next(iter(self._known)))
-                known = self._known.setdefault(key, value)
-        return known
+        if known:
+            return await waiting.result(found)
+        value = None
+        try:
+            scores = [await self._score(task, options, entry, answer, waiting) for answer in _made(answers, entry)]
+            if not any(one.status in (Status.TIMEOUT, Status.CRASHED) for one in scores):
+                value = max((base_score(task, one.raw or 0.0, one.tagged or 0.0, 0.0) for one in scores), default=0.0)
+        finally:
+            if value is None:
+                with self._lock:
+                    self._known.pop(key, None)
+            found.set_result(value)
+        return value
 
 
 def _made(answers: Answers, entry: Entry) -> list[str]:

@@ -1,12 +1,11 @@
 """Length penalties: rules by which long responses earn less. Pure functions of one group; lengths in response tokens.
 
 Invariant: a rule changes the score only by a factor in [0, 1], and the reward only by an addition to it, so no rule
-raises a score or turns a solved group into a failed one.
+raises a score or turns a solved group into a failed one. The limits of the settings are checked in `rg_env.config`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,14 +41,8 @@ def group_penalty(
         lengths: response tokens, at least 0.
         correct: whether each rollout counts as solved (for Kimi's rule).
         max_length: the longest response that the engine generates, in tokens.
-
-    Raises:
-        ValueError: the lists have different lengths, a number is out of range, or the rule is unknown.
     """
     limit = max_length if settings.max_length is None else settings.max_length
-    _check_group(scores, lengths, limit)
-    if len(correct) != len(scores):
-        raise ValueError(f"{len(scores)} scores but {len(correct)} values of `correct`; a group needs one of each")
     neutral = [0.0] * len(scores)
     match settings.kind:
         case "none":
@@ -64,8 +57,8 @@ def group_penalty(
             additions = dapo_additions(lengths, max_length=limit, buffer=buffer)
         case "kimi":
             additions = kimi_additions(lengths, correct)
-        case _:
-            raise ValueError(f"length_penalty.kind={settings.kind!r}: must be one of atropos, dapo, kimi, none")
+        case unknown:
+            raise ValueError(f"length_penalty.kind={unknown!r}: there is no such rule")
     return Penalty([1.0] * len(scores), [settings.weight * addition for addition in additions])
 
 
@@ -78,9 +71,6 @@ def length_penalty(
     correct_at: float = 0.5,
 ) -> list[float]:
     """The Atropos rule: score × `atropos_factors`.
-
-    Raises:
-        ValueError: the lists have different lengths, or a number is out of range.
 
     >>> length_penalty([1.0, 1.0, 1.0], [700, 875, 1000], max_length=1000)
     [1.0, 0.5, 0.0]
@@ -111,17 +101,9 @@ def atropos_factors(
         threshold: share of `max_length` up to which the factor is 1, in [0, 1).
         correct_at: in [0, 1].
 
-    Raises:
-        ValueError: the lists have different lengths, or a number is out of range.
-
     >>> atropos_factors([1.0, 0.5], [900, 750], max_length=1000)
     [0.4, 1.0]
     """
-    _check_group(scores, lengths, max_length)
-    if not 0 <= threshold < 1:
-        raise ValueError(f"threshold={threshold!r}: must be at least 0 and below 1")
-    if not 0 <= correct_at <= 1:
-        raise ValueError(f"correct_at={correct_at!r}: must be in [0, 1]")
     if any(score < correct_at for score in scores):
         return [1.0] * len(scores)
     free = threshold * max_length
@@ -142,15 +124,9 @@ def dapo_additions(lengths: Sequence[int], *, max_length: int, buffer: int) -> l
     Returns:
         Additions to the reward, in [−1, 0].
 
-    Raises:
-        ValueError: a number is out of range.
-
     >>> dapo_additions([750, 900, 1000, 1200], max_length=1000, buffer=200)
     [0.0, -0.5, -1.0, -1.0]
     """
-    _check_lengths(lengths, max_length)
-    if not 1 <= buffer <= max_length:
-        raise ValueError(f"length_penalty.buffer={buffer!r}: must be from 1 to max_length={max_length}")
     overlong = [max(0, length - (max_length - buffer)) for length in lengths]
     return [0.0 - min(1.0, tokens / buffer) for tokens in overlong]  # 0.0 − x, for −x would give −0.0
 
@@ -168,34 +144,11 @@ def kimi_additions(lengths: Sequence[int], correct: Sequence[bool]) -> list[floa
     Returns:
         Additions to the reward, in [−0.5, 0.5].
 
-    Raises:
-        ValueError: the lists have different lengths, or a length is negative.
-
     >>> kimi_additions([100, 200, 300, 100], [True, True, True, False])
     [0.5, 0.0, -0.5, 0.0]
     """
-    _check_lengths(lengths)
-    if len(correct) != len(lengths):
-        raise ValueError(f"{len(lengths)} lengths but {len(correct)} values of `correct`; a group needs one of each")
     if not lengths or min(lengths) == max(lengths):
         return [0.0] * len(lengths)
     low, high = min(lengths), max(lengths)
     shares = [0.5 - (length - low) / (high - low) for length in lengths]
     return [share if right else min(0.0, share) for share, right in zip(shares, correct, strict=True)]
-
-
-def _check_group(scores: Sequence[float], lengths: Sequence[int], max_length: int) -> None:
-    if len(scores) != len(lengths):
-        raise ValueError(f"{len(scores)} scores but {len(lengths)} lengths; a group needs one of each")
-    for score in scores:
-        if not 0 <= score <= 1:  # NaN too
-            raise ValueError(f"score {score!r}: must be in [0, 1]")
-    _check_lengths(lengths, max_length)
-
-
-def _check_lengths(lengths: Sequence[int], max_length: float = math.inf) -> None:
-    if not max_length > 0:
-        raise ValueError(f"max_length={max_length!r}: must be above 0")
-    for length in lengths:
-        if length < 0:
-            raise ValueError(f"length {length!r}: must be at least 0")

@@ -73,9 +73,18 @@ class RGDumpEnv(BaseTextEnv):
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
         self._stopwatch.responded()
-        verdict = shared_scorer(self.config.scorer).judge(
-            self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
-        )
+        return self._scored(action, shared_scorer(self.config.scorer).judge(*self._question(action)))
+
+    async def step_async(self, action: str) -> BaseTextEnvStepOutput:
+        """As `step`, in the running event loop: no thread waits for the score."""
+        self._stopwatch.responded()
+        return self._scored(action, await shared_scorer(self.config.scorer).judge_async(*self._question(action)))
+
+    def _question(self, action: str) -> tuple[Any, ...]:
+        """The arguments of `Scorer.judge`."""
+        return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
+
+    def _scored(self, action: str, verdict: Verdict) -> BaseTextEnvStepOutput:
         self._stopwatch.scored()
         self.verdict = verdict
         if self.slot is not None:

@@ -62,8 +62,7 @@ class RGHooks:
         return EvalSet(self.cfg.rg_dump, **self._prompt_limits())
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
-        if cfg.rg_dump.scorer.backend == "processes":
-            shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
+        shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
         writer = open_writer(cfg, *self._run_identity(), self.recorded)
         self.reports.send("run", run_id=writer.run_id, dump=str(writer.folder))
         self._generator = RGDumpGenerator(

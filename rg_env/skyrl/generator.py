@@ -28,7 +28,6 @@ from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.rollouts.samples import RolloutSamples
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary, counted
-from rg_env.scoring.scorer import take_shared_load
 from rg_env.scoring.types import Verdict
 from rg_env.skyrl.env import SLOT, RGDumpEnv, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
@@ -146,10 +145,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
         return output
 
     async def _run_in_executor_if_available(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """SkyRL calls the methods of an environment through this, in a thread. Ours, except for `step`, only return."""
-        if type(getattr(func, "__self__", None)) is RGDumpEnv and func.__name__ != RGDumpEnv.step.__name__:
-            return func(*args, **kwargs)
-        return await super()._run_in_executor_if_available(func, *args, **kwargs)
+        """SkyRL calls the methods of an environment through this, in a thread. Ours need none: `step` waits for the score
+        in the event loop, the others only return."""
+        env = getattr(func, "__self__", None)
+        if type(env) is not RGDumpEnv:
+            return await super()._run_in_executor_if_available(func, *args, **kwargs)
+        return await env.step_async(*args, **kwargs) if func == env.step else func(*args, **kwargs)
 
     def _groups(self, batch: _Batch) -> list[list[_Rollout]]:
         """The batch's groups in order of appearance: the trajectories that share an `instance_id`."""
@@ -270,7 +271,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
             metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in counted_ones) / count
         metrics["rg_dump/mean_masked"] = masked / len(rollouts)
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
-        metrics |= take_shared_load(self.config.scorer)
         if batch.phase == "train" and self.loader is not None:
             metrics |= self.loader.metrics()
         if self.writer is not None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rg_env.errors import ConfigError, describe, did_you_mean
-from rg_env.tasks.audited import audited_tasks, audited_version, installed_version
+from rg_env.tasks.audited import AUDITED_TASKS, AUDITED_VERSION, installed_version
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream import UnusableItemError
@@ -104,7 +104,7 @@ def validate_task(name: str, options: Mapping[str, Any]) -> str | None:
 
 def known_to_work(name: str) -> bool:
     """Whether a task makes items of both splits with its default options: a test tries all audited ones."""
-    return installed_version() == audited_version() and name in audited_tasks()
+    return installed_version() == AUDITED_VERSION and name in AUDITED_TASKS
 
 
 def check_name(name: str) -> None:
@@ -115,7 +115,7 @@ def check_name(name: str) -> None:
     """
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
-    known = audited_tasks() if _none_can_be_added() else task_names()
+    known = AUDITED_TASKS if _none_can_be_added() else task_names()
     if name not in known:
         raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, '`rg-env tasks` lists them')}")
 
@@ -125,7 +125,7 @@ def _none_can_be_added() -> bool:
 
     Modules of users that add tasks import it.
     """
-    return "reasoning_gym" not in sys.modules and installed_version() == audited_version()
+    return "reasoning_gym" not in sys.modules and installed_version() == AUDITED_VERSION
 
 
 def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from rg_env.tasks.audited import audited_tasks
+from rg_env.tasks.audited import AUDITED_TASKS
 
 
 class Soundness(StrEnum):
@@ -26,7 +26,9 @@ class Soundness(StrEnum):
 
 
 KNOWN_UNSOUND: dict[str, str] = {
+    "boxnet": "upstream skips impossible moves, so that moving every box through every square scores 1",
     "propositional_logic": "a premise, copied from the question, is a valid conclusion and scores 1",
+    "rush_hour": "upstream skips impossible moves, so that 2,000 random moves solve one item of ten or twenty",
 }
 """Tasks that pay for wrong answers, with the reason.
 
@@ -58,7 +60,6 @@ _SUBSTRING = "upstream pays for any text that contains the answer"
 GUARDED: dict[str, str] = {
     "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
     "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
-    "boxnet": "upstream skips impossible moves and pays every box through every square 1; only possible moves pass",
     "coin_flip": "upstream pays `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
     "complex_arithmetic": "upstream pays `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
@@ -78,8 +79,6 @@ GUARDED: dict[str, str] = {
     "puzzle24": f"{_RUNS_ANSWER}, and pays `4*3*2*1` 1; only arithmetic on exactly the given numbers passes",
     "ransom_note": f"{_SUBSTRING}; only True or False pass",
     "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
-    "rush_hour": "upstream skips impossible moves, so that random ones arrive, and hangs on A+99999999; only possible "
-    "moves pass, ten times the fewest at most",
     "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
     "spell_backward": "upstream pays the whole question written backward 0.97; nothing may follow the correct word",
     "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
@@ -124,7 +123,7 @@ def soundness_of(task: str) -> Soundness:
         return Soundness.GUARDED
     if task in _SOUND:
         return Soundness.SOUND
-    return Soundness.AUDITED if task in audited_tasks() else Soundness.UNAUDITED
+    return Soundness.AUDITED if task in AUDITED_TASKS else Soundness.UNAUDITED
 
 
 def reason_for(task: str) -> str:

@@ -99,7 +99,7 @@ def test_a_prompt_that_opened_the_think_block_is_known_from_the_manifest(scorer,
 
 def test_the_lenient_format_is_known_from_the_manifest(scorer, tmp_path):
     lenient = RGDumpConfig(format="lenient")
-    lenient.scorer.timeout, lenient.scorer.backend = 30.0, "ray"  # rescoring does without Ray
+    lenient.scorer.timeout = 30.0
     text = f"<ANSWER>{item('chain_sum').entry['answer']}</ANSWER>"
     group = recorded(scorer, "chain_sum", [text], lenient)
     assert (group.rollouts[0].base_score, group.rollouts[0].violation) == (1.0, None)

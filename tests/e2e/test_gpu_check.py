@@ -12,12 +12,10 @@ from tests.e2e.conftest import RG, ROOT, run_command
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_gpu_check_on_the_cpu(short_run, tmp_path):
-    """With its answers scored in Ray actors."""
     config, *overrides = [arg for arg in short_run if "_path=" not in str(arg) and "dump_dir" not in str(arg)]
     evaluation = ["trainer.eval_before_train=true", "trainer.eval_interval=2", "trainer.hf_save_interval=2"]
     out = tmp_path / "check"
-    scorer = [f"{RG}.scorer.backend=ray", f"{RG}.scorer.workers=2"]
-    options = ["--config", config, "--out", out, "--compare-steps", "2", *scorer]
+    options = ["--config", config, "--out", out, "--compare-steps", "2", f"{RG}.scorer.workers=2"]
     script = ROOT / "scripts" / "gpu_check.py"
     done = run_command(sys.executable, script, *options, *overrides, *evaluation, timeout=880)
     result = json.loads((out / "result.json").read_text())

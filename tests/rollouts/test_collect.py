@@ -244,7 +244,7 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
     [
         (["scorer.timeuot=3"], "did you mean scorer.timeout"),
         (["solved_at=2"], "solved_at=2: must be"),
-        (["scorer.backend=ray"], "scorer.backend='ray': this command does not start Ray; use processes"),
+        (["scorer.backend=ray"], "unknown setting 'scorer.backend'; scorer processes run on the node of the command"),
         (["complexity_mode=curriculum"], "complexity_mode"),
         (["--groupz", "3"], "expected key=value"),
         (["dump_dir"], "expected key=value"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.base_score import RAW_ALONE, PartialCredit, base_score
-from rg_env.scoring.baselines import CHEAP, BaselineCache
+from rg_env.scoring.baselines import CHEAP, Baselines
+from rg_env.scoring.workers.pool import Job, ScorerPool
+from rg_env.scoring.workers.protocol import Blocking, blocking
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -99,19 +103,45 @@ def test_the_setting_decides_how_partial_credit_counts(scorer: Scorer, upstream:
         Scorer(partial_credit="half")
 
 
-def test_an_item_has_one_baseline_computed_once(cured_items: Items) -> None:
+def test_an_item_has_one_baseline_that_many_threads_compute_once(cured_items: Items) -> None:
     asked = []
 
-    def score(task: str, options: Any, entry: Any, answer: str) -> AnswerScore:
+    async def score(task: str, options: Any, entry: Any, answer: str, waiting: Any) -> AnswerScore:
         asked.append(answer)
+        time.sleep(0.01)
         return AnswerScore(0.25, 0.0, 0.25, Status.OK)
 
-    cache = BaselineCache(score)
+    baselines = Baselines(score)
     (entry,) = cured_items("sudoku", 1)
-    assert cache.of("sudoku", {}, entry) == cache.of("sudoku", {}, copy.deepcopy(entry)) == 0.25
+
+    def of(task: str, entry: Any) -> float | None:
+        return blocking(baselines.of(task, {}, entry, Blocking()))
+
+    with ThreadPoolExecutor(16) as threads:
+        assert set(threads.map(lambda _: of("sudoku", copy.deepcopy(entry)), range(16))) == {0.25}
     assert len(asked) == len(set(asked)) == 10
-    assert cache.of("chain_sum", {}, entry) == 0.0
-    assert cache.of("sudoku", {}, {"question": "made by somebody else", "metadata": {}}) == 0.0
+    assert of("chain_sum", entry) == 0.0
+    assert of("sudoku", {"question": "made by somebody else", "metadata": {}}) == 0.0
+
+
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
+def test_a_baseline_that_could_not_be_computed_is_not_remembered(
+    cured_items: Items, monkeypatch: pytest.MonkeyPatch, status: Status
+) -> None:
+    (entry,) = cured_items("sudoku", 1)
+    right, failing = str(entry["answer"]), True
+
+    async def run(self: Any, job: Job, waiting: Any) -> AnswerScore:
+        if job.raw == right:
+            return AnswerScore(1.0, 0.0, 1.0, Status.OK)
+        return AnswerScore.unscored(status) if failing else AnswerScore(0.5, 0.0, 0.5, Status.OK)
+
+    monkeypatch.setattr(ScorerPool, "run", run)
+    with Scorer(workers=1) as scorer:
+        failed = scorer.score(entry, right)
+        assert (failed.status, failed.starved, failed.score) == (Status.TIMEOUT, True, 0.0)
+        failing = False
+        assert (scorer.score(entry, right).score, scorer.score(entry, right).baseline) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -92,37 +92,3 @@ def test_settings_left_open_follow_the_engine() -> None:
 def test_an_empty_group_stays_empty(kind: str) -> None:
     penalty = group_penalty(LengthPenaltyConfig(kind=kind), [], [], [], MAX)
     assert penalty.factors == penalty.additions == []
-
-
-@pytest.mark.parametrize(
-    ("scores", "lengths", "more", "words"),
-    [
-        ([1.0], [1, 2], {}, "1 scores but 2 lengths"),
-        ([1.0], [1], {"max_length": 0}, "max_length=0"),
-        ([1.0], [-1], {}, "length -1"),
-        ([1.5], [1], {}, "score 1.5"),
-        ([float("nan")], [1], {}, "score nan"),
-        ([1.0], [1], {"threshold": 1.0}, "threshold=1.0"),
-        ([1.0], [1], {"correct_at": -0.1}, "correct_at=-0.1"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(
-    scores: list[float], lengths: list[int], more: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
-        length_penalty(scores, lengths, **{"max_length": MAX, **more})
-
-
-@pytest.mark.parametrize(
-    ("settings", "correct", "words"),
-    [
-        (LengthPenaltyConfig(kind="dapo", buffer=1001), [True], "buffer=1001"),
-        (LengthPenaltyConfig(kind="cosine"), [True], "one of atropos"),
-        (LengthPenaltyConfig(kind="kimi"), [True, False], "2 values"),
-    ],
-)
-def test_settings_that_cannot_be_applied_are_refused(
-    settings: LengthPenaltyConfig, correct: list[bool], words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
-        group_penalty(settings, [1.0], [1], correct, MAX)

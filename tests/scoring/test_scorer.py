@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 import signal
@@ -20,12 +21,12 @@ from reasoning_gym.factory import DATASETS
 
 from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError, ScorerPoolError
-from rg_env.scoring import Scorer, Status, Violation, shared_scorer
+from rg_env.scoring import Scorer, Status, Verdict, Violation, shared_scorer
+from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import AnswerScore
-from rg_env.scoring.workers import breaker, pool
-from rg_env.scoring.workers.checkout import WorkerPool
-from rg_env.scoring.workers.connection import Job, WorkerConnection
-from rg_env.scoring.workers.number import workers_for
+from rg_env.scoring.workers import pool
+from rg_env.scoring.workers.pool import Job, Worker
+from rg_env.user_code import IMPORTS
 
 Item = Callable[..., dict[str, Any]]
 DEEP = '{"a":' * 1300 + "1" + "}" * 1300
@@ -134,17 +135,6 @@ def test_auto_is_half_of_the_cores_within_bounds(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("unguarded")
-def test_an_answer_cannot_change_how_later_ones_score(scorer: Scorer, item: Item) -> None:
-    """Of the tasks whose answers may call functions: the guard holds the others to literals and arithmetic."""
-    entry = item("simple_integration")
-    program = "import sys; sys._getframe(4).f_locals['self'].__class__.score_answer = lambda *_: 1.0"
-    for _ in range(3):
-        scorer.score(entry, f"exec({program!r})")
-        assert scorer.score(entry, "1").score < 0.5
-        assert scorer.score(entry, entry["answer"]).score == 1.0
-
-
-@pytest.mark.usefixtures("unguarded")
 def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer, item: Item) -> None:
     entry = item("spiral_matrix")
     scored = scorer.score(entry, "__import__('os')._exit(3)")
@@ -163,8 +153,8 @@ def test_an_answer_that_ends_the_fork_server_costs_nobody_a_score(scorer: Scorer
 @pytest.mark.parametrize(
     "forged",
     [
-        r"b'\0\0\0\x0a[1.0, 1.0]'",  # a reply ahead of its time
-        r"b'\xff\xff\xff\xff'",  # a frame without end
+        r"b'[1.0, 1.0]\n'",  # a reply ahead of its time
+        r"b'[1.0,'",  # a reply without end
         r"b'GARBAGE.'",
     ],
 )
@@ -243,56 +233,39 @@ def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: st
     assert impatient.score(entry, "4").status is not Status.TIMEOUT
 
 
-class Starving:
-    """Stops workers when they get a job, so that they get no core."""
+def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, float], None]) -> None:
+    """Call `act` with a worker that is about to get an answer, and the answer's limit of CPU seconds."""
+    ask = Worker.ask
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
-        self.jobs = 0
-        score = WorkerConnection.score
+    async def acting(worker: Worker, request: Any, cpu: float, wall: float, waiting: Any) -> Any:
+        if len(request) == 4:
+            act(worker, cpu)
+        return await ask(worker, request, cpu, wall, waiting)
 
-        def stopped(worker: WorkerConnection, job: Job, cpu: float, wall: float) -> Any:
-            self.jobs += 1
-            if self.jobs <= tries:
-                os.kill(worker.pid, signal.SIGSTOP)
-            return score(worker, job, cpu, wall)
-
-        monkeypatch.setattr(WorkerConnection, "score", stopped)
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_an_answer_whose_worker_got_no_core_is_tried_again_later(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    starving = Starving(monkeypatch, tries=1)
-    entry = item("chain_sum")
-    with Scorer(workers=1, timeout=10.0) as scorer:
-        pauses: list[float] = []
-        monkeypatch.setattr(pool, "_FIRST_TRY", 0.01)
-        monkeypatch.setattr(WorkerPool, "pause", lambda self, seconds: pauses.append(seconds))
-        scored = scorer.score(entry, entry["answer"])
-    assert (scored.score, scored.status, scored.starved) == (1.0, Status.OK, False)
-    assert (starving.jobs, pauses) == (2, [10.0])
+    monkeypatch.setattr(Worker, "ask", acting)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembered(
     item: Item, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    starving = Starving(monkeypatch, tries=100)
     entry = item("chain_sum")
     with Scorer(workers=1, timeout=0.1, normalize=True) as scorer:
-        for _ in range(4):
+        with monkeypatch.context() as busy:
+            when_asked(busy, lambda worker, _: os.kill(worker.pid, signal.SIGSTOP))
             scored = scorer.score(entry, entry["answer"])
-            assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, True)
-            assert "no core was free" in scored.detail
-        assert starving.jobs == 8  # two tries each
-        assert scorer._pool._breaker.limit("chain_sum") == 0.1
+        assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, True)
+        assert "no core was free" in scored.detail
+        monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
+        assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
 def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = item("chain_sum")
     right = str(entry["answer"])
 
-    def run(self: Any, job: Job) -> AnswerScore:
-        if job.answer == right:
+    async def run(self: Any, job: Job, waiting: Any) -> AnswerScore:
+        if job.raw == right:
             return AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
         return AnswerScore(0.01, 0.01, 0.01, Status.OK)
 
@@ -312,55 +285,26 @@ def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
     item: Item, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker is stopped for longer than its limit."""
-    score = WorkerConnection.score
 
-    def interrupted(worker: WorkerConnection, job: Job, cpu: float, wall: float) -> Any:
+    def interrupt(worker: Worker, cpu: float) -> None:
         os.kill(worker.pid, signal.SIGSTOP)
         threading.Timer(1.5 * cpu, os.kill, (worker.pid, signal.SIGCONT)).start()
-        return score(worker, job, cpu, wall)
 
-    monkeypatch.setattr(WorkerConnection, "score", interrupted)
+    when_asked(monkeypatch, interrupt)
     monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
     entry = item("chain_sum")
     with Scorer(workers=1, timeout=0.5) as scorer:
         assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
-def test_a_baseline_that_got_no_core_makes_the_answer_starved_and_is_not_kept(
-    item: Item, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entry = item("sudoku")
-    right = str(entry["answer"])
-    cores = False
-
-    def run(self: Any, job: Job) -> AnswerScore:
-        if job.answer == right:
-            return AnswerScore(1.0, 0.0, 1.0, Status.OK)
-        if not cores:
-            return AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
-        return AnswerScore(0.5, 0.0, 0.5, Status.OK)
-
-    monkeypatch.setattr(pool.ScorerPool, "run", run)
-    with Scorer(workers=1) as scorer:
-        assert scorer.score(entry, right).starved
-        cores = True
-        assert (scorer.score(entry, right).score, scorer.score(entry, right).baseline) == (1.0, 0.5)
-
-
 # -- one deadline over all tries
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
-    """The jobs that workers were given."""
-    given: list[Job] = []
-    score = WorkerConnection.score
-
-    def counted(worker: WorkerConnection, job: Job, cpu: float, wall: float) -> Any:
-        given.append(job)
-        return score(worker, job, cpu, wall)
-
-    monkeypatch.setattr(WorkerConnection, "score", counted)
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Worker]:
+    """The worker of each try."""
+    given: list[Worker] = []
+    when_asked(monkeypatch, lambda worker, _: given.append(worker))
     return given
 
 
@@ -376,7 +320,7 @@ for fd in range(3, 20):
 
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
-def test_deaths_that_take_longer_than_the_limit_are_not_tried_again(item: Item, jobs: list[Job]) -> None:
+def test_deaths_that_take_longer_than_the_limit_are_not_tried_again(item: Item, jobs: list[Worker]) -> None:
     program = "import os, time\nwhile time.process_time() < 0.3: pass\nos._exit(1)"
     with Scorer(workers=1, timeout=0.5) as scorer:
         scored = scorer.score(item("spiral_matrix"), f"exec({program!r}, {{}})")
@@ -385,7 +329,7 @@ def test_deaths_that_take_longer_than_the_limit_are_not_tried_again(item: Item, 
 
 
 @pytest.mark.usefixtures("unguarded")
-def test_half_a_reply_is_not_waited_for(item: Item, jobs: list[Job]) -> None:
+def test_half_a_reply_is_not_waited_for(item: Item, jobs: list[Worker]) -> None:
     """A worker sends its reply at once: the deadline, of an hour, has no part in this."""
     with Scorer(workers=1, timeout=3600.0) as scorer:
         assert scorer.score(item("spiral_matrix"), half_a_reply_then("time.sleep(10**6)")).status is Status.CRASHED
@@ -400,17 +344,6 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
         good = [threads.submit(impatient.score, honest, honest["answer"]) for _ in range(6)]
         assert [future.result().status for future in bad] == [Status.TIMEOUT] * 2
         assert [future.result().score for future in good] == [1.0] * 6
-
-
-@pytest.mark.usefixtures("unguarded", "cores_to_spare")
-def test_a_task_that_keeps_hanging_gets_less_time_but_still_scores(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breaker, "_HONEST_SECONDS", 0.2)
-    entry = item("coin_flip")
-    with Scorer(workers=3, timeout=1.0) as scorer, ThreadPoolExecutor(3) as threads:
-        outcomes = list(threads.map(lambda digit: scorer.score(entry, f"1e99999999{digit}"), range(9)))
-        assert {outcome.status for outcome in outcomes} == {Status.TIMEOUT}
-        assert [outcome.detail for outcome in outcomes][-3:] == ["no score within 0.2 s of CPU time"] * 3
-        assert scorer.score(entry, entry["answer"]).score == 1.0
 
 
 # -- responses
@@ -448,6 +381,75 @@ def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> Non
     assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (None, 0.0, Status.ERROR)
     assert verdict.parsed.answer == DEEP
     assert verdict.scored.detail
+
+
+# -- in an event loop
+
+
+def test_an_event_loop_waits_for_many_answers_at_once(scorer: Scorer, item: Item) -> None:
+    entries = [item(task, seed) for task in ("chain_sum", "sudoku", "countdown") for seed in (1, 2)]
+    jobs = [(entry, f"<think></think><answer>{other['answer']}</answer>") for entry in entries for other in entries] * 4
+
+    async def judge_all() -> list[Verdict]:
+        return await asyncio.gather(*(scorer.judge_async(*job) for job in jobs))
+
+    assert asyncio.run(judge_all()) == [scorer.judge(*job) for job in jobs]
+
+
+def test_giving_up_in_an_event_loop_leaves_the_scorer_usable(item: Item) -> None:
+    entry = item("chain_sum")
+    text = f"<think></think><answer>{entry['answer']}</answer>"
+
+    async def give_up(scorer: Scorer) -> None:
+        for _ in range(20):
+            tasks = [asyncio.ensure_future(scorer.judge_async(entry, text)) for _ in range(6)]
+            await asyncio.sleep(0.001)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    with Scorer(workers=2) as scorer:
+        asyncio.run(give_up(scorer))
+        assert scorer.judge(entry, text).scored.score == 1.0
+
+
+# -- scorers of users
+
+GUEST = """
+import os
+from dataclasses import dataclass
+import reasoning_gym
+from reasoning_gym.dataset import ProceduralDataset
+@dataclass
+class Config:
+    seed: int = 0
+    size: int = 1
+class Guest(ProceduralDataset):
+    def __init__(self, config):
+        super().__init__(config=config, seed=config.seed, size=config.size)
+    def __getitem__(self, index):
+        return {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}
+    def score_answer(self, answer, entry):
+        return float(eval(answer) == 2)
+if "guest" not in reasoning_gym.factory.DATASETS:
+    reasoning_gym.register_dataset("guest", Guest, Config)
+"""
+
+
+def test_a_users_scorer_has_workers_of_its_own(item: Item, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rg_env_guest_task.py").write_text(GUEST)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(IMPORTS, "rg_env_guest_task")
+    entry = {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}
+    poison = (
+        'exec("import reasoning_gym.arithmetic.chain_sum as m; m.ChainSumDataset.score_answer = lambda *a: 1.0") or 2'
+    )
+    with Scorer(workers=1, timeout=2.0) as scorer:
+        assert [scorer.score(entry, text).score for text in ("2", "3", poison)] == [1.0, 0.0, 1.0]
+        assert scorer.score(entry, "__import__('os')._exit(1)").status is Status.CRASHED
+        assert scorer.score(entry, "__import__('time').sleep(99)").status is Status.TIMEOUT
+        assert scorer.score(item("chain_sum"), "no number").score < 0.1
+        assert scorer.score(entry, "1 + 1").score == 1.0
 
 
 # -- sharing

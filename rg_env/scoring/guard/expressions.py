@@ -1,15 +1,18 @@
-"""Arithmetic expressions, parsed and measured, never evaluated.
+"""Arithmetic expressions: read by Python's own parser, measured, and written anew. Nothing is evaluated.
 
-Invariant: if `read` returns, the text consists of ASCII numbers, allowed names and operators, and Python parses it the
-same way, so that evaluating it can only do arithmetic; and no intermediate result has more digits than the grammar
-allows, even if terms cancel. `read` raises only `Refusal`.
+Invariant: if `read` returns, the text is an expression of the grammar, no intermediate result has more digits than the
+grammar allows, even if terms cancel, and `Expression.text` means the same to Python and was built from the tree: from
+numbers, allowed names and operators. `read` raises only `Refusal`. Takes time linear in the length of the text.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,14 +22,18 @@ CONSTANTS = {"E": 0.5, "pi": 0.5}
 CONSTRUCTORS = frozenset({"Rational", "Integer", "S"})
 """Functions that make numbers in sympy: `Rational(1, 3)` is 1/3."""
 
-_TOKEN = re.compile(
-    r"(?P<number>(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])"
-    r"|(?P<name>[A-Za-z][A-Za-z0-9_]*)(?!\w)"
-    r"|(?P<operator>\*\*|//|[-+*/(),])"
-)
+MOST_DIGITS = sys.int_info.default_max_str_digits
+"""No number can be longer: Python refuses to read it."""
 _EXPONENTIALS = frozenset({"exp", "sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _WITH_TWO_ARGUMENTS = frozenset({"log", "Rational"})
-_END: tuple[str | None, str] = (None, "")
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.UAdd: "+", ast.USub: "-"}
+_SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(5)
+"""How strongly an expression holds together, in Python's grammar."""
+
+_FOREIGN = re.compile(r"[^A-Za-z0-9_ \t\r\n.+*/(),-]")
+_TOKEN = re.compile(r"[0-9.]+|[A-Za-z_][A-Za-z0-9_]*|\*\*|[-+*/(),]")
+_NUMBER = re.compile(r"(0|[1-9][0-9]*)?(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
+_UNREADABLE_NUMBER = re.compile(r"(?<![\w.])[0-9.]++(?:[eE][+-]?[0-9]++)?+[A-Za-z_]|(?<![\w.])0[0-9]", re.ASCII)
 _ADVICE = {
     "×": "write * for multiplication",
     "·": "write * for multiplication",
@@ -50,13 +57,13 @@ class Grammar:
 
     Attributes:
         names: variables and named constants.
-        functions: names that may be called; `log` takes one or two arguments, the others one.
+        functions: names that may be called; `log` and `Rational` take one or two arguments, the others one.
         operators: of + - * / and **; + and - also as signs.
-        decimals: whether numbers may have a point or an exponent.
+        decimals: whether numbers may have digits after the point, or an exponent.
         max_tokens: numbers, names, operators and brackets together.
-        max_depth: of brackets, signs and powers in powers.
+        max_depth: levels of the tree: sums, products, signs, powers and calls within each other.
         max_exponent: bound of the magnitude of an exponent.
-        max_digits: of the numerator and denominator of every intermediate result.
+        max_digits: of the numerator and denominator of every intermediate result; at most `MOST_DIGITS`.
     """
 
     names: frozenset[str] = frozenset()
@@ -64,7 +71,7 @@ class Grammar:
     operators: frozenset[str] = frozenset({"+", "-", "*", "/", "**"})
     decimals: bool = False
     max_tokens: int = 1000
-    max_depth: int = 40
+    max_depth: int = 80
     max_exponent: int = 100
     max_digits: int = 2000
 
@@ -74,212 +81,210 @@ class Expression:
     """A parsed expression.
 
     Attributes:
+        text: the same expression, written anew.
         integers: every whole number in the text, in order.
         value: the exact value if the expression contains only rational numbers, else None.
     """
 
+    text: str
     integers: tuple[int, ...]
     value: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Bound:
-    """A subexpression: its value if known and rational, and upper bounds of its size.
+class _Part:
+    """A subexpression: its new text, its value if known and rational, and upper bounds of its size.
 
     `top` and `bottom` bound the decimal logarithms of the numerator and denominator from above; both are at least 0.
     Every variable counts as 1 and every sign as plus, so that the bounds also hold for coefficients and for what
     remains when variables cancel (`9**(9**(x - x + 9))`).
     """
 
+    text: str
+    binding: int
     top: float
     bottom: float
     value: Fraction | None = None
 
+    def within(self, binding: int) -> str:
+        """The text as an operand where the operator binds so strongly."""
+        return self.text if self.binding >= binding else f"({self.text})"
+
 
 def read(text: str, grammar: Grammar) -> Expression:
-    """Check an expression.
+    """Check an expression and write it anew.
 
     Raises:
         Refusal: the text is not an expression of this grammar, or evaluating it would produce too large numbers.
     """
-    return _Reader(text, grammar).read()
+    text = text.strip().replace("\r\n", "\n").replace("\r", "\n")  # as sympy and Python do
+    _check_text(text, grammar)
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise Refusal(_what_is_wrong(text)) from None
+    reader = _Reader(text, grammar)
+    whole = reader.read(tree.body)
+    return Expression(whole.text, tuple(reader.integers), whole.value)
+
+
+def _check_text(text: str, grammar: Grammar) -> None:
+    """What can be said without parsing, so that the parser only sees texts of bounded size."""
+    if found := _FOREIGN.search(text):
+        raise Refusal(_ADVICE.get(found[0], f"the character {_quoted(found[0])} is not allowed in an expression"))
+    if found := _UNREADABLE_NUMBER.search(text):
+        shown = _quoted(found[0])
+        raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
+    tokens = _TOKEN.findall(text)
+    if max(map(len, tokens), default=0) > grammar.max_digits:
+        raise Refusal(f"a number has more than {grammar.max_digits} digits")
+    if len(tokens) > grammar.max_tokens:
+        raise Refusal(f"the expression has more than {grammar.max_tokens} numbers, names and signs")
 
 
 class _Reader:
-    """Recursive descent with Python's precedence. Brackets, signs and powers recurse, at most `max_depth` levels."""
+    """Reads a tree. Recurses `max_depth` levels at most, of which a sum of many terms is one."""
 
     def __init__(self, text: str, grammar: Grammar) -> None:
-        self.grammar = grammar
-        self._text = text.strip()  # as sympy does
-        self._integers: list[int] = []
-        self._tokens = self._tokenize()
-        self._kind, self._token = _END
+        self.integers: list[int] = []
+        self._text = text
+        self._lines = [0, *(place + 1 for place, character in enumerate(text) if character == "\n")]
+        self._grammar = grammar
         self._depth = 0
 
-    def read(self) -> Expression:
-        self._next()
-        whole = self._sum()
-        if self._kind is not None:
-            raise self._unexpected()
-        return Expression(tuple(self._integers), whole.value)
+    def read(self, node: ast.expr) -> _Part:
+        match node:
+            case ast.BinOp(op=ast.Add() | ast.Sub()):
+                return self._chain(node, (ast.Add, ast.Sub), _SUM)
+            case ast.BinOp(op=ast.Mult() | ast.Div()):
+                return self._chain(node, (ast.Mult, ast.Div), _PRODUCT)
+            case ast.BinOp(op=ast.Pow()):
+                self._sign(node.op)
+                with self._deeper():
+                    base, exponent = self.read(node.left), self.read(node.right)
+                return self._raise(base, exponent, f"{base.within(_ATOM)}**{exponent.within(_SIGN)}", _POWER)
+            case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
+                sign = self._sign(node.op)
+                with self._deeper():
+                    part = self.read(node.operand)
+                value = -part.value if sign == "-" and part.value is not None else part.value
+                return _Part(sign + part.within(_SIGN), _SIGN, part.top, part.bottom, value)
+            case ast.Call(func=ast.Name(name), args=[_, *_], keywords=[]):
+                return self._call(name, node.args)
+            case ast.Name(name):
+                return self._name(name)
+            case ast.Constant() if type(node.value) in (int, float):
+                return self._number(self._source(node))
+        raise Refusal(f"{_quoted(self._source(node))} is not arithmetic")
 
-    # -- tokens
+    def _chain(self, node: ast.expr, kinds: tuple[type[ast.operator], ...], binding: int) -> _Part:
+        """A sum or a product, which Python nests to the left."""
+        rest: list[tuple[ast.operator, ast.expr]] = []
+        while isinstance(node, ast.BinOp) and isinstance(node.op, kinds):
+            rest.append((node.op, node.right))
+            node = node.left
+        with self._deeper():
+            left = self.read(node)
+            texts = [left.within(binding)]
+            for operator, operand in reversed(rest):
+                sign, right = self._sign(operator), self.read(operand)
+                texts += [sign, right.within(binding + 1)]
+                left = self._sum(sign, left, right) if binding == _SUM else self._product(sign, left, right)
+        return _Part("".join(texts), binding, left.top, left.bottom, left.value)
 
-    def _tokenize(self) -> Iterator[tuple[str | None, str]]:
-        place, count, brackets = 0, 0, 0
-        text = self._text
-        while place < len(text):
-            character = text[place]
-            if character in " \t" or (character in "\r\n" and brackets):
-                place += 1
-                continue
-            match = _TOKEN.match(text, place)
-            if match is None:
-                raise Refusal(_what_is_wrong(text, place))
-            token = match.group()
-            brackets += (token == "(") - (token == ")")
-            count += 1
-            if count > self.grammar.max_tokens:
-                raise Refusal(f"the expression has more than {self.grammar.max_tokens} numbers, names and signs")
-            yield match.lastgroup, token
-            place = match.end()
-
-    def _next(self) -> None:
-        self._kind, self._token = next(self._tokens, _END)
-
-    def _accept(self, *operators: str) -> str | None:
-        """Consume and return the next token if it is one of these operators."""
-        if self._kind != "operator" or self._token not in operators:
-            return None
-        operator = self._token
-        if operator not in "()," and operator not in self.grammar.operators:
-            raise Refusal(f"the operator {operator} is not allowed here")
-        self._next()
-        return operator
-
-    # -- grammar
-
-    def _sum(self) -> _Bound:
-        left = self._product()
-        while operator := self._accept("+", "-"):
-            right = self._product()
-            value = None
-            if left.value is not None and right.value is not None:
-                value = left.value + right.value if operator == "+" else left.value - right.value
-            top = _log_of_sum(left.top + right.bottom, right.top + left.bottom)
-            left = self._bounded(top, left.bottom + right.bottom, value)
-        return left
-
-    def _product(self) -> _Bound:
-        left = self._sign()
-        while operator := self._accept("*", "/"):
-            right = self._sign()
-            left = self._times(left, _inverse(right) if operator == "/" else right)
-        return left
-
-    def _sign(self) -> _Bound:
-        if operator := self._accept("+", "-"):
-            with _Deeper(self):
-                part = self._sign()
-            if operator == "-" and part.value is not None:
-                return _Bound(part.top, part.bottom, -part.value)
-            return part
-        return self._power()
-
-    def _power(self) -> _Bound:
-        base = self._atom()
-        if not self._accept("**"):
-            return base
-        with _Deeper(self):
-            exponent = self._sign()
-        return self._raise(base, exponent)
-
-    def _atom(self) -> _Bound:
-        kind, token = self._kind, self._token
-        if kind == "number":
-            self._next()
-            return self._number(token)
-        if kind == "name":
-            self._next()
-            if self._kind == "operator" and self._token == "(":
-                return self._call(token)
-            return self._name(token)
-        if self._accept("("):
-            with _Deeper(self):
-                inner = self._sum()
-            self._close()
-            return inner
-        raise self._unexpected()
-
-    def _close(self) -> None:
-        if not self._accept(")"):
-            raise Refusal("a bracket is not closed") if self._kind is None else self._unexpected()
-
-    def _unexpected(self) -> Refusal:
-        return Refusal(
-            "the expression is not complete" if self._kind is None else f"`{self._token}` is not expected here"
-        )
-
-    def _call(self, name: str) -> _Bound:
-        if name not in self.grammar.functions:
-            if name in self.grammar.names:
+    def _call(self, name: str, nodes: list[ast.expr]) -> _Part:
+        if name not in self._grammar.functions:
+            if name in self._grammar.names:
                 raise Refusal(f"write * between {name} and the bracket")
             raise Refusal(f"the function {_quoted(name)} is not allowed here")
-        self._accept("(")
-        with _Deeper(self):
-            arguments = [self._sum()]
-            while self._accept(","):
-                arguments.append(self._sum())
-        self._close()
+        with self._deeper():
+            arguments = [self.read(node) for node in nodes]
         most = 2 if name in _WITH_TWO_ARGUMENTS else 1
         if len(arguments) > most:
             raise Refusal(f"{name} takes {'two arguments at most' if most == 2 else 'one argument'}")
-        argument = arguments[0]
+        text, argument = f"{name}({', '.join(part.text for part in arguments)})", arguments[0]
         if name in CONSTRUCTORS:
-            return argument if len(arguments) == 1 else self._times(argument, _inverse(arguments[1]))
+            made = argument if len(arguments) == 1 else self._product("/", argument, arguments[1])
+            return _Part(text, _ATOM, made.top, made.bottom, made.value)
         if name in _EXPONENTIALS:
-            return self._raise(_Bound(max(1.0, argument.top), max(1.0, argument.bottom)), argument, 10)
-        top = sum(part.top for part in arguments)
-        bottom = sum(part.bottom for part in arguments)
-        return self._bounded(top + 1, bottom + 1, None)
+            base = _Part("", _ATOM, max(1.0, argument.top), max(1.0, argument.bottom))
+            return self._raise(base, argument, text, _ATOM, 10)
+        top, bottom = sum(part.top for part in arguments), sum(part.bottom for part in arguments)
+        return self._bounded(top + 1, bottom + 1, None, text, _ATOM)
 
-    def _name(self, name: str) -> _Bound:
-        if name not in self.grammar.names:
-            if name in self.grammar.functions:
+    def _name(self, name: str) -> _Part:
+        if name not in self._grammar.names:
+            if name in self._grammar.functions:
                 raise Refusal(f"the function {name} needs its argument in brackets")
             raise Refusal(f"the name {_quoted(name)} is not allowed here")
-        return _Bound(CONSTANTS.get(name, 0.0), 0.0)
+        return _Part(name, _ATOM, CONSTANTS.get(name, 0.0), 0.0)
 
-    def _number(self, token: str) -> _Bound:
-        if token.removesuffix(".").isdigit():  # a period may follow the last number
-            token = token.removesuffix(".")
-            if len(token) > self.grammar.max_digits:
-                raise Refusal(f"a number has more than {self.grammar.max_digits} digits")
-            integer = int(token)
-            self._integers.append(integer)
-            return _Bound(_log(integer), 0.0, Fraction(integer))
-        if not self.grammar.decimals:
-            raise Refusal(f"{_quoted(token)} is not a whole number")
-        mantissa, _, exponent = token.lower().partition("e")
-        if len(exponent) > 4 or len(mantissa) + abs(int(exponent or 0)) > self.grammar.max_digits:
-            raise Refusal(f"a number has more than {self.grammar.max_digits} digits")
-        value = Fraction(token)
-        return _Bound(_log(value.numerator), _log(value.denominator), value)
+    def _number(self, source: str) -> _Part:
+        match = _NUMBER.fullmatch(source)
+        most = self._grammar.max_digits
+        if match is None:
+            raise Refusal(f"{_quoted(source)} is not a number that can be read")
+        whole, decimals, exponent = match.groups()
+        if len(exponent or "") > 5 or abs(int(exponent or 0)) + len(source) > most:
+            raise Refusal(f"a number has more than {most} digits")
+        text = str(int(whole)) if whole else ""
+        if decimals is not None:
+            text += "." + (str(int(decimals)).zfill(len(decimals)) if decimals else "")
+        if exponent is not None:
+            text += f"e{int(exponent)}"
+        if decimals or exponent is not None:
+            if not self._grammar.decimals:
+                raise Refusal(f"{_quoted(source)} is not a whole number")
+            value = Fraction(text)
+        else:  # a point may follow a whole number, as at the end of a sentence
+            value = Fraction(int(whole))
+            self.integers.append(int(whole))
+        return _Part(text, _ATOM, _log(value.numerator), _log(value.denominator), value)
+
+    def _source(self, node: ast.expr) -> str:
+        """The text of a node that stands in one line."""
+        start = self._lines[node.lineno - 1]
+        return self._text[start + node.col_offset : start + (node.end_col_offset or 0)]
+
+    def _sign(self, operator: ast.operator | ast.unaryop) -> str:
+        sign = _OPERATORS[type(operator)]
+        if sign not in self._grammar.operators:
+            raise Refusal(f"the operator {sign} is not allowed here")
+        return sign
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > self._grammar.max_depth:
+            raise Refusal(f"operations are nested more than {self._grammar.max_depth} deep")
+        yield
+        self._depth -= 1
 
     # -- bounds
 
-    def _times(self, left: _Bound, right: _Bound) -> _Bound:
+    def _sum(self, sign: str, left: _Part, right: _Part) -> _Part:
+        value = None
+        if left.value is not None and right.value is not None:
+            value = left.value + right.value if sign == "+" else left.value - right.value
+        top = _log_of_sum(left.top + right.bottom, right.top + left.bottom)
+        return self._bounded(top, left.bottom + right.bottom, value)
+
+    def _product(self, sign: str, left: _Part, right: _Part) -> _Part:
+        if sign == "/":
+            right = _inverse(right)
         value = left.value * right.value if left.value is not None and right.value is not None else None
         return self._bounded(left.top + right.top, left.bottom + right.bottom, value)
 
-    def _bounded(self, top: float, bottom: float, value: Fraction | None) -> _Bound:
-        if max(top, bottom) > self.grammar.max_digits:
-            raise Refusal(f"it would compute numbers of more than {self.grammar.max_digits} digits")
-        return _Bound(top, bottom, value)
+    def _bounded(
+        self, top: float, bottom: float, value: Fraction | None, text: str = "", binding: int = _ATOM
+    ) -> _Part:
+        if max(top, bottom) > self._grammar.max_digits:
+            raise Refusal(f"it would compute numbers of more than {self._grammar.max_digits} digits")
+        return _Part(text, binding, top, bottom, value)
 
-    def _raise(self, base: _Bound, exponent: _Bound, times: int = 1) -> _Bound:
+    def _raise(self, base: _Part, exponent: _Part, text: str, binding: int, times: int = 1) -> _Part:
         """A power. If the exponent is a fraction, the value is unknown, because it may be irrational."""
-        limit = self.grammar.max_exponent * times
+        limit = self._grammar.max_exponent * times
         if exponent.value is not None:
             magnitude = float(min(abs(exponent.value), Fraction(limit + 1)))
         else:
@@ -287,33 +292,18 @@ class _Reader:
         if magnitude > limit:
             raise Refusal(f"an exponent is larger than {limit}")
         size = max(base.top, base.bottom) * magnitude
-        bound = self._bounded(size, size, None)
+        bound = self._bounded(size, size, None, text, binding)
         if base.value is None or exponent.value is None or exponent.value.denominator != 1:
             return bound
         if exponent.value < 0:
             base = _inverse(base)
-        return _Bound(size, size, (base.value or Fraction(0)) ** abs(exponent.value.numerator))
+        return _Part(text, binding, size, size, (base.value or Fraction(0)) ** abs(exponent.value.numerator))
 
 
-class _Deeper:
-    """Counts one level of nesting inside the `with` block."""
-
-    def __init__(self, reader: _Reader) -> None:
-        self._reader = reader
-
-    def __enter__(self) -> None:
-        self._reader._depth += 1
-        if self._reader._depth > self._reader.grammar.max_depth:
-            raise Refusal(f"brackets, signs or powers are nested more than {self._reader.grammar.max_depth} deep")
-
-    def __exit__(self, *_: object) -> None:
-        self._reader._depth -= 1
-
-
-def _inverse(part: _Bound) -> _Bound:
+def _inverse(part: _Part) -> _Part:
     if part.value == 0:
         raise Refusal("it divides by zero")
-    return _Bound(part.bottom, part.top, None if part.value is None else 1 / part.value)
+    return _Part("", _ATOM, part.bottom, part.top, None if part.value is None else 1 / part.value)
 
 
 def _log(number: int) -> float:
@@ -326,17 +316,12 @@ def _log_of_sum(a: float, b: float) -> float:
     return high + math.log10(1 + 10 ** (low - high))
 
 
-def _what_is_wrong(text: str, place: int) -> str:
-    character = text[place]
-    if advice := _ADVICE.get(character):
-        return advice
-    if character.isdigit() and character.isascii():
-        rest = re.match(r"[0-9.]*\w*", text[place:])
-        shown = _quoted(rest.group() if rest else character)
-        return f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros"
-    if character == "\n":
-        return "an expression has one line"
-    return f"the character {_quoted(character)} is not allowed in an expression"
+def _what_is_wrong(text: str) -> str:
+    if text.count("(") > text.count(")"):
+        return "a bracket is not closed"
+    if not text or text[-1] in "+-*/(,":
+        return "the expression is not complete"
+    return "the text cannot be read as one expression; write * for multiplication, and all of it in one line"
 
 
 def _quoted(text: str) -> str:

@@ -10,11 +10,12 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from rg_env.scoring.guard.eval_tasks import Rule
+Rule = Callable[[Mapping[str, Any], str], str | None]
+"""(entry, answer) → the reason why the answer is rejected, as a sentence to display; None if it may be scored."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,2})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d{1,60})\s*/\s*(\d{1,60})", re.ASCII)
@@ -23,6 +24,8 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _WORD = re.compile(r"[^\W_]+")
 _LATEX = frozenset({"boxed", "text", "textbf", "mathrm", "mathbf"})
 _REPEATS = re.compile(r"[0-9]+")
+_LONG_DRIVE = re.compile(r"[A-Z][+-]\d{3}")
+_ONE_NUMBER = re.compile(r"\b-?\d+(?:\.\d+)?\b")
 _MOST_TURNS = 1000
 _MOST_SIGNS = 200
 
@@ -90,6 +93,12 @@ def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
     return None
 
 
+def _gsm_symbolic(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream takes the first number; a number that is written again is not another one."""
+    numbers = {float(number) for number in _ONE_NUMBER.findall(answer)}
+    return f"the answer has {len(numbers)} different numbers; one is asked for" if len(numbers) > 1 else None
+
+
 def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays an answer with both roles for an inhabitant; the same role for all is the baseline."""
     right, given = _words(entry["answer"]), _words(answer)
@@ -106,6 +115,15 @@ def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
 def _words(text: str) -> list[str]:
     """Alternating names and roles, as upstream parses them: `Zoe is a knight, and Max is a knave.`"""
     return [word for word in re.sub(r"[.,()]", " ", text.lower()).split() if word not in ("is", "a", "an", "and")]
+
+
+def _letter_jumble(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream compares the first words and pays in full, whatever follows."""
+    return _more_words(len(answer.split()), len(entry["answer"].split()))
+
+
+def _more_words(given: int, expected: int) -> str | None:
+    return f"the answer has {given} words, more than the {expected} of the question" if given > expected else None
 
 
 def _number_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -140,6 +158,11 @@ def _rubiks_cube(entry: Mapping[str, Any], answer: str) -> str | None:
     return f"the answer has more than {_MOST_TURNS} turns" if turns > _MOST_TURNS else None
 
 
+def _rush_hour(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream tries every cell of a move of A+99999999."""
+    return "a vehicle moves farther than the board is wide" if _LONG_DRIVE.search(answer) else None
+
+
 def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream pays for a correct beginning: the whole question, reversed, earns 0.97."""
     right, given = entry["answer"].casefold(), answer.strip().casefold()
@@ -157,6 +180,11 @@ def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
     return None if numbers[0] == numbers[1] else "the interval is wrong, and upstream would pay for closeness"
 
 
+def _word_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream compares the first words of the list and pays for each, whatever follows."""
+    return _more_words(answer.rstrip(", \t\r\n").count(",") + 1, len(entry["metadata"]["sorted_words"]))
+
+
 RULES: dict[str, Rule] = {
     "acre": _one_of("on", "off", "undetermined"),
     "coin_flip": _coin_flip,
@@ -164,15 +192,19 @@ RULES: dict[str, Rule] = {
     "course_schedule": _one_of("True", "False"),
     "game_of_life": _game_of_life,
     "game_of_life_halting": _game_of_life_halting,
+    "gsm_symbolic": _gsm_symbolic,
     "isomorphic_strings": _one_of("True", "False"),
     "knights_knaves": _knights_knaves,
+    "letter_jumble": _letter_jumble,
     "mahjong_puzzle": _one_of("Peng", "Chi", "Pass"),
     "number_sorting": _number_sorting,
     "prime_factorization": _prime_factorization,
     "propositional_logic": _propositional_logic,
     "ransom_note": _one_of("True", "False"),
     "rubiks_cube": _rubiks_cube,
+    "rush_hour": _rush_hour,
     "spell_backward": _spell_backward,
     "syllogism": _one_of("Yes", "No"),
     "time_intervals": _time_intervals,
+    "word_sorting": _word_sorting,
 }

@@ -4,7 +4,7 @@ Invariant: the kernel refuses to a process in a `Ruleset` everything that the ru
 kernel's Landlock has the right (its ABI, 1 to 7 as of Linux 6.15). A further ruleset can only take rights away.
 
 Not covered by Landlock: the result of `stat`; changes of mode, owner, times and extended attributes; sockets other than
-TCP's. `rg_env.scoring.sandbox.seccomp` covers all but the first. Source: the kernel's
+TCP's; before Linux 6.2, truncating. `rg_env.scoring.sandbox.seccomp` covers all but the first. Source: the kernel's
 Documentation/userspace-api/landlock.rst.
 """
 
@@ -74,9 +74,6 @@ class Ruleset:
             LandlockError: the kernel refused.
         """
         _syscall(_RESTRICT, self._fd, 0)
-        self.close()
-
-    def close(self) -> None:
         os.close(self._fd)
 
     def _allow_reading(self, path: str) -> None:

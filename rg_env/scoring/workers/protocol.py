@@ -1,120 +1,156 @@
-"""Messages between the trainer and its scorer processes.
+"""Messages between the process that asks and a scorer process, and two ways to wait for them.
 
-Invariant: a frame is a length of four bytes and that many bytes. Requests are pickles, because a worker may trust the
-trainer. Replies are JSON in small frames, checked value by value, because a worker may have run model output: whatever
-bytes it sends, `decode_reply` returns two forms or raises `ProtocolError`.
+Invariant: requests are pickles, because a worker may trust the process that asks. A reply is one line of JSON, checked
+value by value and never unpickled, because a worker may have run model output: whatever bytes it sends, `read_reply`
+returns two forms or raises `ProtocolError`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import select
 import socket
-import struct
-from collections.abc import Iterable
-from dataclasses import asdict
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from time import monotonic
+from typing import Any, Protocol
 
 from rg_env.errors import one_line
-from rg_env.scoring.sandbox.sandbox import Measure
 from rg_env.scoring.types import Form
 
-MAX_REPLY_BYTES = 4096
-
-FORK, KILL = 1, 2
-COMMAND = struct.Struct("!BqQI")
-"""What the trainer writes to the fork server's control socket: the command, the pid (for KILL), and for FORK, which is
-sent with one socket, the memory limit in bytes and the seconds of CPU time that one answer may take."""
-FORKED = struct.Struct("!q")
-"""The reply to FORK: a pid, or a negative errno. KILL has no reply."""
-
 MAX_LINE = 200
-_LENGTH = struct.Struct("!I")
+_MAX_REPLY_BYTES = 8192
+_REST_OF_A_REPLY = 1.0
+"""A worker writes its reply at once, so its rest comes within this time, in seconds."""
 
 
 class ProtocolError(Exception):
-    """The other side sent something invalid: do not use the connection any more."""
+    """The worker sent something invalid: do not use it any more."""
 
 
-def send_frame(sock: socket.socket, payload: bytes, deadline: float | None = None) -> None:
-    """Send one frame.
+class Waiting(Protocol):
+    """How a caller waits. What awaits nothing else runs in threads as well as in event loops."""
 
-    Args:
-        deadline: on the clock of `time.monotonic`; None: no limit.
+    async def ready(self, sock: socket.socket, seconds: float, to_write: bool = False) -> bool:
+        """Whether the socket can be read (or written) within this time. An end of the connection can be read, too."""
 
-    Raises:
-        TimeoutError: the deadline passed.
-        OSError: the other side is gone.
-    """
-    frame = _LENGTH.pack(len(payload)) + payload
-    if deadline is not None:
-        _set_timeout(sock, 0.0)
+    async def result[T](self, future: Future[T]) -> T:
+        """The result of a future that another thread sets."""
+
+
+class Blocking:
+    """Waits in the calling thread."""
+
+    async def ready(self, sock: socket.socket, seconds: float, to_write: bool = False) -> bool:
+        poll = select.poll()
+        poll.register(sock, select.POLLOUT if to_write else select.POLLIN)
+        return bool(poll.poll(math.ceil(1000 * max(0.0, seconds))))
+
+    async def result[T](self, future: Future[T]) -> T:
+        return future.result()
+
+
+def blocking[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits with `Blocking`, and so never suspends."""
     try:
-        sent = sock.send(frame, socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        sent = 0
-    if sent < len(frame):
-        _set_timeout(sock, _left(deadline))
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("the coroutine suspends")
+
+
+class InLoop:
+    """Waits in the running event loop, which does other things meanwhile."""
+
+    async def ready(self, sock: socket.socket, seconds: float, to_write: bool = False) -> bool:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[bool] = loop.create_future()
+        add, remove = (loop.add_writer, loop.remove_writer) if to_write else (loop.add_reader, loop.remove_reader)
+        add(sock.fileno(), _resolve, found, True)
+        timer = loop.call_later(max(0.0, seconds), _resolve, found, False)
         try:
-            sock.sendall(memoryview(frame)[sent:])
-        except BlockingIOError:  # what a timeout of 0 raises
-            raise TimeoutError from None
+            return await found
+        finally:
+            timer.cancel()
+            remove(sock.fileno())
+
+    async def result[T](self, future: Future[T]) -> T:
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        done: asyncio.Future[bool] = loop.create_future()
+
+        def wake(_: object) -> None:
+            if threading.get_ident() == thread:  # nearly always; `call_soon_threadsafe` costs two system calls
+                _resolve(done, True)
+            else:
+                loop.call_soon_threadsafe(_resolve, done, True)
+
+        future.add_done_callback(wake)
+        await done
+        return future.result()
 
 
-def recv_frame(sock: socket.socket, max_bytes: int, deadline: float | None = None) -> bytes:
-    """Receive one frame. The other side must then be silent, because requests and replies alternate.
+def _resolve(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():
+        future.set_result(value)
 
-    Bytes that have arrived are read even if the deadline has passed, because then it was the reader that was late.
+
+async def send(sock: socket.socket, request: bytes, waiting: Waiting, deadline: float) -> None:
+    """Send a request, as much of it as the worker takes until the deadline (on the clock of `time.monotonic`).
 
     Raises:
-        TimeoutError: the deadline passed.
-        EOFError, OSError: the other side is gone.
-        ProtocolError: the frame is longer than `max_bytes`, or more than one frame was sent.
+        OSError: the worker is gone.
     """
-    received = _recv_some(sock, deadline)
-    while len(received) < _LENGTH.size:
-        received += _recv_some(sock, deadline)
-    end = _LENGTH.size + _LENGTH.unpack_from(received)[0]
-    if end > max_bytes:
-        raise ProtocolError(f"a frame of {end} bytes, more than {max_bytes}")
-    while len(received) < end:
-        received += _recv_some(sock, deadline)
-    if len(received) > end:
-        raise ProtocolError("more than one frame at once")
-    return bytes(memoryview(received)[_LENGTH.size :])
+    left = memoryview(request)
+    while left:
+        try:
+            left = left[sock.send(left, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            if not await waiting.ready(sock, deadline - monotonic(), to_write=True):
+                return
 
 
-def encode_reply(raw: Form, tagged: Form) -> bytes:
-    """The worker's reply to a request. Lines are cut so that it always fits into `MAX_REPLY_BYTES`: JSON in UTF-8 takes
-    at most six bytes per character."""
-    cut = [form[:MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
-    return json.dumps(cut, ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def decode_reply(payload: bytes) -> tuple[Form, Form]:
-    """Read a worker's reply: (raw, tagged).
+async def read_reply(sock: socket.socket, waiting: Waiting) -> tuple[Form, Form]:
+    """Read a reply that has begun to arrive: (raw, tagged).
 
     Raises:
-        ProtocolError: `encode_reply` cannot have written this.
+        EOFError, OSError: the worker is gone.
+        ProtocolError: `reply_of` cannot have written this.
+    """
+    received, deadline = b"", monotonic() + _REST_OF_A_REPLY
+    while not received.endswith(b"\n"):
+        if received and not await waiting.ready(sock, deadline - monotonic()):
+            raise ProtocolError("an incomplete reply")
+        if not (chunk := sock.recv(_MAX_REPLY_BYTES, socket.MSG_DONTWAIT)):
+            raise EOFError
+        received += chunk
+        if len(received) > _MAX_REPLY_BYTES:
+            raise ProtocolError("too long a reply")
+    return forms_of(received)
+
+
+def reply_of(raw: Form, tagged: Form) -> bytes:
+    """The worker's reply. Lines are cut so that it is never too long: JSON takes at most 12 bytes per character."""
+    cut = [form[:MAX_LINE] if isinstance(form, str) else form for form in (raw, tagged)]
+    return json.dumps(cut).encode() + b"\n"
+
+
+def forms_of(line: bytes) -> tuple[Form, Form]:
+    """The forms in a worker's reply.
+
+    Raises:
+        ProtocolError: `reply_of` cannot have written this.
     """
     try:
-        reply = json.loads(payload)
+        reply = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the reply is not JSON: {error}") from None
     if not isinstance(reply, list) or len(reply) != 2:
         raise ProtocolError("the reply does not have two forms")
-    raw, tagged = (_checked(form) for form in reply)
-    return raw, tagged
-
-
-def encode_measures(measures: Iterable[Measure]) -> bytes:
-    """The fork server's first frame: it is ready, and its workers will be under these measures."""
-    return json.dumps([asdict(measure) for measure in measures]).encode("ascii")
-
-
-def decode_measures(payload: bytes) -> list[Measure]:
-    """Read the fork server's first frame. It is not checked, because the fork server runs no model output."""
-    return [Measure(**measure) for measure in json.loads(payload)]
+    return _checked(reply[0]), _checked(reply[1])
 
 
 def _checked(form: object) -> Form:
@@ -123,23 +159,3 @@ def _checked(form: object) -> Form:
     if isinstance(form, float) and math.isfinite(form) and 0 <= form <= 1:
         return form
     raise ProtocolError("a form is neither a score in [0, 1] nor a reason")
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - monotonic())
-
-
-def _set_timeout(sock: socket.socket, seconds: float | None) -> None:
-    if sock.gettimeout() != seconds:  # setting it is a system call, and there are several of them for every answer
-        sock.settimeout(seconds)
-
-
-def _recv_some(sock: socket.socket, deadline: float | None) -> bytearray:
-    _set_timeout(sock, _left(deadline))
-    try:
-        chunk = sock.recv(1 << 16)
-    except BlockingIOError:  # what a timeout of 0 raises
-        raise TimeoutError from None
-    if not chunk:
-        raise EOFError
-    return bytearray(chunk)

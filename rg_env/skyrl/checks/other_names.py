@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rg_env.config import PREFIX
+from rg_env.config import GONE, PREFIX
 
 _ENGINE = "generator.inference_engine"
 
@@ -109,6 +109,8 @@ def other_name(typed: str) -> OtherName | None:
     name = typed.lstrip("-").partition("=")[0]
     if name.startswith("skyrl_train."):
         return OLDER_SKYRL["skyrl_train.entrypoints"]
+    if gone := GONE.get(name.removeprefix(f"{PREFIX}.")):
+        return OtherName((), gone)
     bare = name.removeprefix("env.").removeprefix("openai.").removeprefix("generator.inference_engine.")
     return OLDER_SKYRL.get(name) or OLDER_SKYRL.get(f"generator.{bare}") or ATROPOS.get(bare.rpartition(".")[2])
 

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rg_env.tasks.audited import check_audited
-from rg_env.tasks.upstream.deferred import deferred
 from rg_env.tasks.upstream.determinism import FIXES
 from rg_env.tasks.upstream.oracles import correct
 
@@ -28,17 +27,10 @@ COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
 """Tasks whose `__init__` draws the items, so a warm instance cannot be re-seeded, and the size to create them with:
 acre draws one category of question at size 1, all three from size 5."""
 
-_PLOTTING = (
-    *("matplotlib", "matplotlib.pyplot", "matplotlib.animation", "matplotlib.collections"),
-    *("mpl_toolkits", "mpl_toolkits.mplot3d"),
-)
-
 
 @functools.cache
 def reasoning_gym() -> types.ModuleType:
     """The package, imported on first use. Restores Python's global random state, which one of its imports draws from.
-
-    Half of the time of the import would be for matplotlib, which a library of cellular automata imports to plot them.
 
     Raises:
         ConfigError: another version than the audited one is installed.
@@ -46,8 +38,7 @@ def reasoning_gym() -> types.ModuleType:
     check_audited()
     state = random.getstate()
     try:
-        with deferred(*_PLOTTING):
-            return importlib.import_module("reasoning_gym")
+        return importlib.import_module("reasoning_gym")
     finally:
         random.setstate(state)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.scoring.guard import literals
+from rg_env.scoring import guard
 from rg_env.scoring.guard.expressions import Grammar, Refusal, read
 
 INTEGRALS = Grammar(names=frozenset({"x", "C", "E"}), functions=frozenset({"exp", "log", "sin"}), decimals=True)
@@ -86,13 +86,13 @@ def test_every_expression_of_the_grammar_is_read(text: str) -> None:
         ("", "not complete"),
         ("2*", "not complete"),
         ("(1", "a bracket is not closed"),
-        ("1)", "`)` is not expected here"),
-        ("1 2", "`2` is not expected here"),
-        ("* 2", "`*` is not expected here"),
-        ("5//2", "`//` is not expected here"),
+        ("1)", "cannot be read as one expression"),
+        ("1 2", "cannot be read as one expression"),
+        ("* 2", "cannot be read as one expression"),
+        ("5//2", "`5//2` is not arithmetic"),
         ("2x", "`2x` is not a number that can be read; write * for multiplication"),
         ("x(2)", "write * between x and the bracket"),
-        ("sin x", "the function sin needs its argument in brackets"),
+        ("sin + x", "the function sin needs its argument in brackets"),
         ("y + 1", "the name `y` is not allowed here"),
         ("integrate(x, x)", "the function `integrate` is not allowed here"),
         ("sin(x, x)", "sin takes one argument"),
@@ -104,8 +104,8 @@ def test_every_expression_of_the_grammar_is_read(text: str) -> None:
         ("x = 2", "give an expression, not an equation"),
         (r"\frac{1}{2}", "no LaTeX"),
         ("3!", "factorials"),
-        ("1\n2", "one line"),
-        ("x.diff", "the character `.` is not allowed"),
+        ("1\n2", "in one line"),
+        ("x.diff", "`x.diff` is not arithmetic"),
         ("1/(2 - 2)", "divides by zero"),
         ("0**-1", "divides by zero"),
         ("9**9**9", "an exponent is larger than 100"),
@@ -116,9 +116,9 @@ def test_every_expression_of_the_grammar_is_read(text: str) -> None:
         ("((9**99)**99)", "more than 2000 digits"),
         ("1e99999", "more than 2000 digits"),
         ("9" * 2001, "more than 2000 digits"),
-        ("-" * 41 + "1", "nested more than 40 deep"),
-        ("(" * 41 + "1" + ")" * 41, "nested more than 40 deep"),
-        ("2**" * 41 + "1", "nested more than 40 deep"),
+        ("-" * 81 + "1", "nested more than 80 deep"),
+        ("-(" * 81 + "1" + ")" * 81, "nested more than 80 deep"),
+        ("1**" * 81 + "1", "nested more than 80 deep"),
         ("1+" * 500 + "1", "more than 1000 numbers"),
     ],
 )
@@ -129,27 +129,16 @@ def test_refusals_say_what_is_wrong(text: str, reason: str) -> None:
 
 
 def test_just_within_the_bounds_passes() -> None:
-    for text in ("(x + 1)**100", "-" * 40 + "1", "(" * 40 + "1" + ")" * 40, "1+" * 499 + "1", "x**(3/2)", "E**(2*x)"):
+    for text in ("(x + 1)**100", "-" * 80 + "1", "(" * 190 + "1" + ")" * 190, "1+" * 499 + "1", "x**(3/2)", "E**(2*x)"):
         read(text, INTEGRALS)
 
 
-_item = st.integers(-(10**9), 10**9).map(str) | st.sampled_from(["'A'", '"Q_"', "''", "[]", "()"])
-_literal = st.recursive(
-    _item,
-    lambda inner: st.lists(inner, max_size=4).map(lambda parts: f"[{', '.join(parts)}]") | inner.map("({},)".format),
-    max_leaves=8,
-)
-
-
-@given(_literal)
-def test_lists_of_numbers_and_texts_are_literals(text: str) -> None:
-    deep = literals.check(text)
-    assert deep is None or "deep" in deep
-    assert literals.check(text + ".pop()") is not None
-
-
-@given(st.lists(st.sampled_from(["'", '"', "[", "]", "(", ")", ",", "1", "-", "A", " ", "\n", "\\", "*", "f"])))
-def test_what_passes_as_a_literal_is_one_for_python(parts: list[str]) -> None:
-    text = "".join(parts)
-    if literals.check(text) is None:
-        ast.literal_eval(text.strip())
+@pytest.mark.parametrize("digits", [2150, 4300, 4301, 8000])
+def test_numbers_beyond_what_python_reads_are_refused_and_not_an_error(digits: int) -> None:
+    """An item whose own answer is long allows long numbers."""
+    own = "+".join(["1"] * 2500)
+    entry = {"question": "", "answer": own, "metadata": {"source_dataset": "polynomial_multiplication"}}
+    entry["metadata"]["polynomial_expr"] = "x"
+    reason = guard.check(entry, "9" * digits)
+    assert (reason is None) == (digits <= 4300)
+    assert reason is None or reason == "a number has more than 4300 digits"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import inspect
 import re
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer, Status, guard
-from rg_env.scoring.guard import plans
+from tests.scoring.guard.eval_attacks import ATTACKS, CANARY
 from tests.scoring.guard.right_answers import AROUND, FORMS, variants
 from tests.scoring.guard.variants import VARIANTS
 
@@ -61,71 +60,6 @@ def test_every_other_text_passes_where_no_task_asks_for_more(answer: str) -> Non
 
 # -- attacks
 
-CANARY = "rg_env_guard_canary"
-ATTACKS = [
-    f"__import__('os').system('touch {{path}}/{CANARY}')",
-    f"open('{{path}}/{CANARY}', 'w')",
-    f"[open('{{path}}/{CANARY}', 'w')]",
-    f"print(open('{{path}}/{CANARY}','w'))",
-    f"exec(\"open('{{path}}/{CANARY}','w')\")",
-    f"S(\"open('{{path}}/{CANARY}','w')\")",
-    f"sympify(\"open('{{path}}/{CANARY}','w')\")",
-    f"(lambda: open('{{path}}/{CANARY}','w'))()",
-    f"lambda x: open('{{path}}/{CANARY}','w')",
-    f"[x for x in [open('{{path}}/{CANARY}','w')]]",
-    f"f\"{{{{open('{{path}}/{CANARY}','w')}}}}\"",
-    f"1 if open('{{path}}/{CANARY}','w') else 2",
-    f"[1, 2][open('{{path}}/{CANARY}','w').fileno()]",
-    f"'%s' % open('{{path}}/{CANARY}','w')",
-    f"(y := open('{{path}}/{CANARY}','w'))",
-    f"1\nopen('{{path}}/{CANARY}','w')",
-    f"1;open('{{path}}/{CANARY}','w')",
-    f"1 + \\\n open('{{path}}/{CANARY}','w').fileno()",
-    f"ｏｐｅｎ('{{path}}/{CANARY}','w')",  # Python reads full-width letters as ASCII
-    f"𝓸𝓹𝓮𝓷('{{path}}/{CANARY}','w')",
-    f"(open)('{{path}}/{CANARY}','w')",
-    f"x.__class__.__base__.__subclasses__() or open('{{path}}/{CANARY}','w')",
-    f"getattr(__builtins__,'open')('{{path}}/{CANARY}','w')",
-    "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
-    "self.__class__",
-    "entry['metadata']['valid_answers'][0]",
-    "[list(row.split()) for row in valid_solutions[0].split('\\n')]",
-    "oracle_answer",
-    "list(oracle_answer)",
-    "9**9**9**9",
-    "9**(9**(x-x+9))",
-    "factorial(10**9)",
-    "1000000000!",
-    "1e999999999",
-    "10**10**10",
-    "'a'*10**10",
-    "[0]*10**10",
-    "(" * 4000 + "1" + ")" * 4000,
-    "[" * 4000 + "]" * 4000,
-    "-" * 8000 + "1",
-    "1+" * 4000 + "1",
-    "9" * 8000,
-    "１＋１",
-    "integrate(x,x)",
-    "expand((x+1)**2)",
-    "Integral(x, x).doit()",
-    "len('xx')+(4-4)",
-    "0x10",
-    "1_0_0",
-    "1j",
-    "True",
-    "x(2)",
-    "exp",
-    "{'A': 1}",
-    "'\\x41'",
-    "b'A'",
-    "...",
-    "import os",
-    "2*x # comment",
-    "_",
-    "__",
-]
-
 
 @pytest.mark.parametrize("task", EVALUATING)
 def test_answers_that_are_more_than_data_or_arithmetic_are_refused(
@@ -133,7 +67,7 @@ def test_answers_that_are_more_than_data_or_arithmetic_are_refused(
 ) -> None:
     entry = item(task)
     for attack in ATTACKS:
-        answer = attack.format(path=tmp_path) if CANARY in attack else attack
+        answer = attack.replace(CANARY, str(tmp_path / CANARY))
         if task == "n_queens" and not answer.strip("_"):
             continue  # a board without queens
         scored = scorer.score(entry, answer)
@@ -160,7 +94,7 @@ def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, 
         assert scored.status is Status.OK, (answer, scored.detail)
         assert scored.raw == min(1.0, dataset.score_answer(answer, copy.deepcopy(entry)))
         tried += 1
-    assert tried == 20 or task in plans.RULES  # whose items hold no answer
+    assert tried == 20 or task == "rush_hour"  # whose items hold no answer
 
 
 @pytest.mark.parametrize("task", EVALUATING)
@@ -195,7 +129,7 @@ def test_no_right_answer_that_upstream_pays_in_full_is_refused(cured_items: Item
 
 
 def test_the_forms_cover_every_guarded_task() -> None:
-    assert set(FORMS) == guard.GUARDED_TASKS - set(plans.RULES)
+    assert set(FORMS) == guard.GUARDED_TASKS - {"rush_hour"}
 
 
 def _upstream(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
@@ -317,13 +251,10 @@ _JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=_JUNK)
-def test_no_text_makes_the_guard_raise_and_what_passes_is_inert(item: Item, answer: str) -> None:
+def test_no_text_makes_the_guard_raise(item: Item, answer: str) -> None:
     for task in GUARDED:
-        entry = _entry(task)
-        reason = guard.check(entry, answer)
+        reason = guard.check(_entry(task), answer)
         assert reason is None or (reason and "\n" not in reason)
-        if reason is None and task in guard.EVALUATING_TASKS:
-            assert _is_inert(answer), (task, answer)
 
 
 _entries: dict[str, dict[str, Any]] = {}
@@ -333,27 +264,6 @@ def _entry(task: str) -> dict[str, Any]:
     if task not in _entries:
         _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
     return _entries[task]
-
-
-_INERT = (
-    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Name),
-    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.UAdd),
-)
-_CALLABLE = {"exp", "log", "ln", "sqrt", "abs", "Abs"}
-
-
-def _is_inert(text: str) -> bool:
-    """By Python's own parser: no Python, or nothing but data, arithmetic and elementary functions."""
-    try:
-        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
-    except SyntaxError:
-        return True
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    return all(isinstance(node, (*_INERT, ast.Call)) for node in nodes) and all(
-        isinstance(call.func, ast.Name)
-        and (call.func.id in _CALLABLE or call.func.id.strip("ah")[:3] in ("sin", "cos", "tan", "cot", "sec", "csc"))
-        for call in calls
-    )
 
 
 @pytest.mark.parametrize("task", GUARDED)

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,12 +21,12 @@ from typing import Any
 import pytest
 
 from rg_env.scoring import AnswerScore, Status, sandbox_report
-from rg_env.scoring.sandbox.sandbox import Measure, MeasureName, Sandbox, landlock, readable_paths, seccomp
-from rg_env.scoring.workers import checkout
+from rg_env.scoring.sandbox import landlock, sandbox, seccomp
+from rg_env.scoring.sandbox.sandbox import readable_paths
+from rg_env.scoring.sandbox.trial import Measure, MeasureName
 from rg_env.scoring.workers import pool as pool_module
-from rg_env.scoring.workers.checkout import WorkerPool
-from rg_env.scoring.workers.connection import Job, WorkerConnection
-from rg_env.scoring.workers.pool import ScorerPool
+from rg_env.scoring.workers.pool import Job, ScorerPool, Worker
+from rg_env.scoring.workers.protocol import Blocking, blocking
 
 Item = Callable[..., dict[str, Any]]
 Attack = Callable[[str], AnswerScore]
@@ -47,7 +48,7 @@ def needs(measures: dict[str, Measure]) -> Callable[[MeasureName], None]:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ScorerPool]:
-    made = ScorerPool(workers=1, timeout=30.0)
+    made = ScorerPool(size=1, timeout=30.0)
     yield made
     made.close()
 
@@ -58,7 +59,7 @@ def attack(pool: ScorerPool, item: Item) -> Iterator[Attack]:
     entry = item("spiral_matrix")
 
     def run(answer: str) -> AnswerScore:
-        return pool.run(Job.of("spiral_matrix", {}, entry, answer, calls_code=True))
+        return blocking(pool.run(Job.of("spiral_matrix", {}, entry, answer, ""), Blocking()))
 
     yield run
     right = run(entry["answer"])
@@ -314,7 +315,7 @@ def test_a_worker_can_decide_its_own_score_and_nothing_protects_it(attack: Attac
     forge = """
 import os
 for fd in range(3, 20):
-    try: os.write(fd, bytes([0, 0, 0, 10]) + b"[1.0, 1.0]")
+    try: os.write(fd, b"[1.0, 1.0]" + bytes([10]))
     except OSError: pass
 os._exit(0)"""
     assert attack(f"exec({forge!r}, {{}})").raw == 1.0
@@ -339,28 +340,28 @@ def test_the_limits_are_those_of_the_page(attack: Attack, needs: Callable[..., N
 def test_a_worker_is_replaced_after_its_jobs(pool: ScorerPool, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool_module._JOBS_PER_WORKER == 10_000
     monkeypatch.setattr(pool_module, "_JOBS_PER_WORKER", 2)
-    monkeypatch.setattr(ScorerPool, "_prepare_another", lambda *_: None)
-    workers = []
-    check_in = WorkerPool.check_in
+    kept: list[tuple[Worker, bool]] = []
+    check_in = ScorerPool._check_in
 
-    def noted(self: WorkerPool, worker: WorkerConnection, keep: bool) -> None:
-        workers.append((worker.pid, keep))
+    def noted(self: ScorerPool, worker: Worker, keep: bool) -> None:
+        kept.append((worker, keep))
         check_in(self, worker, keep)
 
-    monkeypatch.setattr(WorkerPool, "check_in", noted)
     entry = item("chain_sum")
-    for calls_code in (True, False, False):
-        assert pool.run(Job.of("chain_sum", {}, entry, entry["answer"], calls_code)).score == 1.0
-    assert [keep for _, keep in workers[-3:]] == [False, True, False]
-    assert workers[-2][0] == workers[-1][0] != workers[-3][0]
+    job = Job.of("chain_sum", {}, entry, entry["answer"], "")
+    with closing(ScorerPool(size=1)) as fresh:
+        monkeypatch.setattr(ScorerPool, "_check_in", noted)
+        assert [blocking(fresh.run(job, Blocking())).raw for _ in range(3)] == [1.0] * 3
+    workers = [worker for worker, _ in kept]
+    assert [keep for _, keep in kept] == [True, True, False, True, True]  # new, used, used up, new, used
+    assert workers[0] is workers[2] is not workers[3]
 
 
 # -- as another user, and where the system offers less
 
 CONFINED = """
-import sys, threading, multiprocessing, ctypes, socket, fcntl, os
-from rg_env.scoring.sandbox import landlock, seccomp
-from rg_env.scoring.sandbox.sandbox import Sandbox
+import sys, threading, multiprocessing, ctypes, socket, fcntl, os, tempfile, pathlib
+from rg_env.scoring.sandbox import landlock, seccomp, trial
 
 def missing(*_):
     raise OSError(38, "Function not implemented")
@@ -369,9 +370,12 @@ if {without} == "Landlock":
     landlock.abi = missing
 if {without} == "seccomp":
     seccomp.build = missing
-sandbox = Sandbox()
-print(*(measure.name for measure in sandbox.probe(1 << 30, 5) if measure.active), sep="\\n", flush=True)
-sandbox.enter(1 << 30, 5)
+if {without} == "enforcement":
+    seccomp.install = lambda program: None
+victim = pathlib.Path(tempfile.mkdtemp(), "victim")
+victim.touch()
+for measure in trial.try_measures(victim):
+    os.write(1, (measure.name if measure.active else f"not {{measure.name}}: {{measure.why_not}}").encode() + b"\\n")
 for number, attempt in enumerate({attempts}):
     try:
         exec(attempt)
@@ -383,14 +387,18 @@ for number, attempt in enumerate({attempts}):
 
 def confined(attempts: list[str], without: str = "", command: tuple[str, ...] = ()) -> tuple[set[str], list[str]]:
     """Try statements in a sandbox: (the measures that are active, the statements that succeeded)."""
+    lines = output_of(attempts, without, command)
+    succeeded = [line.removeprefix("succeeded: ") for line in lines if line.startswith("succeeded: ")]
+    return set(lines) & set(MeasureName), succeeded
+
+
+def output_of(attempts: list[str], without: str = "", command: tuple[str, ...] = ()) -> list[str]:
     program = CONFINED.format(without=repr(without), attempts=repr(attempts))
     done = subprocess.run(
         [*command, sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    succeeded = [line.removeprefix("succeeded: ") for line in lines if line.startswith("succeeded: ")]
-    return set(lines) & set(MeasureName), succeeded
+    return done.stdout.splitlines()
 
 
 ROOT = Path(__file__).parents[3]
@@ -426,12 +434,12 @@ def test_the_sandbox_holds_for_a_user_without_privileges(
     assert succeeded == [attempt for name, attempt in attempts.items() if name not in active]
 
 
-def test_without_landlock_only_reading_is_possible(
+def test_without_landlock_only_files_can_be_read_and_made(
     attempts: dict[MeasureName, str], needs: Callable[[MeasureName], None]
 ) -> None:
     needs(MeasureName.NO_SHARING)
     active, succeeded = confined(list(attempts.values()), without="Landlock")
-    assert active == set(MeasureName) - {MeasureName.NO_READING}
+    assert active == set(MeasureName) - {MeasureName.NO_READING, MeasureName.NO_WRITING}
     assert succeeded == [attempts[MeasureName.NO_READING]]
 
 
@@ -461,40 +469,31 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
 # -- where the system offers less
 
 
-def test_a_system_without_landlock_and_seccomp_still_scores_and_says_why(
-    monkeypatch: pytest.MonkeyPatch, item: Item
-) -> None:
+@pytest.mark.parametrize(
+    ("without", "name", "why"),
+    [
+        ("Landlock", MeasureName.NO_READING, "Landlock: Function not implemented"),
+        ("seccomp", MeasureName.NO_NETWORK, "seccomp: Function not implemented"),
+        ("enforcement", MeasureName.NO_NETWORK, "does not enforce"),
+    ],
+)
+def test_a_missing_measure_is_named_with_its_reason(without: str, name: str, why: str) -> None:
+    (line,) = (line for line in output_of([], without) if line.startswith(f"not {name}"))
+    assert why in line
+
+
+def test_missing_mechanisms_are_logged_once(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
     def missing(*_: object) -> None:
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(landlock, "abi", missing)
-    monkeypatch.setattr(seccomp, "build", missing)
-    found = {measure.name: measure for measure in Sandbox().probe(1 << 30, 5)}
-    assert set(found) == set(MeasureName)
-    assert "Function not implemented" in found[MeasureName.NO_NETWORK].why_not
-    assert not any(found[name].active for name in (MeasureName.NO_NETWORK, MeasureName.NO_READING))
-
-
-def test_what_the_kernel_took_but_does_not_hold_is_not_called_active(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seccomp, "install", lambda program: None)
-    found = {measure.name: measure for measure in Sandbox().probe(1 << 30, 5)}
-    assert not found[MeasureName.NO_NETWORK].active
-    assert "does not enforce" in found[MeasureName.NO_NETWORK].why_not
-
-
-def test_missing_measures_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Server:
-        def measures(self) -> list[Measure]:
-            return [Measure("one", True), Measure("two", False, "no such thing")]
-
-    said: list[str] = []
-    monkeypatch.setattr(checkout.logger, "warning", lambda text, *args: said.append(text.format(*args)))
-    checkout._warn_once.cache_clear()
+    sandbox.warn_about_missing.cache_clear()
     for _ in range(3):
-        checkout._warn_about_missing_measures(Server())  # type: ignore[arg-type]
-    assert len(said) == 1
-    assert "two (no such thing)" in said[0]
-    assert "one" not in said[0].split("without")[1].split(";")[0]
+        sandbox.warn_about_missing()
+    sandbox.warn_about_missing.cache_clear()
+    (said,) = warnings
+    assert "without Landlock (Function not implemented)" in said
+    assert "seccomp" not in said
 
 
 def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,42 +510,6 @@ def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "package", package)
     assert "/somewhere" in readable_paths()
     assert looked_up == []
-
-
-@pytest.mark.parametrize("kills", [1, 100])
-def test_a_killed_probe_is_tried_again_and_then_the_state_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, warnings: list[str], kills: int
-) -> None:
-    forks: list[int] = []
-    fork, enter = os.fork, Sandbox.enter
-
-    def counted() -> int:
-        forks.append(0)
-        return fork()
-
-    def killed(self: Sandbox, memory_bytes: int, cpu_seconds: int) -> None:
-        if len(forks) <= kills:
-            os.kill(os.getpid(), 9)
-        enter(self, memory_bytes, cpu_seconds)
-
-    monkeypatch.setattr(os, "fork", counted)
-    monkeypatch.setattr(Sandbox, "enter", killed)
-    found = Sandbox().probe(1 << 30, 5)
-    if kills == 1:
-        assert found[0].active
-        return
-    assert {measure.active for measure in found} == {None}
-    assert {measure.name for measure in found} == set(MeasureName)
-    checkout._warn_once.cache_clear()
-
-    class Server:
-        def measures(self) -> list[Measure]:
-            return found
-
-    checkout._warn_about_missing_measures(Server())  # type: ignore[arg-type]
-    assert len(warnings) == 1
-    assert "state unknown" in warnings[0]
-    assert "without" not in warnings[0]
 
 
 # -- the filter itself

@@ -20,7 +20,7 @@ import pytest
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.workers import forkserver
+from rg_env.scoring.workers import fork_server
 from tests.scoring.workers.processes import fork_server_pid, is_alive, living_children, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -37,7 +37,7 @@ def script(body: str, entry: dict[str, Any]) -> list[str]:
         sys.path.insert(0, os.getcwd())
         from tests.scoring.workers.processes import fork_server_pid, living_children
         entry = {entry!r}
-        guard.check = lambda entry, answer: None
+        guard.admit = lambda entry, answer: guard.Admitted(answer, answer)
     """
     return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
 
@@ -97,9 +97,9 @@ def test_a_stopped_fork_server_dies_with_its_trainer(item: Item) -> None:
         thread = threading.Thread(target=lambda: made.append(Scorer(workers=1)))
         thread.start()
         thread.join()  # the thread that started the processes is gone, but they stay
+        for _ in range(3):
+            assert made[0].score(entry, entry["answer"]).score == 1.0
         server = fork_server_pid()
-        assert made[0].score(entry, entry["answer"]).score == 1.0
-        assert fork_server_pid() == server
         print(server, *living_children(server), flush=True)
         time.sleep(600)
     """
@@ -111,35 +111,6 @@ def test_a_stopped_fork_server_dies_with_its_trainer(item: Item) -> None:
             os.kill(pid, signal.SIGSTOP)
         trainer.kill()
     assert wait_until(lambda: not any(map(is_alive, pids)))
-
-
-def test_literals_and_arithmetic_share_a_worker_and_calls_get_their_own(item: Item) -> None:
-    def worker_after(task: str, answer: str | None = None) -> set[int]:
-        entry = item(task)
-        assert scorer.score(entry, answer or entry["answer"]).score == (0.0 if answer else 1.0)
-        return living_children(server)
-
-    with Scorer(workers=1, timeout=30.0) as scorer:
-        server = fork_server_pid()
-        first = worker_after("spiral_matrix")
-        assert len(first) == 1
-        assert worker_after("spiral_matrix", "[1, 2]") == worker_after("countdown") == worker_after("n_queens") == first
-        assert worker_after("simple_integration") == worker_after("polynomial_multiplication") == first
-        assert scorer.score(item("simple_integration"), "0.5*x").score == 0.0
-        assert not first & worker_after("spiral_matrix")
-
-
-def test_a_worker_that_was_used_up_is_replaced_before_the_next_answer(item: Item) -> None:
-    entry = item("simple_integration")
-    with Scorer(workers=1, timeout=30.0) as scorer:
-        server = fork_server_pid()
-        scorer.score(entry, "sin(x)")
-        idle = scorer._pool._workers._idle  # type: ignore[union-attr]
-        assert wait_until(lambda: [(worker.jobs, len(worker.prepared)) for worker in idle] == [(0, 1)])
-        ready = idle[0].pid
-        assert ready in living_children(server)
-        scorer.score(entry, "cos(x)")
-        assert wait_until(lambda: ready not in living_children(server))
 
 
 @pytest.mark.usefixtures("unguarded")
@@ -237,9 +208,9 @@ def test_a_pool_that_cannot_start_says_why_once_and_for_all(
     starts = tmp_path / "starts"
     fake = f"open({str(starts)!r}, 'a').write('x'); raise ImportError('no such wheel')"
     (tmp_path / "reasoning_gym.py").write_text(fake)
-    environment = forkserver._environment()
+    environment = fork_server.environment(guest=False)
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
-    monkeypatch.setattr(forkserver, "_environment", lambda: environment)
+    monkeypatch.setattr(fork_server, "environment", lambda guest: environment)
     with Scorer(workers=2) as scorer, ThreadPoolExecutor(4) as threads:
         failures = [threads.submit(scorer.score, item("chain_sum"), "4") for _ in range(8)]
         for failure in failures:

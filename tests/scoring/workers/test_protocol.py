@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
+import pickle
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 from time import monotonic
@@ -12,18 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rg_env.scoring.sandbox.sandbox import Measure
-from rg_env.scoring.workers.protocol import (
-    MAX_REPLY_BYTES,
-    Form,
-    ProtocolError,
-    decode_measures,
-    decode_reply,
-    encode_measures,
-    encode_reply,
-    recv_frame,
-    send_frame,
-)
+from rg_env.scoring.types import Form
+from rg_env.scoring.workers import protocol
+from rg_env.scoring.workers.protocol import Blocking, ProtocolError, blocking, forms_of, read_reply, reply_of, send
 
 forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip)
 
@@ -32,9 +24,9 @@ forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip)
 @example("\U0001f600" * 300, "\U0001f600" * 300)
 @example("\x1f" * 300, "\ud800" * 300)
 def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: Form, tagged: Form) -> None:
-    encoded = encode_reply(raw, tagged)
-    assert len(encoded) <= MAX_REPLY_BYTES
-    for before, after in zip((raw, tagged), decode_reply(encoded), strict=True):
+    encoded = reply_of(raw, tagged)
+    assert len(encoded) <= protocol._MAX_REPLY_BYTES
+    for before, after in zip((raw, tagged), forms_of(encoded), strict=True):
         if isinstance(before, float):
             assert after == before
         else:
@@ -54,7 +46,7 @@ def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: Form, tagg
 @example(b'{"raw": 1.0}')
 def test_any_other_bytes_are_two_valid_forms_or_refused(payload: bytes) -> None:
     try:
-        reply = decode_reply(payload)
+        reply = forms_of(payload)
     except ProtocolError:
         return
     for form in reply:
@@ -69,54 +61,40 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3_000_000])
-def test_frames_of_all_sizes_arrive_whole(size: int) -> None:
-    payload = bytes(range(256)) * (size // 256 + 1)
-    with pair() as (ours, theirs):
-        sender = threading.Thread(target=send_frame, args=(theirs, payload[:size]))
+def test_requests_of_all_sizes_arrive_whole(size: int) -> None:
+    with pair() as (ours, theirs), theirs.makefile("rb") as requests:
+        arguments = (ours, pickle.dumps(bytes(size)), Blocking(), monotonic() + 60)
+        sender = threading.Thread(target=lambda: blocking(send(*arguments)))
         sender.start()
-        assert recv_frame(ours, 1 << 22) == payload[:size]
+        assert pickle.load(requests) == bytes(size)
         sender.join()
 
 
-def test_silence_ends_at_the_deadline() -> None:
-    with pair() as (ours, theirs):
-        with pytest.raises(TimeoutError):
-            recv_frame(ours, 100, monotonic() + 0.05)
-        theirs.sendall(b"\0\0")
-        with pytest.raises(TimeoutError):
-            recv_frame(ours, 100, monotonic() + 0.05)
-
-
-def test_a_late_reader_still_takes_what_came_in_time() -> None:
-    with pair() as (ours, theirs):
-        send_frame(theirs, b"score")
-        assert recv_frame(ours, 100, monotonic() - 60) == b"score"
-
-
 @pytest.mark.parametrize("seconds", [-1.0, 0.05])
-def test_a_reader_that_does_not_read_stops_the_sender_at_the_deadline(seconds: float) -> None:
-    with pair() as (_, theirs), pytest.raises(TimeoutError):
-        send_frame(theirs, bytes(3_000_000), monotonic() + seconds)
+def test_a_worker_that_does_not_read_stops_the_sender_at_the_deadline(seconds: float) -> None:
+    with pair() as (ours, _):
+        blocking(send(ours, bytes(3_000_000), Blocking(), monotonic() + seconds))
 
 
-def test_an_end_is_an_end() -> None:
+def test_a_reply_in_parts_is_read_and_an_end_is_an_end() -> None:
     with pair() as (ours, theirs):
-        theirs.sendall(b"\0\0")
+        theirs.sendall(b"[1.0,")
+        threading.Timer(0.05, theirs.sendall, (b" 0.5]\n",)).start()
+        assert blocking(read_reply(ours, Blocking())) == (1.0, 0.5)
         theirs.close()
         with pytest.raises(EOFError):
-            recv_frame(ours, 100)
+            blocking(read_reply(ours, Blocking()))
 
 
-@pytest.mark.parametrize(
-    "sent", [struct.pack("!I", 1 << 31), struct.pack("!I", 97), b"\0\0\0\1ab", b"\0\0\0\0\0\0\0\0"]
-)
-def test_frames_that_nobody_should_send_are_refused(sent: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"[1.0,", b"x" * 9000, b"[1.0, 1.0]\n[1.0, 1.0]\n", b"[1.0, 2.0]\n", b"GARBAGE.\n"])
+def test_replies_that_nobody_should_send_are_refused(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_REST_OF_A_REPLY", 0.05)
     with pair() as (ours, theirs):
         theirs.sendall(sent)
         with pytest.raises(ProtocolError):
-            recv_frame(ours, 100, monotonic() + 5)
+            blocking(read_reply(ours, Blocking()))
 
 
-def test_the_report_on_the_sandbox_arrives_as_it_was_sent() -> None:
-    measures = [Measure("one", True), Measure("zwei", False, "nicht hier: ✗")]
-    assert decode_measures(encode_measures(measures)) == measures
+def test_what_suspends_is_not_run_in_a_thread() -> None:
+    with pytest.raises(RuntimeError, match="suspends"):
+        blocking(asyncio.sleep(0))
