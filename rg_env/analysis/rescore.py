@@ -100,7 +100,7 @@ class Rescorer:
             parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
             return Verdict.unscorable(parsed, rollout.detail)
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
-        settings = replace(config.scorer, workers=self._workers, timeout=timeout, backend="processes", pools=None)
+        settings = replace(config.scorer, workers=self._workers, timeout=timeout)
         entry, options = question
         return shared_scorer(settings).judge(entry, rollout.response, options, config.prefilled_think, config.format)
 
