@@ -56,14 +56,13 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
     Args:
         others: correct answers of items on which the policies are not measured.
     """
+    # The same role for all inhabitants is one answer, whatever their names.
+    family = Family.MAJORITY if task == "knights_knaves" else Family.CHEAP
     frequent = [text for text, _ in Counter(others).most_common(_MAJORITY)]
     return [
         *(Policy(_short(text), Family.CONSTANT, _constant(text)) for text in _CONSTANTS),
         *(Policy(_short(text), Family.MAJORITY, _constant(text)) for text in frequent),
-        *(
-            Policy(f"cheap answer {n + 1}", Family.CHEAP, _cheap(task, n))
-            for n in range(_CHEAP if task in CHEAP else 0)
-        ),
+        *(Policy(f"cheap answer {n + 1}", family, _cheap(task, n)) for n in range(_CHEAP if task in CHEAP else 0)),
         *(Policy(name, Family.COPY, answer) for name, answer in _COPIES.items()),
         *(Policy(name, Family.EDIT, answer) for name, answer in _EDITS.items()),
         *(Policy(name, Family.PLAN, answer) for name, answer in _PLANS.get(task, {}).items()),

@@ -145,10 +145,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         return output
 
     async def _run_in_executor_if_available(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """SkyRL calls the methods of an environment through this, in a thread.
-
-        Ours need none: `step` waits for the score in the event loop, and the others only return.
-        """
+        """SkyRL calls the methods of an environment through this, in a thread. Ours need none: `step` waits for the
+        score in the event loop, the others only return."""
         env = getattr(func, "__self__", None)
         if type(env) is not RGDumpEnv:
             return await super()._run_in_executor_if_available(func, *args, **kwargs)
