@@ -159,7 +159,7 @@ def group_in(line: bytes, files: Sequence[DumpFile], row: Mapping[str, Any]) -> 
 def _scan(files: Mapping[DumpFile, int]) -> Iterator[tuple[pl.DataFrame, Mapping[DumpFile, int]]]:
     """Yield rows of files, given with their numbers, and how many bytes of each file have been read."""
     read = dict.fromkeys(files, 0)
-    for parts in bundles(files, size=_AT_ONCE):
+    for parts in bundles(files, _AT_ONCE):
         placed = []
         for part in parts:
             placed.append((part, files[part.file], read[part.file]))
