@@ -284,11 +284,12 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
 
 KILLED_WHILE_READING = """
 import os, signal, sys
+import rg_env.dump.read.dump
 from pathlib import Path
 from rg_env.analysis.export import Sft, export
 from rg_env.dump import open_run
 dump = open_run(sys.argv[1])
-dump.watch = lambda so_many_bytes: os.kill(os.getpid(), signal.SIGKILL)
+rg_env.dump.read.dump.lines_in = lambda file: os.kill(os.getpid(), signal.SIGKILL)
 export(dump, Sft(), Path(sys.argv[2]), force=True)
 """
 

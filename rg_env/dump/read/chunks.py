@@ -10,7 +10,7 @@ import errno
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -28,9 +28,6 @@ _TAIL = 1 << 20
 _SOUGHT = 1 << 30
 """Bytes of a compressed file in which its last line is looked for."""
 _SPACE = re.compile(rb"\s+")
-
-Watch = Callable[[int], object]
-"""Called with the number of bytes read since the last call, in terms of the files' sizes on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Part:
         return self.data.rfind(b"\n", at, space.end()) + 1
 
 
-def bundles(files: Iterable[DumpFile], watch: Watch | None = None, size: int = CHUNK) -> Iterator[list[Part]]:
+def bundles(files: Iterable[DumpFile], size: int = CHUNK) -> Iterator[list[Part]]:
     """The files' parts, in order, in lists of about `size` bytes; the parts of a list share run and kind.
 
     Raises:
@@ -89,7 +86,7 @@ def bundles(files: Iterable[DumpFile], watch: Watch | None = None, size: int = C
     held: list[Part] = []
     weight = 0
     for file in files:
-        for part in parts_of(file, watch, size):
+        for part in parts_of(file, size):
             other = held and (held[0].file.run_id, held[0].file.kind) != (file.run_id, file.kind)
             if held and (other or weight + len(part.data) > size):
                 yield held
@@ -100,7 +97,7 @@ def bundles(files: Iterable[DumpFile], watch: Watch | None = None, size: int = C
         yield held
 
 
-def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> Iterator[Part]:
+def parts_of(file: DumpFile, size: int = CHUNK) -> Iterator[Part]:
     """The parts of one file; a line longer than `size` makes a longer part.
 
     Raises:
@@ -108,17 +105,13 @@ def parts_of(file: DumpFile, watch: Watch | None = None, size: int = CHUNK) -> I
             reported as the `damage` of an empty part instead.
     """
     part = Part(file, 1, 0, b"")
-    on_disk, reported, opened = size_of(file), 0, False
+    opened = False
     try:
         with open_lines(file.path) as stream:
             opened = True
             for data in _whole_lines(stream, size):
                 part = Part(file, part.first_line + part.lines, part.offset + len(part.data), data)
                 yield part
-                if watch is not None:
-                    now = min(on_disk, reported + len(data))  # decompressed data is longer than the file
-                    watch(now - reported)
-                    reported = now
     except OSError as error:
         if not opened:
             raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import Watch, bundles, last_line, size_of
+from rg_env.dump.read.chunks import bundles, last_line, size_of
 from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs, run_names
@@ -70,12 +70,10 @@ class Dump:
 
     Attributes:
         runs: ordered by run id.
-        watch: called with the bytes read since the last call, for progress bars.
         conditions: what every rollout that is read matches: see `where`.
     """
 
     runs: tuple[Run, ...]
-    watch: Watch | None = field(default=None, compare=False)
     conditions: tuple[Condition, ...] = ()
     _problems: dict[tuple[Path, int], Problem] = field(default_factory=dict, compare=False)
     _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, compare=False)
@@ -330,7 +328,7 @@ class Dump:
             files = run.files_of(*kinds)
             replaced = frozenset() if all_attempts or not files else self.replaced(run)
             for file in files:
-                for line in self._sound(lines_in(file, self.watch)):
+                for line in self._sound(lines_in(file)):
                     record = line.record
                     assert isinstance(record, of)
                     if (getattr(record, "phase", Phase.TRAIN), record.step, record.attempt) not in replaced:
@@ -394,7 +392,7 @@ class Dump:
 
         replaced = frozenset() if all_attempts else self.replaced(run)
         wanted = [*columns, *(name for name in frames.REPLACED_BY if replaced and name not in columns)]
-        for parts in bundles(run.files_for_frames(texts=texts), self.watch):
+        for parts in bundles(run.files_for_frames(texts=texts)):
             for part in parts:
                 if part.damage is not None:
                     self._note(part.file, part.first_line, part.damage)

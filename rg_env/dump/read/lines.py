@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rg_env.dump.codec import NewerSchemaError, from_line, record_from_line
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import Part, Watch, parts_of
+from rg_env.dump.read.chunks import Part, parts_of
 from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Phase, Record
 
 _AT_ONCE = 1 << 18
@@ -44,18 +44,17 @@ class Line:
     ended: bool = True
 
 
-def lines_in(file: DumpFile, watch: Watch | None = None, *, strict: bool = False) -> Iterator[Line]:
+def lines_in(file: DumpFile, *, strict: bool = False) -> Iterator[Line]:
     """The lines of a file.
 
     Args:
-        watch: called with the bytes read since the last call.
         strict: see `parse`; also makes blank lines, which are skipped otherwise, faults: consecutive ones one fault.
 
     Raises:
         DumpError: the file cannot be opened.
         NewerSchemaError: a line needs a later version of rg_env.
     """
-    for part in parts_of(file, watch, size=_AT_ONCE):
+    for part in parts_of(file, _AT_ONCE):
         yield from lines_of(part, strict=strict)
 
 

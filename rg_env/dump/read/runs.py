@@ -18,7 +18,7 @@ from typing import Any
 
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.open_file import open_lines, open_regular
+from rg_env.dump.open_file import open_regular
 from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
@@ -123,7 +123,7 @@ def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
     for file in files:
         folders.setdefault(file.run_id, set()).add(_real(file.path.parent))
         first = firsts.setdefault((file.run_id, file.kind, file.batch), file)
-        if first is not file and first.path.parent != file.path.parent and _first_line(first) == _first_line(file):
+        if first is not file and first.path.parent != file.path.parent and _begins_with(first) == _begins_with(file):
             raise DumpError(f"{first.path} and {file.path} are copies of each other: name one of the two")
     with_ledger = {file.run_id for file in files if file.kind is FileKind.LEDGER}
     split = {run_id for run_id, found in folders.items() if len(found) > 1} - with_ledger
@@ -144,10 +144,13 @@ def _real(folder: Path) -> Path:
     return Path(os.path.realpath(folder))
 
 
-def _first_line(file: DumpFile) -> bytes:
-    with suppress(OSError), open_lines(file.path) as lines:
-        return lines.readline(1 << 16)
-    return b""
+def _begins_with(file: DumpFile) -> object:
+    """What tells the files of two runs apart: their first group, or their first line if it is Atropos'."""
+    with suppress(DumpError):
+        for line in lines_in(file):
+            ours = line.record is not None and line.record.schema_version
+            return getattr(line.record, "group_id", line.raw) if ours else line.raw
+    return None
 
 
 def _find(path: Path) -> Sequence[DumpFile]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -259,7 +260,7 @@ def test_frames_are_the_rows_of_the_objects_whatever_is_in_the_file(tmp_path_fac
     content = b"".join(_line(kind, number) for number, kind in enumerate(kinds))
     path.write_bytes(content if ends else content[:-1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rg_env.dump.read.chunks.bundles.__defaults__", (None, size))
+        patch.setattr("rg_env.dump.read.chunks.bundles.__defaults__", (size,))
         dump = open_run(path)
         frames = list(dump.frames(texts=texts, all_attempts=True))
     rows = [row for frame in frames for row in frame.drop("group_index").iter_rows(named=True)]
@@ -454,3 +455,33 @@ def test_the_representation_has_three_safe_lines(tmp_path):
     assert first == "Dump of 4 runs: ␛[2J, one, three, …"
     assert files.startswith("4 files, 0.0 MB: 4 rollouts; runs with a ledger: 0")
     assert "groups()" in advice
+
+
+def test_a_folder_given_twice_is_read_once_and_a_copy_is_refused(tmp_path):
+    _write(tmp_path / "dump", [group(0), group(1)])
+    (tmp_path / "link").symlink_to(tmp_path / "dump")
+    twice = open_run(tmp_path / "dump", tmp_path / "link", *(tmp_path / "dump").glob("*_groups_*"))
+    assert [record.uid for record in twice.ledger()] == ["0", "1"]
+    shutil.copytree(tmp_path / "dump", tmp_path / "copy")
+    with pytest.raises(DumpError, match="are copies of each other: name one of the two"):
+        open_run(tmp_path / "dump", tmp_path / "copy")
+
+
+def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
+    _write(tmp_path / "a", [group(0)])
+    _write(tmp_path / "b", [group(1, attempt=2, step=2)], attempt=2)
+    dump = open_run(tmp_path / "a", tmp_path / "b")
+    assert len(dump.runs) == 1
+    assert {g.uid for g in dump.where(["task=chain_sum"]).groups()} == {"0", "1"}
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "reasoning_gym_environment_rollouts_0b5e_0000.jsonl"])
+def test_atropos_files_of_one_name_in_two_folders_are_two_runs(tmp_path, name):
+    for folder, task in (("a", "gcd"), ("b", "lcm")):
+        line = {"item_id": task, "rollouts": [{"conversation": [{"role": "user", "content": "q"}], "score": 1}]}
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(json.dumps(line) + "\n")
+    dump = open_run(tmp_path / "a" / name, tmp_path / "b" / name)
+    assert [run.run_id.split("/")[0] for run in dump.runs] == ["a", "b"]
+    assert len({g.group_id for g in dump.groups()}) == 2
+    assert [g.task for g in dump.where(["task=lcm"]).groups()] == ["lcm"]
