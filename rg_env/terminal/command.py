@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from rg_env.output import guard_streams, print_error
-from rg_env.terminal.display import display
-from rg_env.terminal.ending import last_lines
-from rg_env.terminal.state import RunState
+from rg_env.terminal.ending import ending
+from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import Ended, supervise
 
 
@@ -23,13 +21,12 @@ def run_shown(name: str, work: Callable[[], Any], args: Sequence[str], *, verbos
         verbose: show the whole log.
     """
     guard_streams()
-    state = RunState(name, time.time())
-    screen = display(state, stderr=name != "train", verbose=verbose)
-    ended = supervise(work, state, screen)
+    screen = Screen(name, stderr=name != "train", verbose=verbose)
+    ended = supervise(work, screen)
     screen.close(clear=ended.exit_code == 2)
-    if state.error is not None and ended.signum is None:
-        print_error(state.error)
+    if "error" in screen.facts and ended.signum is None:
+        print_error(screen.facts["error"])
     if ended.exit_code != 2 and (name == "train" or ended.exit_code != 0):
-        for line in last_lines(state, ended, args, time.time()):
-            screen.line(line)
+        for line in ending(screen, ended.exit_code, ended.signum, args):
+            screen.show(line)
     return ended
