@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rg_env import train
 from rg_env.output import guard_streams
-from rg_env.terminal.ending import ending
+from rg_env.terminal.command import ending
 from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise
 
@@ -36,7 +36,7 @@ def main():
     screen = Screen("train", stderr=True)
     result = supervise(lambda: train.train(args), screen)
     screen.close()
-    lines = list(ending(screen, result.exit_code, result.signum, args))
+    lines = list(ending(screen, result, args))
     picture = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
     draw(picture, screen, args, lines)
     svg = picture.export_svg(title="rg-env train")

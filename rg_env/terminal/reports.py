@@ -29,7 +29,7 @@ class Reports:
 
     Attributes:
         path: the file; None sends nothing.
-        lifeline: a port of this machine to which one can connect until the process that started the run ends it.
+        lifeline: a port of this machine; connections to it end when the process that started the run ends it.
     """
 
     path: Path | None = None
@@ -58,12 +58,7 @@ class Reports:
         self.send(doing=what, line=what)
 
     def step(self, number: int, total: int, counts: Mapping[str, Any], *words: str) -> None:
-        """A step is finished.
-
-        Args:
-            counts: over its rollouts (`StepCounts.as_facts`).
-            words: more about it.
-        """
+        """A step is finished. `counts` are over its rollouts (`StepCounts.as_facts`), `words` say more about it."""
         means = _means(counts)
         line = " | ".join(filter(None, [f"step {number}/{total}", _said(means), *words]))
         self.send(line=line, step=number, total=total, groups=counts["files"], scorer=counts["statuses"], **means)

@@ -42,14 +42,13 @@ class Screen:
 
     Args:
         command: `train`, `eval` or `collect`.
-        stderr: show it on standard error instead of standard output.
+        stderr: show it on standard error.
         verbose: show the whole log.
 
     Attributes:
-        facts: what the run has reported last, by name: `title`, `doing`, `step` and `total`, `log`, `dump` and
-            `run_id`, `solved_at`, `resumed` and `checkpoint` (steps), `under_way` (its settings have turned out to
-            work), `error`. Reports may also have a `line` for a pipe, a `note` for any screen, an `evaluation`, and for
-            each step the values of the curves and the counts.
+        facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `dump`, `run_id`, `solved_at`,
+            `resumed` and `checkpoint` (steps), `under_way` (the settings work), `error`. Reports also have a `line` for
+            a pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
     """
 
     def __init__(self, command: str, *, stderr: bool = False, verbose: bool = False) -> None:
@@ -102,13 +101,10 @@ class Screen:
             self._due = time.monotonic() + _REDRAW
             self._try(self._draw)
 
-    def line(self, text: str) -> None:
-        """Show a line."""
-        self.show(Text(text))
-
-    def show(self, what: RenderableType) -> None:
-        """Show lines or a table."""
-        self._try(lambda: self._console.print(what, soft_wrap=True))
+    def line(self, what: RenderableType) -> None:
+        """Show a line, or a table."""
+        shown = Text(what) if isinstance(what, str) else what
+        self._try(lambda: self._console.print(shown, soft_wrap=True))
 
     def close(self, *, clear: bool = False) -> None:
         """End. With `clear`, the panel is removed."""
@@ -140,10 +136,8 @@ class Screen:
             if values:
                 width = max(1, self._console.width - 30)
                 yield name, f"{values[-1]:.3f}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
-        if self._evaluations:
-            yield "eval", cell(self._evaluations[0])
-        if len(self._evaluations) > 1:
-            yield "", cell(self._evaluations[-1])
+        for text in dict.fromkeys([*self._evaluations[:1], *self._evaluations[-1:]]):
+            yield "eval", cell(text)
         for name, counts in self._counts.items():
             failed = counts.keys() & {"timeout", "crashed", "error", "no_response", "reward_error"}
             if counts:

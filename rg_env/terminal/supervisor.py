@@ -51,13 +51,7 @@ EARLY_OUTPUT = "output.log"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.
-
-    Attributes:
-        exit_code: of the command line.
-        signum: the signal that ended it, or None.
-        result: what the command returned; None unless it was successful.
-    """
+    """How a command ended: by which signal, if by one; `result` is what it returned if it was successful."""
 
     exit_code: int
     signum: int | None
@@ -65,33 +59,12 @@ class Ended:
 
 
 def supervise(command: Callable[[], Any], screen: Screen) -> Ended:
-    """Run `command` in another process, show it, and clean up after it.
-
-    Args:
-        command: returns something picklable.
-    """
-    scratch = make_scratch()
-    received: list[int] = []
+    """Run `command`, which returns something picklable, in another process, show it, and clean up after it."""
+    scratch, received = make_scratch(), list[int]()
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
     handled = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores SIGHUP
     for signum in handled:
         signal.signal(signum, lambda number, _: received.append(number))
-    try:
-        status = _run(command, scratch, screen, received)
-        if status == 0:
-            return Ended(0, None, pickle.loads((scratch / "result").read_bytes()))
-        if received:
-            return Ended(128 + received[0], received[0])
-        screen.facts.setdefault("error", f"the process of the run ended with {_in_words(status)}")
-        return Ended(2 if status == 2 and not screen.facts.get("under_way") else 1, None)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        for signum in handled:  # an interrupted command is about to end: further signals change nothing
-            signal.signal(signum, signal.SIG_IGN if received else before[signum])
-
-
-def _run(command: Callable[[], Any], scratch: Path, screen: Screen, received: list[int]) -> int:
-    """The exit code of the work, or -N if signal N killed it. Nothing that it started is left."""
     adopt_orphans()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -100,36 +73,46 @@ def _run(command: Callable[[], Any], scratch: Path, screen: Screen, received: li
         _work(command, scratch, supervisor)
     status = -signal.SIGKILL
     try:
-        status = _watch(pid, Tail(scratch / "reports.jsonl"), screen, received)
+        try:
+            status = _watch(pid, Tail(scratch / "reports.jsonl"), screen, received)
+        finally:
+            end_descendants(_STRAGGLERS if status == 0 else 0.0)
+        if status == 0:
+            return Ended(0, None, pickle.loads((scratch / "result").read_bytes()))
+        if received:
+            return Ended(128 + received[0], received[0])
+        how = f"exit code {status}" if status > 0 else signal.Signals(-status).name
+        screen.facts.setdefault("error", f"the process of the run ended with {how}")
+        return Ended(2 if status == 2 and not screen.facts.get("under_way") else 1, None)
     finally:
-        end_descendants(_STRAGGLERS if status == 0 else 0.0)
-    return status
-
-
-def _in_words(status: int) -> str:
-    return f"exit code {status}" if status >= 0 else signal.Signals(-status).name
+        shutil.rmtree(scratch, ignore_errors=True)
+        for signum in handled:  # an interrupted command is about to end: further signals change nothing
+            signal.signal(signum, signal.SIG_IGN if received else before[signum])
 
 
 def _watch(pid: int, reports: Tail, screen: Screen, received: list[int]) -> int:
-    """Show the run until its process ends, or until its time is up after a signal."""
+    """Show the run until its process ends, or until its time is up after a signal.
+
+    Returns:
+        the exit code, or -N if signal N killed it.
+    """
     answered, deadline = 0, float("inf")
-    while True:
+    while time.monotonic() < deadline:
         found, status = os.waitpid(pid, os.WNOHANG)
         for line in reports.lines():
             screen.take(json.loads(line))
         screen.tick()
         if found:
             return os.waitstatus_to_exitcode(status)
+        if received and not answered:
+            os.kill(pid, signal.SIGTERM)
+            name = signal.Signals(received[0]).name
+            screen.line(f"{name}: stopping; a second signal ends the run within 10 s, a third at once")
         if len(received) > answered:
-            if not answered:
-                os.kill(pid, signal.SIGTERM)
-                name = signal.Signals(received[0]).name
-                screen.line(f"{name}: stopping; a second signal ends the run within 10 s, a third at once")
             answered = len(received)
             deadline = min(deadline, time.monotonic() + _PATIENCE[min(answered, len(_PATIENCE)) - 1])
-        if time.monotonic() > deadline:
-            return -signal.SIGKILL
         time.sleep(_POLL)
+    return -signal.SIGKILL
 
 
 def end_descendants(patience: float) -> None:

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from rg_env.dump import DumpWriter
-from rg_env.terminal.ending import ending
+from rg_env.terminal.command import ending
+from rg_env.terminal.supervisor import Ended
 from tests.dump.records import group
 from tests.terminal.reported import shown, training
 
@@ -16,7 +17,7 @@ ARGS = ["configs/a b.yaml", "trainer.resume_mode=none"]
 
 def lines_of(screen, exit_code=0, signum=None):
     console = Console(file=io.StringIO(), width=120)
-    for part in ending(screen, exit_code, signum, ARGS):
+    for part in ending(screen, Ended(exit_code, signum), ARGS):
         console.print(part, soft_wrap=True)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -30,28 +31,22 @@ def dump_of(folder, *phases_and_steps):
     return shown([*reports, {"dump": str(folder), "run_id": "run"}])
 
 
-def test_what_was_learned_is_shown_with_intervals(tmp_path):
-    better = [("eval", step, [1.0, float(step > 0)]) for step in (0, 60) for _ in range(8)]
+def test_the_first_and_the_last_evaluation_are_shown_with_intervals(tmp_path):
+    better = [("eval", step, [1.0, float(step > 0)]) for step in (0, 30, 60) for _ in range(8)]
     lines = lines_of(dump_of(tmp_path / "dumps", *better))
     assert lines[0].startswith("trained to step 12 in 0:00:0")
-    text = "\n".join(lines)
-    assert "before (step 0)" in text
-    assert "after (step 60)" in text
-    (solved,) = (line for line in lines if "solve rate" in line)
-    assert "0.500 [" in solved
-    assert "1.000 [" in solved
-    assert f"rg-env dumps stats {tmp_path}/dumps" in text
-    assert f"rg-env dumps show {tmp_path}/dumps" in text
+    first, last = ([line for line in lines if line.split()[:1] == [step]] for step in ("0", "60"))
+    assert "50% ±" in first[0]
+    assert "100%" in last[0]
+    assert not [line for line in lines if line.split()[:1] == ["30"]]
+    assert f"rg-env dumps stats {tmp_path}/dumps" in "\n".join(lines)
+    assert f"rg-env dumps show {tmp_path}/dumps" in "\n".join(lines)
 
 
-def test_without_an_evaluation_the_first_and_the_last_steps_are_compared(tmp_path):
+def test_without_an_evaluation_all_steps_are_shown_together(tmp_path):
     text = "\n".join(lines_of(dump_of(tmp_path, *(("train", step, [1.0, float(step > 4)]) for step in range(1, 9)))))
-    assert "first quarter of the steps" in text
-    assert "0.500" in text
-
-
-def test_one_evaluation_alone_shows_nothing_learned(tmp_path):
-    assert not any("solve rate" in line for line in lines_of(dump_of(tmp_path, ("eval", 0, [1.0, 0.0]))))
+    assert "75% ±" in text
+    assert "train" in text
 
 
 @pytest.mark.parametrize(
