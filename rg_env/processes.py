@@ -1,4 +1,4 @@
-"""Helper processes that never outlive their parent."""
+"""Processes: how they end with their parent, where they print and keep temporary files, how many cores they have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,16 +15,47 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends. Only Linux can."""
+SCRATCH = "RG_ENV_SCRATCH"
+"""Environment variable: the folder that the supervisor of this process removes at the end."""
+_LONGEST_TEMP = 30
+"""Maximum length of the path of temporary folders: Ray's socket paths are about 77 characters longer, and the limit is
+107 bytes."""
+
+
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends. Only Linux can."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
     """Have the kernel make this process the parent of descendants whose parent ended. Only Linux can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def redirect_output(path: Path) -> None:
+    """Append to a file what this process and its libraries print."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    for descriptor in (1, 2):
+        os.dup2(file, descriptor)
+    os.close(file)
+
+
+def make_scratch() -> Path:
+    """A temporary folder with a path that is short enough for Ray's sockets."""
+    usual = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="rg", dir=usual if len(usual) <= _LONGEST_TEMP else "/tmp"))
+
+
+def ray_folder() -> Path:
+    """A new folder for Ray, which the supervisor of this process removes if it has one."""
+    scratch = os.environ.get(SCRATCH)
+    if scratch is None:
+        return make_scratch()
+    folder = Path(scratch, "r")
+    folder.mkdir()
+    return folder
 
 
 def usable_cores() -> int:

@@ -74,7 +74,7 @@ def train(argv: Iterable[str]) -> Path:
     from rg_env.skyrl.config import load_config
 
     cfg = load_config(argv)
-    Reports.of_this_process().phase("loading SkyRL")
+    Reports.of_this_process().begin("loading SkyRL")
     from rg_env.skyrl.launch import launch_training
 
     _check_experiment(cfg)

@@ -9,25 +9,23 @@ The panel and the last lines are drawn by the code that draws them on a terminal
 import io
 import re
 import sys
-import time
 from pathlib import Path
 
 from rich.console import Console
 
 from rg_env import train
 from rg_env.output import guard_streams
-from rg_env.terminal.display import Lines
-from rg_env.terminal.ending import last_lines
-from rg_env.terminal.panel import panel
-from rg_env.terminal.state import RunState
+from rg_env.terminal.command import ending
+from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise
 
 WIDTH = 100
 
 
-def draw(console, state, args, lines, ended):
+def draw(console, screen, args, lines):
     console.print(f"$ rg-env train {' '.join(args)}")
-    console.print(panel(state, ended))
+    screen._console = console
+    console.print(screen.panel())
     for line in lines:
         console.print(line, soft_wrap=True)
 
@@ -35,18 +33,18 @@ def draw(console, state, args, lines, ended):
 def main():
     out, *args = sys.argv[1:]
     guard_streams()
-    state = RunState("train", time.time())
-    result = supervise(lambda: train.train(args), state, Lines(state, stderr=True))
-    ended = time.time()
-    lines = list(last_lines(state, result, args, ended))
+    screen = Screen("train", stderr=True)
+    result = supervise(lambda: train.train(args), screen)
+    screen.close()
+    lines = list(ending(screen, result, args))
     picture = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
-    draw(picture, state, args, lines, ended)
+    draw(picture, screen, args, lines)
     svg = picture.export_svg(title="rg-env train")
     Path(out).write_text(
         re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     )  # they would be loaded from the web
     for width in (80, WIDTH, 200):
-        draw(Console(width=width, highlight=False, markup=False), state, args, lines, ended)
+        draw(Console(width=width, highlight=False, markup=False), screen, args, lines)
     sys.exit(result.exit_code)
 
 

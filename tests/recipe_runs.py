@@ -6,13 +6,13 @@ python -m tests.recipe_runs FOLDER CONFIG.yaml…      → FOLDER/NAME/dumps, me
 import json
 import sys
 from pathlib import Path
+from unittest import mock
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 from rg_env.skyrl.config import load_config
-from rg_env.skyrl.launch import running_ray, training_task
-from rg_env.terminal.reports import Inbox, Reports
+from rg_env.skyrl.launch import running_ray
 
 RG = "environment.skyrl_gym.rg_dump"
 
@@ -36,15 +36,26 @@ def short(path, folder):
     )
 
 
+@ray.remote(num_cpus=1)
+def train(cfg, metrics):
+    """Train, and keep what SkyRL's tracker is sent last."""
+    from skyrl.train.utils.tracking import Tracking
+
+    from rg_env.skyrl.experiment import run_training
+
+    def keep(self, data, step, commit=False):
+        metrics.write_text(json.dumps(data, default=float))
+
+    with mock.patch.object(Tracking, "log", keep):
+        run_training(cfg)
+
+
 def main():
     folder, *paths = map(Path, sys.argv[1:])
     configs = [short(path, folder / path.stem) for path in paths]
     with running_ray(configs[0]):
         for cfg in configs:
-            reports = folder / f"{Path(cfg.rg_dump.dump_dir).parent.name}.jsonl"
-            ray.get(training_task.remote(cfg, Reports(reports)))
-            last = [report for report in Inbox(reports).new() if report["kind"] == "step"][-1]
-            (Path(cfg.rg_dump.dump_dir).parent / "metrics.json").write_text(json.dumps(last["metrics"]))
+            ray.get(train.remote(cfg, Path(cfg.rg_dump.dump_dir).with_name("metrics.json")))
             for name in placement_group_table():  # Ray keeps them as long as this process
                 remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(name))))
 

@@ -17,7 +17,7 @@ from unittest import mock
 import ray
 from skyrl.train.utils import initialize_ray
 
-from rg_env.terminal.supervisor import ray_folder
+from rg_env.processes import ray_folder
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -14,7 +14,7 @@ import ray
 import torch
 
 from rg_env.cpu.sampler import Request, Response, Sampler
-from rg_env.terminal.supervisor import redirect_output
+from rg_env.processes import redirect_output
 
 
 @ray.remote(num_cpus=1)

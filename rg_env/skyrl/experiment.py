@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType, MappingProxyType
@@ -37,7 +38,6 @@ from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
 from rg_env.skyrl.registration import register
-from rg_env.skyrl.rollout_table import RolloutTable
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
@@ -64,7 +64,8 @@ class RGHooks:
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
         writer = open_writer(cfg, *self._run_identity(), self.recorded)
-        self.reports.send("run", run_id=writer.run_id, dump=str(writer.folder))
+        line = f"run {writer.run_id}, dump: {writer.folder}"
+        self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
         self._generator = RGDumpGenerator(
             generator_cfg=cfg.generator,
             skyrl_gym_cfg=cfg.environment.skyrl_gym,
@@ -91,7 +92,7 @@ class RGHooks:
 
     def get_trajectory_logger(self) -> TrajectoryLogger:
         """With `log_rollouts` our table of rollouts, otherwise SkyRL's."""
-        return RolloutTable(self._generator.samples) if self.cfg.rg_dump.log_rollouts else TrajectoryLogger()
+        return self._generator.table if self.cfg.rg_dump.log_rollouts else TrajectoryLogger()
 
     def _run_identity(self) -> tuple[str, int]:
         """Run id and attempt of the dump."""
@@ -142,7 +143,7 @@ class StepReporter(TrainingCallback):
     """Reports every step and what an epoch left over, and closes the dump at the end of the run."""
 
     def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
-        trainer.report_step(callback_input.logs or {})
+        trainer.report_step()
 
     def on_epoch_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         trainer.warn_of_dropped_batches()
@@ -193,9 +194,11 @@ def open_writer(
 def run_environment(cfg: RGTrainConfig, reports: Reports) -> Iterator[None]:
     """Everything around a run inside its Ray task: logging, the registered env, a closed dump at the end."""
     open_task_log(cfg.rg_dump, reports)
-    reports.phase("loading the policy")
+    reports.begin("loading the policy")
     register()
     import_modules(cfg.rg_dump)
+    if reports.lifeline is not None:
+        threading.Thread(target=_close_at_the_end_of, args=(reports.lifeline,), daemon=True).start()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _close_and_exit)
     try:
@@ -206,6 +209,13 @@ def run_environment(cfg: RGTrainConfig, reports: Reports) -> Iterator[None]:
         raise
     finally:
         close_all()
+
+
+def _close_at_the_end_of(lifeline: int) -> None:
+    """Close the dump when the run is to end, although its main thread may be in a call that nothing interrupts."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", lifeline)) as connection:
+        connection.recv(1)  # nothing is ever sent: it returns or raises when the other side is closed
+    close_all()
 
 
 def _close_and_exit(signum: int, frame: FrameType | None) -> None:

@@ -2,7 +2,7 @@
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
 recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts in
-`summary` and `evaluated` and the rollouts in `samples`, each by phase, so that evaluation may overlap training.
+`summary` and `evaluated` and the rollouts in `table`, each by phase, so that evaluation may overlap training.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, LevelRecord, Outcom
 from rg_env.dump.schema import answered
 from rg_env.rewards import Earned, settle_group
 from rg_env.rollouts.group import JudgedRollout, Origin, group_record
-from rg_env.rollouts.samples import RolloutSamples
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary, counted
 from rg_env.scoring.types import Verdict
 from rg_env.skyrl.env import SLOT, RGDumpEnv, RolloutSlot, as_config, episode_metrics
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import TrainLoader
+from rg_env.skyrl.rollout_table import RolloutTable
 from rg_env.tasks import Item
 from rg_env.user_code import load_reward
 
@@ -98,8 +98,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self._reward = load_reward(self.config, log_folder)
         self._reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
-        self.samples = RolloutSamples(self.config.log_rollouts)
-        """Rollouts for the tracker's table; the trainer takes them after each step and evaluation."""
+        self.table = RolloutTable(self.config.log_rollouts)
+        """Rollouts for the tracker, which the trainer logs after each step and evaluation."""
         self._calls = itertools.count()
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -137,7 +137,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if phase == "train" and input_batch.get("trajectory_ids"):
             output["trajectory_ids"] = _name_groups(batch, records)
         (self.summary if phase == "train" else self.evaluated).add(records)
-        self.samples.add(phase, records)
+        self.table.add(phase, records)
         self._log(records)
         if self.writer is not None:
             await self.writer.write(records, timeout=self.config.dump_ack_timeout)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import signal
+import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,6 @@ from rg_env.skyrl.logs import open_log
 from rg_env.skyrl.placement import on_this_node
 from rg_env.skyrl.rollout_job import RolloutJob
 from rg_env.terminal.reports import Reports
-from rg_env.terminal.supervisor import stop
 
 _STOP_SECONDS = 20.0
 """How long a canceled run may take to close its dump before Ray is stopped."""
@@ -34,7 +37,7 @@ def launch_training(cfg: RGTrainConfig) -> None:
         cfg: from `load_config`.
     """
     with _started(cfg, "train") as reports:
-        _wait(on_this_node(training_task), cfg, reports)
+        _wait(on_this_node(training_task), cfg, reports=reports)
 
 
 def launch_rollouts(cfg: RGTrainConfig, jobs: Sequence[tuple[Path | None, RolloutJob]]) -> list[str]:
@@ -54,7 +57,7 @@ def launch_rollouts(cfg: RGTrainConfig, jobs: Sequence[tuple[Path | None, Rollou
             if model is not None:
                 own.trainer.policy.model.path = str(model)
             logger.info("{} with {} on {}", job.command, own.trainer.policy.model.path, cfg.rg_dump.device)
-            run_ids.append(_wait(on_this_node(_rollout_task), own, job, reports))
+            run_ids.append(_wait(on_this_node(_rollout_task), own, job, reports=reports))
     return run_ids
 
 
@@ -77,12 +80,11 @@ def _started(cfg: RGTrainConfig, command: str) -> Iterator[Reports]:
     """Ray and the log of a command."""
     reports = Reports.of_this_process()
     log = open_log(cfg, command, reports)
-    reports.send(
-        "start", model=cfg.trainer.policy.model.path, device=cfg.rg_dump.device, solved_at=cfg.rg_dump.solved_at
-    )
-    reports.phase("starting Ray")
+    model = Path(cfg.trainer.policy.model.path).name
+    reports.send(title=f"{model} on {cfg.rg_dump.device}", solved_at=cfg.rg_dump.solved_at)
+    reports.begin("starting Ray")
     logger.info("{} {} on {}: starting Ray", command, cfg.trainer.policy.model.path, cfg.rg_dump.device)
-    with running_ray(cfg), stop.on_sigterm():
+    with running_ray(cfg):
         if log is not None:
             _join_logs(log)
         yield reports
@@ -110,21 +112,29 @@ def _join_logs(log: Path) -> None:
         Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log.name)
 
 
-def _wait(task: Any, *args: Any) -> Any:
-    """Run a task and wait for it; when it is to stop, let it close its dump first."""
-    stop.is_deferred = True
-    job = task.remote(*args)
-    try:
-        while not ray.wait([job], timeout=_POLL)[0]:
-            if stop.requested.is_set():
-                raise KeyboardInterrupt
-        return ray.get(job)
-    except KeyboardInterrupt:
-        logger.warning("stopping: closing the dump")
-        ray.cancel(job, force=False)
-        ray.wait([job], timeout=_STOP_SECONDS)
-        raise
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, RGEnvError):
-            raise error.cause from None
-        raise
+def _wait(task: Any, *args: Any, reports: Reports) -> Any:
+    """Run a task and wait for it; when it is to stop, let it close its dump first.
+
+    SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts.
+    """
+    stopped = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    with socket.create_server(("127.0.0.1", 0)) as lifeline:  # closed when this process ends, however it ends
+        job = task.remote(*args, replace(reports, lifeline=lifeline.getsockname()[1]))
+        try:
+            while not ray.wait([job], timeout=_POLL)[0]:
+                if stopped.is_set():
+                    raise KeyboardInterrupt
+            return ray.get(job)
+        except KeyboardInterrupt:
+            logger.warning("stopping: closing the dump")
+            lifeline.close()
+            ray.cancel(job, force=False)
+            ray.wait([job], timeout=_STOP_SECONDS)
+            raise
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, RGEnvError):
+                raise error.cause from None
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)

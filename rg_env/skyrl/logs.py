@@ -16,9 +16,10 @@ from loguru import logger
 from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 
 from rg_env.config import RGDumpConfig
+from rg_env.processes import redirect_output
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.terminal.reports import Reports, report_warnings
-from rg_env.terminal.supervisor import EARLY_OUTPUT, redirect_output
+from rg_env.terminal.supervisor import EARLY_OUTPUT
 from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def open_log(cfg: RGTrainConfig, command: str, reports: Reports) -> Path | None:
         with log.open("ab") as file:
             file.write(reports.path.with_name(EARLY_OUTPUT).read_bytes())
         redirect_output(log)
-        reports.send("log", path=str(log))
+        reports.send(line=f"log: {log}", log=str(log))
     set_up_logging(cfg.rg_dump, reports)
     if cfg.rg_dump.suppress_base_env_logs:
         # tqdm and transformers read these when imported, so they are set before Ray starts its processes.

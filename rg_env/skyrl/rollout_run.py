@@ -95,7 +95,7 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
         missing = (example for example in examples if example[-1] not in done)
         counts = generator.summary if training else generator.evaluated
         finished = len(done)
-        self.reports.phase("collecting" if training else "evaluating")
+        self.reports.begin("collecting" if training else "evaluating")
         for batch in _batches(missing, size):
             prompts = [
                 {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
@@ -112,8 +112,7 @@ class RolloutExperiment(RGHooks, EvalOnlyEntrypoint):
             )
             await generator.generate(given)
             finished += len(batch)
-            facts = counts.take().as_facts()
-            self.reports.send("step", step=finished, total=len(self._questions), counts=facts)
+            self.reports.step(finished, len(self._questions), counts.take().as_facts())
 
     def _make_questions(self) -> tuple[Sequence[Example], Mapping[str, Any]]:
         """The questions as examples, and what determines them (`Questions.facts`)."""

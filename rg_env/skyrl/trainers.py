@@ -12,7 +12,7 @@ part of the batch's metadata.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from loguru import logger
@@ -27,7 +27,7 @@ from rg_env.errors import RGEnvError
 from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import GroupUid
 from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, TrainLoader, train_loader
-from rg_env.terminal.reports import Reports, numbers
+from rg_env.terminal.reports import Reports
 
 _ROWS_OF_GROUPS = "rg_env_rows_of_groups"
 """Key of a training batch's metadata: group id → number of rows."""
@@ -40,7 +40,7 @@ class RGTrainerMixin:
     global_step: int
     total_training_steps: int
     dynamic_sampling_state: Any
-    all_metrics: dict[str, Any]
+    all_timings: dict[str, float]
     cfg: Any
     train_dataset: Any
     train_dataloader: TrainLoader
@@ -56,31 +56,31 @@ class RGTrainerMixin:
         if eval_dataset is not None:
             self.eval_dataloader = EvalLoader(eval_dataset, self.cfg.trainer.eval_batch_size)
 
-    def report_step(self, metrics: Mapping[str, Any]) -> None:
+    def report_step(self) -> None:
         """Report and log what has been trained on since the last report, if anything."""
         counts = self.generator.summary.take()
         if not counts.groups:
             return
         step, total = self.global_step, self.total_training_steps or 0
         logger.info("step {}/{} | {}", step, total, counts.line())
-        facts = {"counts": counts.as_facts(), "line": counts.line(), "metrics": numbers(metrics)}
-        self.reports.send("step", step=step, total=total, **facts)
+        seconds = f"{self.all_timings['step']:.1f} s" if "step" in self.all_timings else ""
+        self.reports.step(step, total, counts.as_facts(), seconds, counts.line())
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As in SkyRL. The result is reported."""
-        self.report_step(self.all_metrics)  # SkyRL logs a step after its evaluation
-        self.reports.phase("evaluating")
+        self.report_step()  # SkyRL logs a step after its evaluation
+        self.reports.send(doing="evaluating")
         metrics: dict[str, float] = await super().eval(*args, **kwargs)  # type: ignore[misc]
         counts = self.generator.evaluated.take()
-        self.reports.send("evaluation", step=self.global_step, counts=counts.as_facts())
-        self.reports.phase("training")
+        self.reports.evaluation(self.global_step, counts.as_facts())
+        self.reports.send(doing="training")
         return metrics
 
     def load_checkpoints(self) -> Any:
         """As in SkyRL. The step from which the run continues is reported."""
         loaded = super().load_checkpoints()  # type: ignore[misc]
         if loaded[0]:
-            self.reports.send("resumed", step=loaded[0])
+            self.reports.send(line=f"resumed from step {loaded[0]}", resumed=loaded[0])
         return loaded
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
@@ -94,9 +94,9 @@ class RGTrainerMixin:
     async def train(self) -> None:
         """As in SkyRL. The loader's processes end with the training."""
         if isinstance(self.eval_dataset, EvalSet):
-            self.reports.phase("making the evaluation set")
+            self.reports.begin("making the evaluation set")
             self.eval_dataset.wait()  # an error in it ends the run before the first step
-        self.reports.phase("training")
+        self.reports.send(doing="training", under_way=True)
         try:
             await super().train()  # type: ignore[misc]
         finally:
@@ -177,7 +177,7 @@ class RGTrainerMixin:
         if self.generator.writer is not None:
             self.generator.writer.flush(self.cfg.rg_dump.dump_ack_timeout)
         path: str = super().save_checkpoints()  # type: ignore[misc]
-        self.reports.send("checkpoint", step=self.global_step)
+        self.reports.send(checkpoint=self.global_step)
         return path
 
 
@@ -202,7 +202,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
 
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
         status = await super()._run_training(training_input)
-        self.report_step(self.all_metrics)
+        self.report_step()
         return status
 
 

@@ -1,16 +1,21 @@
-"""A command that runs in another process and is shown while it does."""
+"""Runs a command in another process, shows it, and says at its end what was learned, where it is, how to continue."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from rg_env.errors import RGEnvError
 from rg_env.output import guard_streams, print_error
-from rg_env.terminal.display import display
-from rg_env.terminal.ending import last_lines
-from rg_env.terminal.state import RunState
+from rg_env.terminal.screen import Screen, short_path, since
 from rg_env.terminal.supervisor import Ended, supervise
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 
 def run_shown(name: str, work: Callable[[], Any], args: Sequence[str], *, verbose: bool) -> Ended:
@@ -23,13 +28,61 @@ def run_shown(name: str, work: Callable[[], Any], args: Sequence[str], *, verbos
         verbose: show the whole log.
     """
     guard_streams()
-    state = RunState(name, time.time())
-    screen = display(state, stderr=name != "train", verbose=verbose)
-    ended = supervise(work, state, screen)
+    screen = Screen(name, stderr=name != "train", verbose=verbose)
+    ended = supervise(work, screen)
     screen.close(clear=ended.exit_code == 2)
-    if state.error is not None and ended.signum is None:
-        print_error(state.error)
+    if "error" in screen.facts and ended.signum is None:
+        print_error(screen.facts["error"])
     if ended.exit_code != 2 and (name == "train" or ended.exit_code != 0):
-        for line in last_lines(state, ended, args, time.time()):
+        for line in ending(screen, ended, args):
             screen.line(line)
     return ended
+
+
+def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[RenderableType]:
+    """What to print after a run, line by line."""
+    facts = screen.facts
+    if ended.exit_code == 0:
+        yield f"trained to step {facts.get('step', 0)} in {since(screen.began)}"
+        if table := learned(facts):
+            yield from ("", table, "")
+    if "step" in facts and "dump" in facts:
+        folder = shlex.quote(short_path(facts["dump"]))
+        yield f"dump: {folder}"
+        yield f"  rg-env dumps stats {folder} --by step    # what was learned"
+        yield f"  rg-env dumps show {folder}               # browse the groups"
+    if "log" in facts:
+        yield f"log: {short_path(facts['log'])}"
+    if ended.exit_code != 0:
+        why = f"stopped by {signal.Signals(ended.signum).name}" if ended.signum else "failed"
+        at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"
+        yield f"{why} {at}; {_how_to_continue(screen, args)}"
+
+
+def learned(facts: Mapping[str, Any]) -> Table | None:
+    """The first and the last evaluation in the dump, or all of its steps together, as `dumps stats` shows them."""
+    if "dump" not in facts:
+        return None
+    from rg_env.analysis import statistics
+    from rg_env.analysis.tables import render_table
+    from rg_env.dump import open_run
+    from rg_env.dump.files import list_files
+
+    dump = open_run(*(file.path for file in list_files(Path(facts["dump"]), facts["run_id"])))
+    by, phase = ("step", "eval") if "evaluation" in facts else ("phase", "train")
+    try:
+        found = statistics(dump, by, where=[f"phase={phase}"], solved_at=facts["solved_at"])
+    except RGEnvError:  # nothing can be counted
+        return None
+    return render_table(found[[0, -1]] if found.height > 1 else found)
+
+
+def _how_to_continue(screen: Screen, args: Sequence[str]) -> str:
+    facts = screen.facts
+    if screen.command != "train":
+        return "the same command with --resume continues"
+    step = facts.get("checkpoint", facts.get("resumed"))
+    if step is not None:
+        resume = [*(arg for arg in args if not arg.startswith("trainer.resume_mode=")), "trainer.resume_mode=latest"]
+        return f"to continue from step {step}: {shlex.join(['rg-env', 'train', *resume])}"
+    return "no checkpoint to continue from (trainer.ckpt_interval)" if "step" in facts else "no step was finished"

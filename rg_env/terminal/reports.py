@@ -1,4 +1,4 @@
-"""What a run reports to the process that shows it: JSON lines in a file.
+"""What a run tells the process that shows it: JSON lines in a file.
 
 Invariant: a report is one append, so that several processes may send, and what has been sent survives a kill of the
 sender. Sending never raises. The sender must be on the same machine as the reader, as the task of a run is
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from loguru import logger
 
+from rg_env.processes import SCRATCH
+
 if TYPE_CHECKING:
     from loguru import Message, Record
-
-SCRATCH = "RG_ENV_SCRATCH"
-"""Environment variable: the folder that the supervisor of this process removes at the end."""
-
-Report = dict[str, Any]
-"""`kind`, `time` (seconds since the epoch) and the facts of a report."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +29,11 @@ class Reports:
 
     Attributes:
         path: the file; None sends nothing.
+        lifeline: a port of this machine; connections to it end when the process that started the run ends it.
     """
 
     path: Path | None = None
+    lifeline: int | None = None
 
     @classmethod
     def of_this_process(cls) -> Self:
@@ -45,11 +41,11 @@ class Reports:
         scratch = os.environ.get(SCRATCH)
         return cls(Path(scratch, "reports.jsonl") if scratch else None)
 
-    def send(self, kind: str, **facts: Any) -> None:
-        """Append a report."""
+    def send(self, **facts: Any) -> None:
+        """Append a report: what is now true of the run, in the words of `Screen.facts`."""
         if self.path is None:
             return
-        line = json.dumps({"kind": kind, "time": time.time(), **facts}, default=str).encode() + b"\n"
+        line = json.dumps(facts, default=str).encode() + b"\n"
         with contextlib.suppress(OSError):
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -57,15 +53,30 @@ class Reports:
             finally:
                 os.close(file)
 
-    def phase(self, name: str) -> None:
+    def begin(self, what: str) -> None:
         """The run begins something that takes a while."""
-        self.send("phase", name=name)
+        self.send(doing=what, line=what)
+
+    def step(self, number: int, total: int, counts: Mapping[str, Any], *words: str) -> None:
+        """A step is finished. `counts` are over its rollouts (`StepCounts.as_facts`), `words` say more about it."""
+        means = _means(counts)
+        line = " | ".join(filter(None, [f"step {number}/{total}", _said(means), *words]))
+        self.send(line=line, step=number, total=total, groups=counts["files"], scorer=counts["statuses"], **means)
+
+    def evaluation(self, step: int, counts: Mapping[str, Any]) -> None:
+        """An evaluation after a step is finished."""
+        said = f"after step {step}: {_said(_means(counts))}"
+        self.send(line=f"evaluation {said}", evaluation=said)
 
 
-def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers among a trainer's metrics."""
-    found = {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
-    return {key: value for key, value in found.items() if math.isfinite(value)}
+def _means(counts: Mapping[str, Any]) -> dict[str, float]:
+    """Mean reward and shares of solved and well-formed rollouts; nothing if no rollout has a response."""
+    names = {"reward": "rewards", "solved": "solved", "format": "well_formed"}
+    return {name: counts[key] / counts["rollouts"] for name, key in names.items() if counts["rollouts"]}
+
+
+def _said(means: Mapping[str, float]) -> str:
+    return " ".join(f"{name} {value:.2f}" for name, value in means.items())
 
 
 def report_warnings(reports: Reports, modules: tuple[str, ...] = ()) -> None:
@@ -75,7 +86,7 @@ def report_warnings(reports: Reports, modules: tuple[str, ...] = ()) -> None:
         return record["level"].no >= logger.level("WARNING").no or (record["name"] or "").startswith(modules)
 
     def send(message: Message) -> None:
-        reports.send("note", level=message.record["level"].name, text=message.record["message"])
+        reports.send(note=f"{message.record['level'].name.lower()}: {message.record['message']}")
 
     if reports.path is not None:
         logger.add(send, level="INFO", filter=wanted)
@@ -88,7 +99,7 @@ class Tail:
         self._path = path
         self._read = 0
 
-    def lines(self) -> list[bytes]:
+    def lines(self) -> list[str]:
         """The new lines; none while the file does not exist."""
         try:
             with self._path.open("rb") as file:
@@ -97,11 +108,4 @@ class Tail:
         except OSError:
             return []
         self._read += len(whole) + len(end)
-        return whole.split(b"\n") if end else []
-
-
-class Inbox(Tail):
-    """The reports sent since they were last read."""
-
-    def new(self) -> list[Report]:
-        return [json.loads(line) for line in self.lines()]
+        return whole.decode(errors="replace").split("\n") if end else []

@@ -40,4 +40,4 @@ if __name__ == "__main__":
     from rg_env.skyrl import launch
 
     launch.training_task = _train
-    sys.exit(train.run_command(train.train, sys.argv[1:]))
+    sys.exit(train.run_training(sys.argv[1:]))

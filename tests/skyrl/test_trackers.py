@@ -12,13 +12,12 @@ from skyrl.train.utils.tracking import Tracking
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, open_run
-from rg_env.rollouts.samples import COLUMNS, RolloutSamples
 from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGHooks
 from rg_env.skyrl.loader import TrainLoader
-from rg_env.skyrl.rollout_table import RolloutTable
+from rg_env.skyrl.rollout_table import COLUMNS, RolloutTable
 from tests.e2e.conftest import ROOT
 from tests.skyrl.generating import TASK, right, run, script_for
 
@@ -57,9 +56,9 @@ def tracked(backend, done):
     metrics, groups = done
     cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
     tracker = Tracking("rg_env", "test", backend=backend, config=cfg)
-    samples = RolloutSamples(1)
-    samples.add("train", groups)
-    RolloutTable(samples).log(tracker=tracker, global_step=3, wandb_key="trajectories/train", num_samples=0)
+    table = RolloutTable(1)
+    table.add("train", groups)
+    table.log(tracker=tracker, global_step=3, wandb_key="trajectories/train", num_samples=0)
     tracker.log(metrics, step=3, commit=True)
     tracker.finish()
     return metrics
@@ -125,3 +124,4 @@ def test_wandb_offline(done, tmp_path, monkeypatch):
     assert content["columns"] == list(COLUMNS)
     assert [row[2] for row in content["data"]] == ["best", "worst"]
     assert [row[0] for row in content["data"]] == [3, 3]
+    assert [row[COLUMNS.index("reward")] for row in content["data"]] == [1, 0]

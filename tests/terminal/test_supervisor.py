@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -16,11 +15,12 @@ PROLOGUE = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
 from rg_env.errors import ConfigError
+from rg_env.processes import ray_folder
 from rg_env.terminal.command import run_shown
 from rg_env.terminal.reports import Reports
-from rg_env.terminal.supervisor import ray_folder, stop
 
 ready = Path(sys.argv[1])
+stopped = []
 
 def begin(*children):
     ray_folder().joinpath("socket").write_text("")
@@ -38,15 +38,15 @@ sys.exit(ended.exit_code)
 """
 IN_ORDER = """
 def work():
-    stop.is_deferred = True
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     begin(sleeper(start_new_session=True))
-    stop.requested.wait()
+    while not stopped:
+        time.sleep(0.05)
     (ready.parent / "closed").touch()
     raise KeyboardInterrupt
 """
 STUBBORN = """
 def work():
-    stop.is_deferred = True
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     begin(sleeper())
     while True:
@@ -106,7 +106,7 @@ class Command:
 
 def start(folder, work, prefix=()):
     """With the scratch folder below `folder`, although its path is too long for Ray."""
-    return Command(folder, "import rg_env.terminal.supervisor as s; s._LONGEST_TEMP = 1000\n" + work, prefix)
+    return Command(folder, "import rg_env.processes as p; p._LONGEST_TEMP = 1000\n" + work, prefix)
 
 
 def nothing_is_left(command):
@@ -200,7 +200,7 @@ def test_a_run_that_is_killed_is_reported(tmp_path):
 
 def test_a_reader_that_has_gone_away_does_not_stop_the_run(tmp_path):
     command = start(
-        tmp_path, "def work():\n    begin()\n    Reports.of_this_process().phase('one')\n    time.sleep(1)\n"
+        tmp_path, "def work():\n    begin()\n    Reports.of_this_process().begin('one')\n    time.sleep(1)\n"
     )
     command.process.stdout.close()
     command.process.stdout = None
@@ -209,17 +209,40 @@ def test_a_reader_that_has_gone_away_does_not_stop_the_run(tmp_path):
     nothing_is_left(command)
 
 
-def test_reports_of_several_processes_are_whole_lines(tmp_path):
-    from rg_env.terminal.reports import Inbox, Reports
+LATE = """
+def work():
+    begin()
+    reports = Reports.of_this_process()
+    reports.send(under_way=True, dump="/runs/dumps", log="/logs/train.log", checkpoint=10)
+    reports.step(12, 60, {"rollouts": 2, "rewards": 1.0, "solved": 1, "well_formed": 2, "files": {}, "statuses": {}})
+    raise ConfigError("the scorer processes are gone")
+"""
 
-    inbox = Inbox(tmp_path / "reports.jsonl")
-    assert inbox.new() == []
-    reports = Reports(tmp_path / "reports.jsonl")
-    reports.send("note", text="a\nb", level="INFO")
-    with Path(tmp_path / "reports.jsonl").open("ab") as file:
-        file.write(b'{"kind": "half')
-    assert [report["text"] for report in inbox.new()] == ["a\nb"]
-    assert inbox.new() == []
-    with Path(tmp_path / "reports.jsonl").open("ab") as file:
+
+def test_a_failure_late_in_a_run_is_no_wrong_setting(tmp_path):
+    """It shows the dump, the log and the command that continues."""
+    returned, out, err = start(tmp_path, LATE).end()
+    assert (returned, err) == (1, "rg-env: the scorer processes are gone\n")
+    lines = out.splitlines()
+    assert "step 12/60 | reward 0.50 solved 0.50 format 1.00" in lines
+    assert "dump: /runs/dumps" in lines
+    assert lines[-2:] == [
+        "log: /logs/train.log",
+        "failed after step 12 of 60; to continue from step 10: rg-env train a.yaml trainer.resume_mode=latest",
+    ]
+
+
+def test_reports_of_several_processes_are_whole_lines(tmp_path):
+    from rg_env.terminal.reports import Reports, Tail
+
+    path = tmp_path / "reports.jsonl"
+    tail = Tail(path)
+    assert tail.lines() == []
+    Reports(path).send(note="a\nb")
+    with path.open("ab") as file:
+        file.write(b'{"note": "half')
+    assert tail.lines() == [r'{"note": "a\nb"}']
+    assert tail.lines() == []
+    with path.open("ab") as file:
         file.write(b'"}\n')
-    assert [report["kind"] for report in inbox.new()] == ["half"]
+    assert tail.lines() == ['{"note": "half"}']

@@ -1,0 +1,191 @@
+"""Shows a run while it is in progress: a panel on a terminal, one line per step elsewhere, or the whole log.
+
+Invariant: what is shown never stops the run: once the terminal or the pipe is gone, nothing more is shown. Without a
+terminal, no control sequence is written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from rg_env.output import cell, console
+from rg_env.terminal.reports import Tail
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_REDRAW = 0.5
+"""Seconds between two drawings of the panel if nothing was reported."""
+_CURVES = ("reward", "solved", "format")
+_COUNTS = ("groups", "scorer")
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+class Screen:
+    """What is shown of a run.
+
+    Args:
+        command: `train`, `eval` or `collect`.
+        stderr: show it on standard error.
+        verbose: show the whole log.
+
+    Attributes:
+        facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `dump`, `run_id`, `solved_at`,
+            `resumed` and `checkpoint` (steps), `under_way` (the settings work), `error`. Reports also have a `line` for
+            a pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
+    """
+
+    def __init__(self, command: str, *, stderr: bool = False, verbose: bool = False) -> None:
+        self.command = command
+        self.facts: dict[str, Any] = {"doing": "reading the settings"}
+        self.began = time.monotonic()
+        self._began_doing = self.began
+        self._evaluations: list[str] = []
+        self._history: dict[str, list[float]] = defaultdict(list)
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._stream = sys.stderr if stderr else sys.stdout
+        self._console = console(stderr=stderr)
+        columns = BarColumn(None), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"), TimeRemainingColumn()
+        self._progress = Progress(*columns, console=self._console, speed_estimate_period=1e9, expand=True)
+        self._bar = self._progress.add_task("", total=None, pace="")
+        self._live: Live | None = None
+        if self._stream.isatty() and not verbose:
+            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._due = 0.0
+        self._verbose = verbose
+        self._log: Tail | None = None
+        self._gone = False
+
+    def take(self, report: Mapping[str, Any]) -> None:
+        """Take a report into account, and show it."""
+        self.facts |= report
+        self._due = 0.0
+        if "doing" in report:
+            self._began_doing = time.monotonic()
+        if "evaluation" in report:
+            self._evaluations.append(report["evaluation"])
+        for name in _CURVES:
+            self._history[name] += [report[name]] if name in report else []
+        for name in _COUNTS:
+            self._counts[name].update(report.get(name, {}))
+        if "step" in report:
+            self._progress.update(self._bar, completed=report["step"], total=report["total"])
+            speed = self._progress.tasks[0].speed
+            self._progress.update(self._bar, pace=f"{1 / speed:.2g} s each" if speed else "")
+        if self._verbose:
+            self._log = Tail(Path(report["log"])) if "log" in report else self._log
+        elif text := report.get("note") or (report.get("line") if self._live is None else None):
+            self.line(text)
+
+    def tick(self) -> None:
+        """Called several times per second."""
+        for line in self._log.lines() if self._log else ():
+            self.line(line)
+        if self._live and time.monotonic() >= self._due:
+            self._due = time.monotonic() + _REDRAW
+            self._try(self._draw)
+
+    def line(self, what: RenderableType) -> None:
+        """Show a line, or a table."""
+        shown = Text(what) if isinstance(what, str) else what
+        self._try(lambda: self._console.print(shown, soft_wrap=True))
+
+    def close(self, *, clear: bool = False) -> None:
+        """End. With `clear`, the panel is removed."""
+        self.facts["doing"] = ""
+        self._due = 0.0
+        if self._live:
+            self._live.transient = clear
+        self.tick()
+        if self._live:
+            self._try(self._live.stop)
+
+    def panel(self) -> Panel:
+        """The run at this moment."""
+        grid = Table.grid(padding=(0, 2), expand=True)
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(ratio=1, overflow="fold")
+        for row in self._rows():
+            grid.add_row(*row)
+        title = " · ".join(filter(None, [f"rg-env {self.command}", self.facts.get("title")]))
+        return Panel(grid, title=cell(title), title_align="left", subtitle=since(self.began), subtitle_align="right")
+
+    def _rows(self) -> Iterator[tuple[str, RenderableType]]:
+        facts = self.facts
+        if "resumed" in facts:
+            yield "resumed", f"from step {facts['resumed']}"
+        if "step" in facts:
+            yield "step", self._progress
+        for name, values in self._history.items():
+            if values:
+                width = max(1, self._console.width - 30)
+                yield name, f"{values[-1]:.3f}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
+        for text in dict.fromkeys([*self._evaluations[:1], *self._evaluations[-1:]]):
+            yield "eval", cell(text)
+        for name, counts in self._counts.items():
+            failed = counts.keys() & {"timeout", "crashed", "error", "no_response", "reward_error"}
+            if counts:
+                text = ", ".join(f"{count:,} {key.removesuffix('_rollouts')}" for key, count in counts.most_common())
+                yield name, cell(text, "yellow" if failed else "")
+        for name in ("dump", "log"):
+            if name in facts:
+                yield name, cell(short_path(facts[name]))
+        if facts["doing"]:
+            yield "now", cell(f"{facts['doing']}, {since(self._began_doing)}")
+
+    def _draw(self) -> None:
+        assert self._live is not None
+        self._live.update(self.panel())
+        self._live.start()
+        self._live.refresh()
+
+    def _try(self, show: Callable[[], None]) -> None:
+        """Show something, unless the terminal or the reader of the pipe is gone."""
+        if not self._gone:
+            try:
+                show()
+                self._stream.flush()
+            except (OSError, SystemExit):  # Rich ends the process when a pipe is closed
+                self._gone = True
+                with suppress(OSError):  # or Python fails to flush it when this process ends
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+def curve(values: Sequence[float], width: int, *, ascii_only: bool = False) -> str:
+    """A small curve, from 0 or the least value to 1 or the largest; if there is no room, of means of equal parts.
+
+    >>> curve([0, 0.5, 1], 10)
+    '▁▅█'
+    """
+    parts = min(width, len(values))
+    bounds = [place * len(values) // parts for place in range(parts + 1)]
+    means = [fmean(values[start:end]) for start, end in pairwise(bounds)]
+    low, high = min(0.0, *means), max(1.0, *means)
+    blocks = "_.-=+*#@" if ascii_only else _BLOCKS
+    return "".join(blocks[round((mean - low) / (high - low) * (len(blocks) - 1))] for mean in means)
+
+
+def since(moment: float) -> str:
+    """The time since a moment of `time.monotonic`, as `0:01:05`."""
+    return str(timedelta(seconds=round(time.monotonic() - moment)))
+
+
+def short_path(path: str) -> str:
+    """Relative to the current folder if it is below it."""
+    return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path

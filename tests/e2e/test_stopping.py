@@ -1,0 +1,31 @@
+"""Stopping a real run."""
+
+import signal
+import subprocess
+import sys
+import time
+
+from rg_env.dump import open_run
+from tests.e2e.conftest import ROOT
+
+
+def test_a_step_that_blocks_does_not_keep_the_dump_open(tmp_path, short_run):
+    dumps = tmp_path / "dumps"
+    script = ROOT / "tests" / "e2e" / "blocked_run.py"
+    run = subprocess.Popen(
+        [sys.executable, script, *map(str, short_run)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not any(path.stat().st_size for path in dumps.glob("*_groups_*.part")):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.2)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=100)
+    assert run.returncode == 130, err[-4000:]
+    assert "stopped by SIGINT" in out.splitlines()[-1]
+    assert not list(dumps.glob("*.part"))
+    assert not list(dumps.glob("*.lock"))
+    assert len(list(open_run(dumps).ledger())) == 8
