@@ -154,7 +154,7 @@ class Suspicion:
 
 
 @dataclass
-class Audit:
+class AuditedDump:
     """The result, and what it is based on.
 
     Attributes:
@@ -170,7 +170,7 @@ class Audit:
     found: list[Suspicion] = field(default_factory=list)
 
 
-def audit_dump(dump: Dump) -> Audit:
+def audit_dump(dump: Dump) -> AuditedDump:
     """Look for signs in the train phase of a dump, or in a dump that has only evaluations; for agreement in all phases.
 
     Args:
@@ -179,7 +179,7 @@ def audit_dump(dump: Dump) -> Audit:
     Raises:
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    result, signs = Audit(), _Signs()
+    result, signs = AuditedDump(), _Signs()
     agreement = _Agreements({run.run_id: run.model for run in dump.runs if run.model})
     attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}

@@ -377,13 +377,12 @@ def test_a_record_without_rollouts_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["response_tokens", "raw_score", "uid"])
 def test_a_damaged_ledger_line_is_no_group_of_the_report(name, tmp_path):
-    """Also if statistics do not read the damaged column (`uid`)."""
+    """Whichever columns a reader asks for."""
     path = write_ledger(tmp_path, [group(k, step=k) for k in range(6)])
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[2][name] = {"no": "value"}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = Report(build_report(open_run(path)))
     assert [one["step"] for one in report.groups] == [0, 1, 3, 4, 5]
-    if name != "uid":
-        assert report.summary["sections"][0]["headline"]["groups"] == 5
-        assert statistics(open_run(path).scan())["groups"].to_list() == [5]
+    assert report.summary["sections"][0]["headline"]["groups"] == 5
+    assert statistics(open_run(path).scan())["groups"].to_list() == [5]
