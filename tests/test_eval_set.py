@@ -151,7 +151,7 @@ def test_what_items_depend_on_has_its_own_file() -> None:
 
 def test_tasks_of_users_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known_to_work("gcd")
-    monkeypatch.setattr("rg_env.tasks.registry.audited_tasks", lambda: ("chain_sum",))
+    monkeypatch.setattr("rg_env.tasks.registry.AUDITED_TASKS", frozenset(["chain_sum"]))
     mix = TaskMix.parse(["gcd", "chain_sum"])
     assert cache_path(mix.tasks, {"seed": 1, "samples_per_task": 2, "complexity_mode": None}) is None
 

@@ -2,8 +2,9 @@
 
 import re
 
-from rg_env.analysis import ConditionError, parse_conditions, statistics
+from rg_env.analysis import statistics
 from rg_env.browser import Query
+from rg_env.dump.read.where import ConditionError, parse_conditions
 from tests.documents import ROOT, run_page
 
 GUIDE = (ROOT / "docs" / "reading.md").read_text()
@@ -47,7 +48,7 @@ def test_the_docstring_names_every_column(monkeypatch):
     from rg_env.dump import open_run
 
     text = " ".join((statistics.__doc__ or "").split())
-    for name in statistics(open_run("dumps/sample"), by="level").columns:
+    for name in statistics(open_run("dumps/sample").scan(), by="level").columns:
         plain = re.sub(r"_(low|high)$", "", name)
         plain = re.sub(r"^(pass_at|pass_hat)_\d+$", r"\1_K", plain)
         plain = re.sub(r"^(tokens_right|tokens_wrong)_p\d+$", r"\1_pP", plain)

@@ -375,7 +375,7 @@ def test_a_record_without_rollouts_is_refused(tmp_path):
         write_report(dump, tmp_path / "r.html")
 
 
-@pytest.mark.parametrize("name", ["response_tokens", "raw_score", "uid"])
+@pytest.mark.parametrize("name", ["base_score", "outcome", "status"])
 def test_a_damaged_ledger_line_is_no_group_of_the_report(name, tmp_path):
     """Whichever columns a reader asks for."""
     path = write_ledger(tmp_path, [group(k, step=k) for k in range(6)])

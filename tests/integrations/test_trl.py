@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -69,13 +70,14 @@ def test_a_batch_of_parts_of_groups_is_an_error(rows, order):
 
 
 def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):
-    score = Scorer.score
+    judge = Scorer.judge
 
-    def failing(self, entry, answer, config=None):
-        broken = answer == "none"
-        return AnswerScore.unscored(Status.CRASHED, "gone") if broken else score(self, entry, answer, config)
+    def failing(self, entry, text, *more):
+        verdict = judge(self, entry, text, *more)
+        broken = verdict.parsed.answer == "none"
+        return replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone")) if broken else verdict
 
-    monkeypatch.setattr(Scorer, "score", failing)
+    monkeypatch.setattr(Scorer, "judge", failing)
     with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path) as reward:
         assert call(reward, [(rows[0], answered(rows[0])), (rows[0], answered(rows[0], False))]) == [1.0, None]
     assert validate(tmp_path).good

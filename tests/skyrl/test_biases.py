@@ -82,7 +82,9 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
 
     Of five responses, the second is cut off and the third hangs its scorer: both are kept out of the loss.
     """
-    monkeypatch.setattr(guard, "check", lambda entry, answer: None)  # the guard would refuse what hangs
+    monkeypatch.setattr(
+        guard, "admit", lambda entry, answer: (answer, f"<answer>{answer}</answer>")
+    )  # the guard would refuse what hangs
     coins = ReasoningGymDataset(["coin_flip"], size=2)
     answers = oracle(coins)
 

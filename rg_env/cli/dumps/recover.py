@@ -20,7 +20,7 @@ def recover(
     Gives `.part` files their final names, cuts off torn last lines, and adds missing ledger lines, as resuming the run
     would. Exit code 1 if `rg-env dumps validate` still finds problems.
 
-    Example:
+    Examples:
       rg-env dumps recover runs/my-run/dumps
     """
     from rg_env.dump.repair.recover import recover as finish
