@@ -5,10 +5,13 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from rg_env.dump import open_run
 from tests.e2e.conftest import ROOT
 
 
+@pytest.mark.timeout(900)
 def test_a_step_that_blocks_does_not_keep_the_dump_open(tmp_path, short_run):
     dumps = tmp_path / "dumps"
     script = ROOT / "tests" / "e2e" / "blocked_run.py"
