@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from rg_env.browser.index import index_rows
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
 from rg_env.analysis.report import build_report
+from rg_env.browser.app import rows_of
 from rg_env.cli import app
 from rg_env.dump import open_run, to_line
 from tests.dump.records import group, rollout, violating
@@ -71,12 +71,11 @@ def test_table_json_and_csv_say_nothing_about_it(foreign):
     assert dict(zip(head, line, strict=True))["format_rate"] == ""
 
 
-def test_frames_and_the_browsers_index_have_null(foreign):
+def test_frames_have_null_and_the_browser_nothing(foreign):
     frame = open_run(foreign).ledger_frame()
     for name in ("status", "truncated", "penalty_factor", "normalized"):
         assert frame[name].null_count() == frame.height
-    (chunk,) = index_rows(open_run(foreign))
-    assert set(chunk.rows["status"].explode()) == set(chunk.rows["truncated"].explode()) == {None}
+    assert set(rows_of(open_run(foreign))["troubles"]) == {""}
 
 
 def test_the_report_says_that_it_is_missing(foreign):
