@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
 from rg_env.analysis.report import build_report
+from rg_env.browser.app import rows_of
 from rg_env.cli import app
 from rg_env.dump import open_run, to_line
 from tests.dump.records import group, rollout, violating
@@ -70,10 +71,11 @@ def test_table_json_and_csv_say_nothing_about_it(foreign):
     assert dict(zip(head, line, strict=True))["format_rate"] == ""
 
 
-def test_frames_have_null(foreign):
+def test_frames_have_null_and_the_browser_nothing(foreign):
     frame = open_run(foreign).ledger_frame()
     for name in ("status", "truncated", "penalty_factor", "normalized"):
         assert frame[name].null_count() == frame.height
+    assert set(rows_of(open_run(foreign))["troubles"]) == {""}
 
 
 def test_the_report_says_that_it_is_missing(foreign):
