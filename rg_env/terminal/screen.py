@@ -71,6 +71,7 @@ class Screen:
         self._verbose = verbose
         self._log: Tail | None = None
         self._gone = False
+        self._has_ended = False
 
     def take(self, report: Mapping[str, Any]) -> None:
         """Take a report into account, and show it."""
@@ -108,7 +109,7 @@ class Screen:
 
     def close(self, *, clear: bool = False) -> None:
         """End. With `clear`, the panel is removed."""
-        self.facts["doing"] = ""
+        self._has_ended = True
         self._due = 0.0
         if self._live:
             self._live.transient = clear
@@ -146,7 +147,7 @@ class Screen:
         for name in ("dump", "log"):
             if name in facts:
                 yield name, cell(short_path(facts[name]))
-        if facts["doing"]:
+        if not self._has_ended:
             yield "now", cell(f"{facts['doing']}, {since(self._began_doing)}")
 
     def _draw(self) -> None:

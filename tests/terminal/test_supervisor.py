@@ -135,7 +135,9 @@ def test_a_run_that_does_not_stop_is_killed_after_more_signals(tmp_path):
 
 def test_a_run_that_has_nothing_to_close_ends_at_once(tmp_path):
     command = start(tmp_path, CLOSES_NOTHING).until_ready().send(signal.SIGTERM)
-    assert command.end()[0] == 143
+    returned, out, _ = command.end()
+    assert returned == 143
+    assert out.splitlines()[-1] == "stopped by SIGTERM while reading the settings; no step was finished"
     nothing_is_left(command)
 
 
