@@ -14,10 +14,10 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends. Only Linux can."""
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends. Only Linux can."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

@@ -5,17 +5,14 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
-from skyrl.backends.skyrl_train.inference_servers.utils import _uses_lora_weight_sync, resolve_policy_model_name
 
 from rg_env.cpu import named_model
 from rg_env.dump import open_run
 from rg_env.skyrl.checks.model import NAMED_MODELS
 from rg_env.skyrl.config import load_config
-from rg_env.skyrl.rollout_run import RolloutExperiment
 from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -96,32 +93,6 @@ def test_a_thinking_model_is_not_evaluated_greedily(path):
     if re.search(r"Qwen3-\w+$", settings["trainer.policy.model.path"]):
         assert settings["generator.eval_sampling_params.temperature"] == 0.6
         assert settings["generator.eval_sampling_params.top_p"] == 0.95
-
-
-@pytest.mark.parametrize("path", GPU_RECIPES, ids=name_of)
-def test_an_evaluation_gives_skyrl_engines_that_have_the_weights_of_the_model(path, monkeypatch):
-    """With `colocate_all`, SkyRL would put them to sleep without weights; with LoRA, ask them for an absent adapter."""
-    engines, slept = [], []
-
-    class Client:
-        async def sleep(self):
-            slept.append(self)
-
-    def build(cfg, tokenizer, placement_group):
-        engines.append((_uses_lora_weight_sync(cfg), placement_group))
-        return Client(), SimpleNamespace(
-            router=None, server_groups=[], prefill_server_groups=[], decode_server_groups=[]
-        )
-
-    setup = "skyrl.backends.skyrl_train.inference_servers.setup"  # imports vLLM's router
-    monkeypatch.setitem(sys.modules, setup, SimpleNamespace(build_new_inference_client=build))
-    experiment = object.__new__(RolloutExperiment)
-    experiment.cfg, experiment.tokenizer = load_config([str(path)], training=False), None
-    experiment.colocate_pg = experiment.get_colocate_pg()
-    experiment.get_inference_client()
-    assert engines == [(False, None)]
-    assert not slept
-    assert resolve_policy_model_name(experiment.cfg) == experiment.cfg.trainer.policy.model.path
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)

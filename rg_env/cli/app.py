@@ -18,6 +18,7 @@ from rg_env.cli import complete
 from rg_env.cli.base import Command, Group
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
+from rg_env.cli.endpoint import ServerCommand
 from rg_env.cli.evaluate import evaluate
 from rg_env.cli.options import Check, JsonFlag, Settings, TaskMix, Verbose
 from rg_env.errors import ConfigError, RGEnvError
@@ -102,8 +103,8 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
     sys.exit(command.run_command(command.check, args) if check else command.run_training(args, verbose=verbose))
 
 
-app.command("eval", cls=Command, context_settings=_PASS_ON)(evaluate)
-app.command(cls=Command, context_settings=_PASS_ON)(collect)
+app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
+app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
 
 
 _LEGEND = (

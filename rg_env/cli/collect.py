@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import Settings, Verbose
+from rg_env.cli.options import Settings
+from rg_env.output import print_error
 
 
 def collect(
@@ -25,50 +24,42 @@ def collect(
     top_p: shared.TopP = None,
     max_tokens: shared.MaxTokens = None,
     concurrency: shared.Concurrency = None,
-    timeout: shared.Timeout = None,
-    retries: shared.Retries = None,
+    timeout: shared.Timeout = 600.0,
+    retries: shared.Retries = 5,
     max_tokens_total: shared.MaxTokensTotal = None,
-    price_in: shared.PriceIn = None,
-    price_out: shared.PriceOut = None,
-    verbose: Verbose = False,
 ) -> None:
     """Record rollouts on training questions without training.
 
-    The responses come from SkyRL's engines, configured as for `rg-env train`, or from a model behind an
-    OpenAI-compatible endpoint, which needs neither torch nor Ray nor SkyRL.
+    The responses come from an OpenAI-compatible server, or from one that is started for MODEL; what follows `--` goes
+    to that server. A configuration gives tasks, prompt, sampling and model. Needs neither Ray nor SkyRL.
 
     Examples:
-      rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
       rg-env collect --endpoint http://127.0.0.1:8000/v1 --model qwen \\
         --tasks gcd,lcm --groups 100 --out runs/gcd
+      rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
+      rg-env collect --model Qwen/Qwen3-4B --groups 100 --out runs/qwen -- --tensor-parallel-size 4
     """
-    flags = shared.EndpointFlags.from_params(ctx.params)
-    if endpoint is None:
-        flags.refuse_without_endpoint(settings)
-        from rg_env.terminal.command import run_shown
-        from rg_env.train import collect as run
-
-        args = settings or []
-        work = partial(run, args, groups=groups, samples=samples, folder=out, resume=resume)
-        sys.exit(run_shown("collect", work, args, verbose=verbose).exit_code)
-    from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+    from rg_env.config import LengthPenaltyConfig
     from rg_env.rollouts.questions import train_questions
+    from rg_env.rollouts.server import ServerError
     from rg_env.rollouts.session import run_endpoint
-    from rg_env.rollouts.settings import apply_overrides
+    from rg_env.rollouts.settings import read_settings
 
     shared.quiet_logs()
-    options = flags.options()
-    config = RGDumpConfig(
-        tasks=tasks,
-        dump_other_rollouts=True,
-        length_penalty=LengthPenaltyConfig(kind="none"),
+    ours = {"tasks": tasks} if tasks else {}
+    penalty = LengthPenaltyConfig(kind="none")
+    given = read_settings(
+        settings or [], "collect", dump_dir=str(out), dump_other_rollouts=True, length_penalty=penalty, **ours
     )
-    apply_overrides(config, settings or [])
-    config.dump_dir = str(out)
+    given.rg.dump_dir = str(out)
+    options = shared.reach(ctx, "collect", given, model)
     try:
-        questions = train_questions(config, groups)
-        finished = run_endpoint("collect", questions, samples, config, options, resume=resume)
+        questions = train_questions(given.rg, groups)
+        finished = run_endpoint("collect", questions, samples, given.rg, options, resume=resume)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    shared.print_finished(finished, options)
+    except ServerError as error:
+        print_error(error)
+        raise typer.Exit(1) from None
+    shared.print_finished(finished)
     raise typer.Exit(finished.exit_code)

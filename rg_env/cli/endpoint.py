@@ -1,104 +1,127 @@
-"""Options and output that `collect` and `eval` share for models behind an endpoint."""
+"""Options and output that `collect` and `eval` share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rg_env.cli import complete
+from rg_env.cli.base import Command
 from rg_env.errors import ConfigError
 from rg_env.output import print_error, print_line
 
 if TYPE_CHECKING:
     from rg_env.rollouts.session import EndpointOptions, Finished
+    from rg_env.rollouts.settings import Settings
 
-_Option = partial(typer.Option, rich_help_panel="Options for a model behind an endpoint")
+_Option = partial(typer.Option, rich_help_panel="Model and requests")
 
 Endpoint = Annotated[
     str | None,
     _Option(metavar="URL", help="Base URL of an OpenAI-compatible server. The API key is read from OPENAI_API_KEY."),
 ]
-Model = Annotated[str | None, _Option(metavar="NAME", help="The server's name for the model.")]
+Model = Annotated[
+    str | None,
+    _Option(
+        metavar="MODEL",
+        help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face hub, "
+        "nano or smollm2, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed.",
+    ),
+]
 Tasks = Annotated[
     str | None,
     _Option(
-        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: the default mix.",
+        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: as configured, or the "
+        "default mix.",
         autocompletion=complete.tasks,
     ),
 ]
-Temperature = Annotated[float | None, _Option(min=0, help="Sampling temperature. Default: 1.")]
-TopP = Annotated[float | None, _Option(min=0, max=1, help="Nucleus sampling. Default: 1.")]
-MaxTokens = Annotated[int | None, _Option(min=1, help="Maximum tokens per response. Default: 4096.")]
-Concurrency = Annotated[int | None, _Option(min=1, help="Maximum number of parallel requests. Default: 32.")]
-Timeout = Annotated[
-    float | None, _Option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request. Default: 600.")
+Temperature = Annotated[float | None, _Option(min=0, help="Sampling temperature. Default: as configured, or 1.")]
+TopP = Annotated[float | None, _Option(min=0, max=1, help="Nucleus sampling. Default: as configured, or 1.")]
+MaxTokens = Annotated[int | None, _Option(min=1, help="Maximum tokens per response. Default: as configured, or 4096.")]
+Concurrency = Annotated[
+    int | None, _Option(min=1, help="Maximum number of parallel requests. Default: 32, for transformers serve 2.")
 ]
-Retries = Annotated[int | None, _Option(min=0, help="Retries of a failed request. Default: 5.")]
+Timeout = Annotated[float, _Option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request.")]
+Retries = Annotated[int, _Option(min=0, help="Retries of a failed request.")]
 MaxTokensTotal = Annotated[
     int | None, _Option(min=1, help="Token budget: no new group starts once this many tokens have been used.")
 ]
-PriceIn = Annotated[float | None, _Option(min=0, help="Price per million prompt tokens, to show the cost.")]
-PriceOut = Annotated[float | None, _Option(min=0, help="Price per million response tokens.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the unfinished run in the dump folder.")]
 
+_SERVER = "rg_env.server_options"
 
-@dataclass(frozen=True)
-class EndpointFlags:
-    """The options as given; None: not given."""
 
-    endpoint: str | None
-    model: str | None
-    tasks: str | None
-    temperature: float | None
-    top_p: float | None
-    max_tokens: int | None
-    concurrency: int | None
-    timeout: float | None
-    retries: int | None
-    max_tokens_total: int | None
-    price_in: float | None
-    price_out: float | None
+class ServerCommand(Command):
+    """A command whose arguments after `--` are for the server that it starts."""
 
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> EndpointFlags:
-        """Those among the parameters of a command."""
-        return cls(**{field.name: params[field.name] for field in fields(cls)})
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            place = args.index("--")
+            args, ctx.meta[_SERVER] = args[:place], args[place + 1 :]
+        return super().parse_args(ctx, args)
 
-    def refuse_without_endpoint(self, settings: list[str] | None) -> None:
-        """Raises ConfigError without settings, and if an option was given that only an endpoint honors."""
-        for name, value in vars(self).items():
-            if name != "endpoint" and value is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise ConfigError(f"{option} needs --endpoint; without it, set it in the configuration (key=value)")
-        if not settings:
-            raise ConfigError("name a configuration, such as configs/quickstart.yaml, or a server with --endpoint")
 
-    def options(self) -> EndpointOptions:
-        """Complete options. Raises ConfigError without a model."""
-        from rg_env.rollouts.endpoint import Sampling
-        from rg_env.rollouts.progress import Prices
-        from rg_env.rollouts.session import EndpointOptions
+def reach(ctx: typer.Context, command: str, settings: Settings, model: str | None) -> EndpointOptions:
+    """Complete options, from those of the command and the settings.
 
-        if self.endpoint is None or self.model is None:
-            raise ConfigError("--endpoint needs --model, the server's name for the model")
-        sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_tokens}
-        reach = {
-            "concurrency": self.concurrency,
-            "timeout": self.timeout,
-            "retries": self.retries,
-            "max_tokens_total": self.max_tokens_total,
-        }
-        return EndpointOptions(
-            self.endpoint,
-            self.model,
-            Sampling(**{name: value for name, value in sampling.items() if value is not None}),  # type: ignore[arg-type]
-            prices=Prices(self.price_in, self.price_out),
-            **{name: value for name, value in reach.items() if value is not None},  # type: ignore[arg-type]
-        )
+    Args:
+        model: what `--model` or `--checkpoint` named; None: the model of the configuration.
+
+    Raises:
+        ConfigError: no model or server, or options that do not go together.
+    """
+    from rg_env.rollouts.endpoint import Sampling
+    from rg_env.rollouts.session import EndpointOptions
+
+    given: Mapping[str, Any] = ctx.params
+    url, server_options = given["endpoint"], ctx.meta.get(_SERVER, [])
+    model = model or (None if url else settings.skyrl.get("trainer.policy.model.path"))
+    if model is None:
+        what = "--endpoint needs --model, the server's name for the model" if url else None
+        raise ConfigError(what or "name a model with --model, or a running server with --endpoint")
+    if url and server_options:
+        raise ConfigError(f"`-- {' '.join(server_options)}` is for a server that --model starts; leave out --endpoint")
+    sampling = settings.sampling(command)
+    sampling |= {name: given[name] for name in ("temperature", "top_p", "max_tokens") if given[name] is not None}
+    template = settings.chat_template_kwargs
+    return EndpointOptions(
+        url,
+        model if url else _folder(model),
+        Sampling(**sampling),
+        name=model,
+        server_options=server_options,
+        request={"chat_template_kwargs": template} if template else {},
+        concurrency=given["concurrency"],
+        timeout=given["timeout"],
+        retries=given["retries"],
+        max_tokens_total=given["max_tokens_total"],
+    )
+
+
+def _folder(model: str) -> str:
+    """The absolute path of a model folder; a name on a hub stays as it is.
+
+    Raises:
+        ConfigError: the folder has no model.
+    """
+    from pathlib import Path
+
+    if model in ("nano", "smollm2"):
+        from rg_env.cpu import named_model
+
+        return str(named_model(model))
+    path = Path(model).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ConfigError(f"--model {model}: the folder has no config.json; --checkpoint finds exported models")
+        return str(path.resolve())
+    if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        raise ConfigError(f"--model {model}: there is no such folder")
+    return model
 
 
 def quiet_logs() -> None:
@@ -114,14 +137,12 @@ def quiet_logs() -> None:
     logger.add(to_stderr, level="WARNING", format="rg-env: {message}", diagnose=False, backtrace=False)
 
 
-def print_finished(finished: Finished, options: EndpointOptions) -> None:
+def print_finished(finished: Finished) -> None:
     """Say what was done, on standard error, and what the reader of the dump has to know."""
     totals = finished.totals
     parts = [f"{finished.done} of {finished.planned} groups in {finished.folder}", f"run {finished.run_id}"]
     if totals.responses:
         parts.append(f"{totals.responses} responses, {totals.prompt_tokens:,} + {totals.completion_tokens:,} tokens")
-    if (cost := options.prices.cost(totals)) is not None:
-        parts.append(f"cost {cost:.2f}")
     print_error("; ".join(parts))
     if totals.failures:
         print_error(f"{totals.failures} requests failed (status no_response), the last one: {totals.last_failure}")
@@ -130,12 +151,14 @@ def print_finished(finished: Finished, options: EndpointOptions) -> None:
     if totals.think_opened:
         print_error(f"{totals.think_opened} responses close a think block that the prompt opened; <think> was added")
     if totals.uncounted:
-        print_error(f"the server did not count the tokens of {totals.uncounted} responses: totals and cost lack them")
+        print_error(f"the server did not count the tokens of {totals.uncounted} responses: the total lacks them")
     if finished.missing:
         print_error(f"{finished.missing} groups could not be written to {finished.folder}")
+    if finished.error is not None:
+        print_error(finished.error)
     if finished.out_of_tokens:
-        print_error("stopped at --max-tokens-total; continue with a higher one and --resume")
-    elif finished.signum is not None:
-        print_error("stopped; continue with --resume")
+        print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {finished.folder}")
+    elif finished.signum is not None or finished.error is not None:
+        print_error(f"stopped; the same command with --resume --out {finished.folder} continues")
     if not totals.groups and finished.done >= finished.planned:
         print_line("nothing left to do: all groups were already in the dump")

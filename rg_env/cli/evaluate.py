@@ -1,17 +1,21 @@
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import Check, JsonFlag, Settings, Verbose
+from rg_env.cli.options import JsonFlag, Settings
+from rg_env.config import PREFIX
+from rg_env.errors import ConfigError, need
 from rg_env.output import console, print_error, print_json, print_line
 
 if TYPE_CHECKING:
+    from rg_env.rollouts.checkpoints import Checkpoint
     from rg_env.rollouts.scores import Summary
+    from rg_env.rollouts.settings import Settings as Given
 
 
 def evaluate(
@@ -32,7 +36,10 @@ def evaluate(
     resume: shared.Resume = False,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="PATH|latest|all", help="Evaluate a checkpoint or an exported model of the run."),
+        typer.Option(
+            metavar="FOLDER|latest|all",
+            help="Evaluate exported models: a folder of one or of several steps, or those of the configured run.",
+        ),
     ] = None,
     endpoint: shared.Endpoint = None,
     model: shared.Model = None,
@@ -41,92 +48,88 @@ def evaluate(
     top_p: shared.TopP = None,
     max_tokens: shared.MaxTokens = None,
     concurrency: shared.Concurrency = None,
-    timeout: shared.Timeout = None,
-    retries: shared.Retries = None,
+    timeout: shared.Timeout = 600.0,
+    retries: shared.Retries = 5,
     max_tokens_total: shared.MaxTokensTotal = None,
-    price_in: shared.PriceIn = None,
-    price_out: shared.PriceOut = None,
-    check: Check = False,
-    verbose: Verbose = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Evaluate a model on a suite of questions.
 
-    The model is that of a training configuration, one of its checkpoints, or a model behind an OpenAI-compatible
-    endpoint, which needs neither torch nor Ray nor SkyRL.
+    The responses come from an OpenAI-compatible server, or from one that is started for MODEL; what follows `--` goes
+    to that server. A configuration gives tasks, prompt, sampling and model. Needs neither Ray nor SkyRL.
 
     Examples:
-      rg-env eval configs/quickstart.yaml --samples 4
-      rg-env eval configs/quickstart.yaml --checkpoint latest
       rg-env eval --endpoint http://127.0.0.1:8000/v1 --model qwen --suite rg_easy
+      rg-env eval --model runs/NAME/exports/global_step_60/policy -- --tensor-parallel-size 4
+      rg-env eval configs/quickstart.yaml --checkpoint all
     """
-    flags = shared.EndpointFlags.from_params(ctx.params)
-    if endpoint is None:
-        flags.refuse_without_endpoint(settings)
-        if check:
-            from rg_env import train as command
-
-            sys.exit(command.run_command(lambda argv: command.check(argv, training=False), settings or []))
-        sys.exit(_with_skyrl(settings or [], suite, samples, out, resume, checkpoint, as_json, verbose))
-    raise typer.Exit(_with_endpoint(settings or [], flags, suite, samples or 1, out, resume, checkpoint, as_json))
-
-
-def _with_endpoint(
-    args: list[str],
-    flags: shared.EndpointFlags,
-    suite: str,
-    samples: int,
-    out: Path | None,
-    resume: bool,
-    checkpoint: str | None,
-    as_json: bool,
-) -> int:
-    from rg_env.config import RGDumpConfig
-    from rg_env.errors import need
     from rg_env.rollouts.plan import evaluation_folder
     from rg_env.rollouts.questions import suite_questions
     from rg_env.rollouts.scores import summarize
+    from rg_env.rollouts.server import ServerError
     from rg_env.rollouts.session import run_endpoint
-    from rg_env.rollouts.settings import apply_overrides
+    from rg_env.rollouts.settings import read_settings
 
-    need(checkpoint is None, "--checkpoint", checkpoint, "a server has one model; leave it out")
-    need(flags.tasks is None or suite == "fixed", "--tasks", flags.tasks, f"the suite {suite} has its own tasks")
+    need(tasks is None or suite == "fixed", "--tasks", tasks, f"the suite {suite} has its own tasks")
+    named = out or next((arg for arg in settings or [] if arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=")), None)
+    if resume and not named:
+        raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
     shared.quiet_logs()
-    options = flags.options()
-    config = RGDumpConfig(tasks=flags.tasks, dump_dir="runs/dumps", dump_eval_rollouts=True)
-    apply_overrides(config, args)
-    config.dump_dir = str(out or evaluation_folder(config.dump_dir, args))
+    ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
+    given = read_settings(settings or [], "eval", dump_eval_rollouts=True, **ours)
+    folder = out or (Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir))
+    found = _checkpoints(given, checkpoint, model, endpoint)
+    options = [shared.reach(ctx, "eval", given, str(one.folder) if one else model) for one in found]
+    samples = samples or int(given.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    summaries: list[Summary] = []
+    exit_code = 0
     try:
-        questions = suite_questions(suite, config)
-        finished = run_endpoint("eval", questions, samples, config, options, resume=resume)
+        limits = _limits(given, options[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
+        questions = suite_questions(suite, given.rg, **limits)
+        for one, option in zip(found, options, strict=True):
+            name = one.name if one else option.name
+            place = folder / name.replace(" ", "_") if len(found) > 1 else folder
+            config = replace(given.rg, dump_dir=str(place))
+            finished = run_endpoint("eval", questions, samples, config, replace(option, name=name), resume=resume)
+            shared.print_finished(finished)
+            exit_code = finished.exit_code
+            if finished.done and (finished.totals.responses or not finished.totals.failures):
+                summaries.append(summarize(finished.folder, finished.run_id, name, config.solved_at))
+            if exit_code:
+                break
     except KeyboardInterrupt:
-        return 130
-    shared.print_finished(finished, options)
-    if finished.done and (finished.totals.responses or not finished.totals.failures):
-        show([summarize(finished.folder, finished.run_id, options.model, config.solved_at)], as_json)
-    return finished.exit_code
+        exit_code = 130
+    except ServerError as error:
+        print_error(error)
+        exit_code = 1
+    if summaries:
+        show(summaries, as_json)
+    raise typer.Exit(exit_code)
 
 
-def _with_skyrl(
-    args: list[str],
-    suite: str,
-    samples: int | None,
-    out: Path | None,
-    resume: bool,
-    checkpoint: str | None,
-    as_json: bool,
-    verbose: bool,
-) -> int:
-    from rg_env.terminal.command import run_shown
-    from rg_env.train import evaluate as run
+def _checkpoints(
+    given: Given, checkpoint: str | None, model: str | None, endpoint: str | None
+) -> list[Checkpoint] | list[None]:
+    """The exported models to evaluate; one None: the model itself."""
+    from rg_env.rollouts.checkpoints import find_checkpoints
 
-    def work() -> list[Summary]:
-        return run(args, suite=suite, samples=samples, folder=out, resume=resume, checkpoint=checkpoint)
+    if checkpoint is None:
+        return [None]
+    need(endpoint is None, "--checkpoint", checkpoint, "a server has one model; leave it out")
+    need(model is None, "--checkpoint", checkpoint, "is the model; leave out --model")
+    folders = [given.skyrl.get(f"trainer.{name}") for name in ("ckpt_path", "export_path")]
+    return find_checkpoints(checkpoint, *(Path(str(path)).expanduser() if path else None for path in folders))
 
-    ended = run_shown("eval", work, args, verbose=verbose)
-    if ended.result is not None:
-        show(ended.result, as_json)
-    return ended.exit_code
+
+def _limits(given: Given, model: str) -> dict[str, Any]:
+    """How long a prompt may be, as in the training that the configuration is for."""
+    from transformers import AutoTokenizer
+
+    return {
+        "tokenizer": AutoTokenizer.from_pretrained(model),
+        "max_prompt_length": int(given.skyrl.get("trainer.max_prompt_length", 512)),
+        "chat_template_kwargs": given.chat_template_kwargs,
+    }
 
 
 def show(summaries: list[Summary], as_json: bool) -> None:
@@ -140,4 +143,4 @@ def show(summaries: list[Summary], as_json: bool) -> None:
     for summary in summaries:
         if summary.no_response:
             print_error(f"{summary.name}: {summary.no_response} requests without a response are not counted")
-    print_line(f"dump: {summaries[0].folder}")
+        print_line(f"dump: {summary.folder}")

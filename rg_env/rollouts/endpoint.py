@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -83,23 +84,37 @@ class Endpoint:
         model: the server's name for the model.
         timeout: seconds for one try of a request.
         retries: further tries after connection errors, timeouts and the statuses 408, 409, 429 and 5xx.
+        is_own: this process started the server, which gets no key and is reached through no proxy.
+        request: further fields of every request.
 
     Raises:
         ConfigError: the address is not one.
     """
 
-    def __init__(self, url: str, model: str, sampling: Sampling, *, timeout: float, retries: int) -> None:
-        from openai import AsyncOpenAI
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        sampling: Sampling,
+        *,
+        timeout: float,
+        retries: int,
+        is_own: bool = False,
+        request: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         self.url = base_url(url)
         self.model = model
         self.sampling = sampling
         self._limit = "max_tokens"
+        self._request = dict(request)
         self._client = AsyncOpenAI(
             base_url=self.url,
-            api_key=os.environ.get(KEY_VARIABLE) or "none",  # servers on one's own machine need none
+            api_key=(not is_own and os.environ.get(KEY_VARIABLE)) or "none",  # servers on one's own machine need none
             timeout=timeout,
             max_retries=retries,
+            http_client=DefaultAsyncHttpxClient(trust_env=False) if is_own else None,
         )
 
     async def __aenter__(self) -> Endpoint:
@@ -168,6 +183,7 @@ class Endpoint:
             "temperature": self.sampling.temperature,
             "top_p": self.sampling.top_p,
             self._limit: self.sampling.max_tokens,
+            "extra_body": self._request,
         }
         completion: ChatCompletion = await self._client.chat.completions.create(**request)
         return completion

@@ -7,13 +7,13 @@ questions are done is read from the ledger, the commit record of each group; the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.read.dump import open_run
@@ -31,7 +31,7 @@ class Plan:
 
     Attributes:
         command: `collect` or `eval`.
-        model: its name on the server, or its path.
+        model: its name on the server, or its folder.
         samples: rollouts per question.
         sampling: sampling parameters.
         questions: `Questions.facts`.
@@ -60,12 +60,12 @@ class Claim:
 
     Attributes:
         attempt: 1 for a new run.
-        done: number of the call and uid of each group in the ledger.
+        done: numbers of the questions whose group is in the ledger.
     """
 
     run_id: str
     attempt: int
-    done: frozenset[tuple[int, str]]
+    done: frozenset[int]
 
 
 def claim(folder: Path, plan: Plan, *, resume: bool) -> Claim:
@@ -103,22 +103,18 @@ def _planned_runs(folder: Path) -> Iterator[tuple[dict[str, Any], Claim]]:
         manifest = read_manifest(folder, run_id) or {}
         plan, attempt = manifest.get("plan"), manifest.get("attempt")
         if isinstance(plan, dict) and isinstance(plan.get("groups"), int) and isinstance(attempt, int):
-            yield plan, Claim(run_id, attempt + 1, done_groups(folder, run_id))
+            yield plan, Claim(run_id, attempt + 1, done_questions(folder, run_id))
 
 
-def evaluation_folder(configured: str, overrides: Iterable[str]) -> Path:
-    """The configured folder if an override names it, otherwise a new one next to it."""
-    named = any(override.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for override in overrides)
-    folder = Path(configured)
-    return folder if named else folder.parent / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+def evaluation_folder(configured: str) -> Path:
+    """A new folder next to the configured one."""
+    return Path(configured).parent / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def done_groups(folder: Path, run_id: str) -> frozenset[tuple[int, str]]:
-    """Number of the call and uid of each group in the run's ledger."""
+def done_questions(folder: Path, run_id: str) -> frozenset[int]:
+    """The numbers of the questions whose group is in the run's ledger: a question's number is that of its call."""
     files = [file.path for file in list_files(folder, run_id)]
-    if not files:
-        return frozenset()
-    return frozenset((record.call, record.uid) for record in open_run(*files).ledger(all_attempts=True))
+    return frozenset(group.call for group in open_run(*files).ledger(all_attempts=True)) if files else frozenset()
 
 
 def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.dataset import ENV_CLASS, Example, ReasoningGymDataset
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import need
 from rg_env.prompts import Message, build_messages
-from rg_env.suites.suite import FIXED, Fingerprint, Suite, load_suite
+from rg_env.suites.suite import FIXED, Fingerprint, load_suite
 from rg_env.tasks import Item
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An item and its prompt. The item's id names the question: it is unique within a run."""
+    """An item and its prompt."""
 
     item: Item
     messages: list[Message]
 
-    def as_example(self) -> Example:
-        """The question as SkyRL's loaders expect it."""
-        extras = {"data_source": self.item.task, "extra_info": self.item.extra_info()}
-        return self.messages, ENV_CLASS, extras, self.item.id
 
-
-class Questions(Protocol):
+@dataclass(frozen=True)
+class Questions:
     """A sequence of questions.
 
     Attributes:
@@ -35,29 +31,18 @@ class Questions(Protocol):
     """
 
     facts: Mapping[str, Any]
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> Question: ...
-
-
-class DatasetQuestions:
-    """The rows of a dataset."""
-
-    def __init__(self, dataset: ReasoningGymDataset, facts: Mapping[str, Any]) -> None:
-        self._dataset = dataset
-        self.facts = facts
+    number: int
+    make: Callable[[int], Question]
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return self.number
 
     def __getitem__(self, index: int) -> Question:
-        row = self._dataset.row(index)
-        return Question(Item.from_extra_info(row["extra_info"]), row["prompt"])
+        return self.make(index)
 
 
-def train_questions(config: RGDumpConfig, groups: int, **limits: Any) -> DatasetQuestions:
-    """The first `groups` questions of the train split; `limits` as in `rg_env.dataset.prompt_options`.
+def train_questions(config: RGDumpConfig, groups: int) -> Questions:
+    """The first `groups` questions of the train split.
 
     Raises:
         ConfigError: the settings need training, or no task can be used.
@@ -65,28 +50,16 @@ def train_questions(config: RGDumpConfig, groups: int, **limits: Any) -> Dataset
     mode, right = config.complexity_mode, "depends on a policy in training; use random or null"
     need(mode != "curriculum", f"{PREFIX}.complexity_mode", mode, right)
     need(config.sampling == "weighted", f"{PREFIX}.sampling", config.sampling, "needs training batches; use weighted")
-    dataset = ReasoningGymDataset.train_of(config, groups, **limits)
-    return DatasetQuestions(dataset, {"split": "train", "seed": config.seed, "tasks": config.tasks})
+    dataset = ReasoningGymDataset.train_of(config, groups)
+
+    def question(index: int) -> Question:
+        row = dataset.row(index)
+        return Question(Item.from_extra_info(row["extra_info"]), row["prompt"])
+
+    return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), question)
 
 
-class SuiteQuestions:
-    """The items of a suite, with its system prompt. All are made at once."""
-
-    def __init__(self, suite: Suite, config: RGDumpConfig) -> None:
-        self._items = list(suite.items())
-        self._prompt = suite.system_prompt
-        self._examples = config.worked_examples if suite.name == FIXED else []
-        self.facts: Mapping[str, Any] = {"suite": Fingerprint.of(self._items).as_manifest(suite.name)}
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, index: int) -> Question:
-        item = self._items[index]
-        return Question(item, build_messages(item.entry["question"], item.task, self._prompt, self._examples))
-
-
-def suite_questions(name: str, config: RGDumpConfig, **limits: Any) -> SuiteQuestions:
+def suite_questions(name: str, config: RGDumpConfig, **limits: Any) -> Questions:
     """The questions of a suite; sets the settings that the suite determines: format and system prompt.
 
     Args:
@@ -97,4 +70,11 @@ def suite_questions(name: str, config: RGDumpConfig, **limits: Any) -> SuiteQues
     """
     suite = load_suite(name, config, **limits)
     config.format, config.system_prompt = suite.format.value, suite.system_prompt
-    return SuiteQuestions(suite, config)
+    examples = config.worked_examples if suite.name == FIXED else []
+    items = list(suite.items())
+
+    def question(index: int) -> Question:
+        item = items[index]
+        return Question(item, build_messages(item.entry["question"], item.task, suite.system_prompt, examples))
+
+    return Questions({"suite": Fingerprint.of(items).as_manifest(suite.name)}, len(items), question)

@@ -22,6 +22,7 @@ from rg_env.rollouts.group import JudgedRollout, Origin, group_record
 from rg_env.rollouts.questions import Question, Questions
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import Verdict, shared_scorer
+from rg_env.user_code import load_reward
 
 _GIVE_UP = 8
 """After this many groups in succession without any response the run stops, or after all groups in progress."""
@@ -100,6 +101,7 @@ class EndpointRun:
         self._workers = -(-concurrency // samples) + 1
         self._max_tokens = max_tokens_total
         self._report = report
+        self._reward = load_reward(config)
         self._unanswered: list[GroupRecord] = []
         self.totals = Totals()
 
@@ -119,7 +121,7 @@ class EndpointRun:
                 for _ in range(self._workers):
                     tasks.create_task(self._work(numbers))
         except ExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
         await self._write(self._unanswered)
         return self.totals
 
@@ -133,7 +135,11 @@ class EndpointRun:
             requests = [tasks.create_task(self._rollout(question, k)) for k in range(self._samples)]
         rollouts = [request.result() for request in requests]
         earned = settle_group(
-            rollouts, self._config, max_length=self._endpoint.sampling.max_tokens, penalize=self._phase == "train"
+            rollouts,
+            self._config,
+            max_length=self._endpoint.sampling.max_tokens,
+            penalize=self._phase == "train",
+            reward_function=self._reward,
         )
         origin = Origin(self._writer.run_id, self._writer.attempt, self._phase, None, number)
         record = group_record(origin, question.item, question.item.id, rollouts, earned, self._config.solved_at)
@@ -187,7 +193,7 @@ class EndpointRun:
             await self._writer.write(records, self._config.dump_ack_timeout)
 
 
-def _first(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """The first error in nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -74,7 +74,7 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
         DumpError: it has no responses.
     """
     dump = open_run(*(file.path for file in list_files(folder, run_id)))
-    rollouts = with_keys(dump.ledger_frame(), [By.CATEGORY]).with_columns(total=pl.lit(_TOTAL))
+    rollouts = with_keys(dump.ledger_frame(all_attempts=True), [By.CATEGORY]).with_columns(total=pl.lit(_TOTAL))
     responses = rollouts.filter(pl.col("status").cast(pl.String).ne_missing(Status.NO_RESPONSE.value))
     rows = []
     for kind in (_TOTAL, By.CATEGORY, By.TASK):

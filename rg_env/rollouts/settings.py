@@ -1,15 +1,133 @@
-"""Our settings without SkyRL's configuration: read from `key=value` arguments, written to manifests."""
+"""Settings of a command that only sends requests: ours, and those of SkyRL that say how a run was evaluated.
+
+Invariant: needs neither SkyRL nor OmegaConf. A training configuration is taken as it is, because training has checked
+it: its tasks, seeds, prompt, format, scores and sampling hold, and what only a trainer needs is ignored. A setting that
+is typed is honored or refused.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, did_you_mean, need
+from rg_env.errors import ConfigError, did_you_mean, need, one_line
+from rg_env.user_code import import_modules
+
+_GONE = {
+    "--check": "eval checks its settings when it starts",
+    "--verbose": "the first lines name the log of the server",
+    "--price-in": "the last lines have the tokens to multiply by the price",
+    "--price-out": "the last lines have the tokens to multiply by the price",
+}
+"""Options that this project had."""
+_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
+"""Sampling parameters of SkyRL, by the name that a request has for them."""
+_NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None, "additional_kwargs": None}
+"""Sampling parameters that a request does not have, with the values that change nothing."""
+_TEMPLATE = "generator.chat_template_kwargs"
+_HONORED = (
+    "trainer.policy.model.path",
+    "trainer.max_prompt_length",
+    "trainer.ckpt_path",
+    "trainer.export_path",
+    "generator.eval_n_samples_per_prompt",
+    f"{_TEMPLATE}.",
+    *(f"generator.{kind}sampling_params.{name}" for kind in ("", "eval_") for name in _SAMPLING),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the arguments of a command say.
+
+    Attributes:
+        rg: complete and valid.
+        skyrl: SkyRL's settings that were given, by dotted name.
+        has_file: a configuration was named.
+    """
+
+    rg: RGDumpConfig
+    skyrl: Mapping[str, Any] = field(default_factory=dict)
+    has_file: bool = False
+
+    def sampling(self, command: str) -> dict[str, Any]:
+        """How a run with this configuration samples: in training for `collect`, in its evaluations for `eval`.
+
+        Returns:
+            arguments of `Sampling`; none without a configuration.
+
+        Raises:
+            ConfigError: it has parameters that requests do not have.
+        """
+        names = {kind: f"generator.{kind}sampling_params." for kind in ("", "eval_")}
+        given = {kind: self._below(name) for kind, name in names.items()}
+        if not any(given.values()) and not self.has_file:
+            return {}
+        kind = "eval_" if command == "eval" else ""
+        for name, value in given[kind].items():
+            need(
+                name in _SAMPLING or name == "logprobs" or value == _NEUTRAL.get(name, value),
+                f"{names[kind]}{name}",
+                value,
+                "requests have temperature, top_p and max_generate_length only; leave it out",
+            )
+        length = given[""].get("max_generate_length", 1024)
+        found = {"temperature": 1.0, "top_p": 1.0, "max_generate_length": 1024} | given[kind]
+        if kind and not given[kind]:  # as SkyRL
+            found |= {"temperature": 0.0, "max_generate_length": length}
+        return {theirs: found[name] for name, theirs in _SAMPLING.items()}
+
+    @property
+    def chat_template_kwargs(self) -> dict[str, Any]:
+        """Arguments of the chat template."""
+        return self._below(f"{_TEMPLATE}.")
+
+    def _below(self, prefix: str) -> dict[str, Any]:
+        return {name.removeprefix(prefix): value for name, value in self.skyrl.items() if name.startswith(prefix)}
+
+
+def read_settings(args: Iterable[str], command: str, **ours: Any) -> Settings:
+    """Read YAML files and `key=value` settings, which override those in files.
+
+    Args:
+        command: `eval` or `collect`.
+        ours: values of our settings that take the place of those in files.
+
+    Raises:
+        ConfigError: naming the setting and what would be right.
+    """
+    files: dict[str, Any] = {}
+    ours_typed: list[str] = []
+    typed: dict[str, Any] = {}
+    for arg in args:
+        key, sign, text = arg.partition("=")
+        if arg.endswith((".yaml", ".yml")) and not sign:
+            files |= _read_yaml(Path(arg))
+        elif key in _GONE:
+            raise ConfigError(f"{key} has gone: {_GONE[key]}")
+        elif key.startswith(("trainer.", "generator.", "data.")):
+            why = f"{command} only sends requests to a server, so this would change nothing; leave it out"
+            need(key.startswith(_HONORED), key, _value(key, text), why)
+            typed[key] = _value(key, text)
+        else:
+            ours_typed.append(arg)
+    config = RGDumpConfig()
+    skyrl = {name: value for name, value in files.items() if not name.startswith(f"{PREFIX}.")} | typed
+    for name, value in files.items():
+        if name not in skyrl:
+            _set(config, name.removeprefix(f"{PREFIX}."), value)
+    config.scorer.backend, config.experiment_class = "processes", None  # neither Ray nor a trainer is started
+    for name, value in ours.items():
+        setattr(config, name, value)
+    apply_overrides(config, ours_typed)
+    import_modules(config)
+    return Settings(config, skyrl, bool(files))
 
 
 def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
@@ -41,6 +159,28 @@ def generator_settings(
     return config.as_nested() | {"generator": generator}
 
 
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not valid YAML ({one_line(error)})") from None
+    if not isinstance(content, Mapping) or not content:
+        raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
+    return dict(_flatten(content, "", {f"{PREFIX}.{name}" for name in _names(RGDumpConfig())}))
+
+
+def _flatten(node: Mapping[Any, Any], prefix: str, ours: set[str]) -> Iterator[tuple[str, Any]]:
+    """Nested and dotted keys as dotted ones; the value of one of our settings may itself be a mapping."""
+    for key, value in node.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, Mapping) and dotted not in ours:
+            yield from _flatten(value, f"{dotted}.", ours)
+        else:
+            yield dotted, value
+
+
 def _value(key: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
@@ -61,8 +201,8 @@ def _set(config: RGDumpConfig, key: str, value: Any) -> None:
 
 def _names(config: Any, prefix: str = "") -> list[str]:
     names = []
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for declared in dataclasses.fields(config):
+        value = getattr(config, declared.name)
         nested = dataclasses.is_dataclass(value)
-        names += _names(value, f"{prefix}{field.name}.") if nested else [f"{prefix}{field.name}"]
+        names += _names(value, f"{prefix}{declared.name}.") if nested else [f"{prefix}{declared.name}"]
     return names

@@ -66,15 +66,12 @@ class _Draft(RGTrainConfig):
         pass
 
 
-def load_config(
-    args: Iterable[str], *, training: bool = True, tolerate: Callable[[UnavailableError], None] | None = None
-) -> RGTrainConfig:
+def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> RGTrainConfig:
     """Build the config of a run and check it. Most mistakes are found before torch is imported.
 
     Args:
         args: YAML files (names ending in .yaml or .yml) and `key=value` overrides, in any order. Later files override
             earlier ones; overrides override files.
-        training: False for an evaluation, which needs no groups and no training batch.
         tolerate: called with what this machine lacks (GPUs, servers, a hub), which is otherwise raised.
 
     Raises:
@@ -91,12 +88,10 @@ def load_config(
     draft = _build(_Draft, settings)
     import_modules(draft.rg_dump)
     load_reward(draft.rg_dump)
-    check_quickly(draft, training=training)
+    check_quickly(draft)
     cfg = _build(RGTrainConfig, settings)
     _resolve(cfg)
-    if not training:
-        _keep_only_engines(cfg)
-    check_all(cfg, training=training, tolerate=tolerate)
+    check_all(cfg, tolerate=tolerate)
     return cfg
 
 
@@ -219,16 +214,6 @@ def _resolve(cfg: RGTrainConfig) -> None:
         setattr(cfg.trainer, name, _absolute(getattr(cfg.trainer, name)))
     if cfg.trainer.logger == "console" and rg.suppress_base_env_logs:
         cfg.trainer.print_example_interval = -1
-
-
-def _keep_only_engines(cfg: RGTrainConfig) -> None:
-    """Remove from an evaluation what only a trainer provides: an evaluation loads weights once, into the engines.
-
-    With `colocate_all`, SkyRL puts the engines to sleep when it starts them, which discards their weights until a
-    trainer sends new ones. With LoRA, requests name an adapter that only a trainer loads.
-    """
-    cfg.trainer.placement.colocate_all = False
-    cfg.trainer.policy.model.lora.rank = 0
 
 
 def _absolute(path: str) -> str:

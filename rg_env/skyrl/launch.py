@@ -1,11 +1,10 @@
-"""Starts Ray, runs training or evaluation in a Ray task, and stops Ray."""
+"""Starts Ray, runs training in a Ray task, and stops Ray."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import open_log
 from rg_env.skyrl.placement import on_this_node
-from rg_env.skyrl.rollout_job import RolloutJob
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.supervisor import stop
 
@@ -37,39 +35,11 @@ def launch_training(cfg: RGTrainConfig) -> None:
         _wait(on_this_node(training_task), cfg, reports)
 
 
-def launch_rollouts(cfg: RGTrainConfig, jobs: Sequence[tuple[Path | None, RolloutJob]]) -> list[str]:
-    """Run jobs one after the other.
-
-    Args:
-        cfg: from `load_config`.
-        jobs: each with the folder of its model; None: that of the configuration.
-
-    Returns:
-        the id of each run.
-    """
-    run_ids = []
-    with _started(cfg, jobs[0][1].command) as reports:
-        for model, job in jobs:
-            own = copy.deepcopy(cfg)
-            if model is not None:
-                own.trainer.policy.model.path = str(model)
-            logger.info("{} with {} on {}", job.command, own.trainer.policy.model.path, cfg.rg_dump.device)
-            run_ids.append(_wait(on_this_node(_rollout_task), own, job, reports))
-    return run_ids
-
-
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
 def training_task(cfg: RGTrainConfig, reports: Reports) -> None:
     from rg_env.skyrl.experiment import run_training
 
     run_training(cfg, reports)
-
-
-@ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
-def _rollout_task(cfg: RGTrainConfig, job: RolloutJob, reports: Reports) -> str:
-    from rg_env.skyrl.rollout_run import run_rollouts
-
-    return run_rollouts(cfg, job, reports)
 
 
 @contextmanager

@@ -11,13 +11,9 @@ from pathlib import Path
 import polars as pl
 import psutil
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from rg_env.dump import open_run
-from rg_env.dump.repair.validate import validate
-from rg_env.skyrl.checkpoints import find_checkpoints, loadable
-from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env, run_command
+from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -90,56 +86,6 @@ def test_a_static_export_trains_through_skyrls_own_entrypoint(tmp_path, short_ru
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert len(ledger) == 16
     assert {line.item for line in ledger} <= exported
-
-
-def test_evaluation_of_every_checkpoint(tmp_path, short_run):
-    """The weights of a checkpoint are evaluated, not the base model's, and means count rollouts, in unequal batches."""
-    checkpoints = [*short_run, "trainer.policy.optimizer_config.lr=0.01"]
-    rg_env("train", *checkpoints, "trainer.ckpt_interval=1", "trainer.hf_save_interval=2", "trainer.resume_mode=latest")
-    export = tmp_path / "exports" / "global_step_2" / "policy"
-    with loadable(find_checkpoints(str(tmp_path / "checkpoints" / "global_step_2"), None)[0]) as joined:
-        ours, theirs = (load_file(folder / "model.safetensors") for folder in (joined, export))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name].to(theirs[name].dtype), theirs[name]) for name in theirs)
-
-    small = [*short_run, f"{RG}.num_eval_samples_per_task=5", "trainer.eval_batch_size=7", "--json"]
-    refusal = rg_env("eval", *small, "trainer.resume_mode=latest", check=False)
-    assert (refusal.returncode, "--checkpoint" in refusal.stderr) == (2, True)
-    done = rg_env("eval", *small, "--checkpoint", "all", "--samples", "2", "--out", tmp_path / "out")
-    results = json.loads(done.stdout[done.stdout.index("[") :])
-    assert [result["name"] for result in results] == ["step 1", "step 2"]
-    for result in results:
-        groups = groups_of(result["dump"], "eval")
-        assert {group.step for group in groups} == {int(result["name"].split()[1])}
-        scores = [rollout.base_score for group in groups for rollout in group.rollouts]
-        assert len(scores) == 2 * 5 * 2
-        assert result["total"]["mean_base_score"] == pytest.approx(sum(scores) / len(scores))
-        assert validate(result["dump"]).good
-
-
-def test_collection_with_skyrls_engines_resumes_after_a_kill(tmp_path, short_run):
-    out = tmp_path / "collected"
-    command = ["collect", *short_run, "--groups", "24", "--samples", "2", "--out", out]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from rg_env.cli import main; main()", *map(str, command)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 200
-    while not list(out.glob("*groups*")) and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.1)
-    kill_with_everything_it_started(process)
-    process.wait()
-    rg_env(*command, "--resume")
-    assert rg_env(*command, "--resume").returncode == 0
-    ledger = list(open_run(out).ledger(all_attempts=True))
-    assert len(ledger) == len({record.uid for record in ledger}) == 24
-    assert {(record.phase, record.step, len(record.rollouts)) for record in ledger} == {("train", None, 2)}
-    assert all(record.text for record in ledger), "texts that fit neither file are kept"
-    assert validate(out).good
-    assert "samples was 2, is now 3" in rg_env(*command, "--samples", "3", "--resume", check=False).stderr
 
 
 @pytest.mark.long

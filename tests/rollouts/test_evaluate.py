@@ -92,6 +92,8 @@ def test_the_table_has_the_total_first_and_an_interval(suite, tmp_path, monkeypa
         (["--checkpoint", "latest"], "a server has one model"),
         (["--tasks", "gcd"], "has its own tasks"),
         (["--suite", "rg_esay"], "did you mean rg_easy"),
+        (["--resume"], "--resume needs --out"),
+        (["--check"], "--check has gone"),
     ],
 )
 def test_what_cannot_be_honored_is_refused(more, message, suite, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
-from rg_env.rollouts.questions import SuiteQuestions, suite_questions
+from rg_env.rollouts.questions import Questions, suite_questions
 from rg_env.scoring import Scorer
 from rg_env.suites import load_suite, same_suite
 from rg_env.suites.items import SuiteTask
@@ -78,7 +78,7 @@ class Characters:
 def test_the_fingerprint_of_the_fixed_suite_is_that_of_the_questions_asked() -> None:
     """A prompt limit replaces questions."""
 
-    def made(**limits: Any) -> SuiteQuestions:
+    def made(**limits: Any) -> Questions:
         return suite_questions("fixed", RGDumpConfig(tasks=["chain_sum"], system_prompt=None), **limits)
 
     free, limited = made(), made(tokenizer=Characters(), max_prompt_length=90)

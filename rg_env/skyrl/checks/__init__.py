@@ -22,12 +22,11 @@ from rg_env.skyrl.checks.server import check_servers
 __all__ = ["check_all", "check_quickly"]
 
 
-def check_quickly(cfg: Any, *, training: bool = True) -> None:
+def check_quickly(cfg: Any) -> None:
     """The checks that need no heavy import.
 
     Args:
         cfg: an `RGTrainConfig`, not yet completed by SkyRL.
-        training: False for an evaluation, which needs no groups and no training batch.
 
     Raises:
         ConfigError: for the first problem found.
@@ -36,31 +35,29 @@ def check_quickly(cfg: Any, *, training: bool = True) -> None:
     check_folders(cfg)
     check_model_paths(cfg)
     check_run(cfg)
-    if training:
-        check_training(cfg)
-        check_loop(cfg)
+    check_training(cfg)
+    check_loop(cfg)
     if cfg.rg_dump.device == "cpu":
         check_cpu(cfg)
     check_batches(cfg)
 
 
-def check_all(cfg: Any, *, training: bool = True, tolerate: Callable[[UnavailableError], None] | None = None) -> None:
+def check_all(cfg: Any, *, tolerate: Callable[[UnavailableError], None] | None = None) -> None:
     """The remaining checks, what other machines are asked last.
 
     Args:
         cfg: an `RGTrainConfig`. SkyRL's own checks also complete it.
-        training: as for `check_quickly`.
         tolerate: called with what is not available here, which is otherwise raised.
 
     Raises:
         ConfigError: for the first problem found.
     """
     if cfg.rg_dump.device != "cpu":
-        _available(tolerate, lambda: check_gpus(cfg, training=training))
+        _available(tolerate, lambda: check_gpus(cfg))
     check_models(cfg)
     _validate(cfg)
     _available(tolerate, lambda: check_hub_models(cfg))
-    _available(tolerate, lambda: check_servers(cfg, training=training))
+    _available(tolerate, lambda: check_servers(cfg))
 
 
 def _available(tolerate: Callable[[UnavailableError], None] | None, check: Callable[[], None]) -> None:

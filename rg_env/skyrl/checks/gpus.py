@@ -9,7 +9,7 @@ from rg_env.config import PREFIX
 from rg_env.errors import UnavailableError
 
 
-def check_gpus(cfg: Any, *, training: bool = True) -> None:
+def check_gpus(cfg: Any) -> None:
     """Raises UnavailableError if this machine has too few GPUs. If RAY_ADDRESS names a cluster, Ray decides."""
     if os.environ.get("RAY_ADDRESS"):
         return
@@ -21,7 +21,7 @@ def check_gpus(cfg: Any, *, training: bool = True) -> None:
             f"{PREFIX}.device={cfg.rg_dump.device!r}: this machine has no GPU and RAY_ADDRESS names no cluster; the "
             f"same algorithm runs on the CPU from {cpu_recipe(cfg)} ({PREFIX}.device=cpu)"
         )
-    needed = gpus_needed(cfg, training=training)
+    needed = gpus_needed(cfg)
     if needed > have:
         raise UnavailableError(
             f"this run needs {needed} GPUs and this machine has {have}: lower trainer.placement.*_num_gpus_per_node "
@@ -29,8 +29,8 @@ def check_gpus(cfg: Any, *, training: bool = True) -> None:
         )
 
 
-def gpus_needed(cfg: Any, *, training: bool = True) -> int:
-    """GPUs that SkyRL will claim, over all nodes. An evaluation claims those of the engines."""
+def gpus_needed(cfg: Any) -> int:
+    """GPUs that SkyRL will claim, over all nodes."""
     placement, algorithm, engine = cfg.trainer.placement, cfg.trainer.algorithm, cfg.generator.inference_engine
 
     def gpus_of(role: str) -> int:
@@ -38,8 +38,6 @@ def gpus_needed(cfg: Any, *, training: bool = True) -> int:
 
     width = engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
     engines = int(engine.num_engines * width) if engine.run_engines_locally else 0
-    if not training:
-        return engines
     needed = gpus_of("policy")
     if placement.colocate_all:
         return needed

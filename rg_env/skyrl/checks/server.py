@@ -24,12 +24,11 @@ _GENERATE = "/inference/v1/generate"
 _RELOAD = "/collective_rpc"
 
 
-def check_servers(cfg: Any, *, training: bool = True) -> None:
+def check_servers(cfg: Any) -> None:
     """Ask each server named in `generator.inference_engine`; does nothing if none is named.
 
     Args:
         cfg: a `SkyRLTrainConfig` or a subclass.
-        training: whether the servers must load new weights.
 
     Raises:
         ConfigError: one line for the first server that cannot be used; UnavailableError if none answers.
@@ -37,7 +36,7 @@ def check_servers(cfg: Any, *, training: bool = True) -> None:
     engine = cfg.generator.inference_engine
     proxy = {engine.external_proxy_url: "external_proxy_url"} if engine.external_proxy_url else {}
     urls = dict.fromkeys(engine.external_server_urls or [], "external_server_urls") | proxy
-    reloads = training and not cfg.trainer.fully_async.simulate_training and cfg.rg_dump.device == "cpu"
+    reloads = not cfg.trainer.fully_async.simulate_training and cfg.rg_dump.device == "cpu"
     for url, setting in urls.items():
         server = _Server(url, f"{_ENGINE}.{setting}")
         server.check_model(cfg)

@@ -59,18 +59,6 @@ def test_one_gpu_less_than_needed(gpus, recipe, needed):
     assert needed == 1 or f"needs {needed} GPUs and this machine has {needed - 1}" in refused(recipe)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "needed"), [("grpo_1gpu_lora", 1), ("ppo_4gpu", 4), ("dapo_2x8gpu", 16), ("fully_async_8gpu", 4)]
-)
-def test_an_evaluation_needs_the_gpus_of_the_engines_alone(gpus, recipe, needed):
-    path = str(CONFIGS / f"{recipe}.yaml")
-    gpus(needed)
-    load_config([path], training=False)
-    gpus(needed - 1)
-    with pytest.raises(RGEnvError):
-        load_config([path], training=False)
-
-
 def test_a_cluster_is_asked_by_ray(gpus, monkeypatch):
     gpus(0)
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
