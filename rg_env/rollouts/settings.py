@@ -31,6 +31,11 @@ _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_lengt
 _NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None, "additional_kwargs": None}
 """Sampling parameters that a request does not have, with the values that change nothing."""
 _TEMPLATE = "generator.chat_template_kwargs"
+_ELSEWHERE = {
+    "generator.chat_template.name_or_path": "the server has the model's, or the one that you name after `--`; set null here",
+    "data.val_data": "the questions are those of --suite; set null here",
+}
+"""What a request does not have, and where it comes from."""
 _HONORED = (
     "trainer.policy.model.path",
     "trainer.max_prompt_length",
@@ -38,6 +43,7 @@ _HONORED = (
     "trainer.export_path",
     "generator.eval_n_samples_per_prompt",
     f"{_TEMPLATE}.",
+    *_ELSEWHERE,
     *(f"generator.{kind}sampling_params.{name}" for kind in ("", "eval_") for name in _SAMPLING),
 )
 
@@ -119,6 +125,8 @@ def read_settings(args: Iterable[str], command: str, **ours: Any) -> Settings:
             ours_typed.append(arg)
     config = RGDumpConfig()
     skyrl = {name: value for name, value in files.items() if not name.startswith(f"{PREFIX}.")} | typed
+    for name, why in _ELSEWHERE.items():
+        need(not skyrl.get(name), name, skyrl.get(name), why)
     for name, value in files.items():
         if name not in skyrl:
             _set(config, name.removeprefix(f"{PREFIX}."), value)

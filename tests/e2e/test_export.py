@@ -1,31 +1,86 @@
-"""The model folder that a run leaves can be evaluated, with the result that the run itself had at its end."""
+"""`rg-env eval --checkpoint` on what a run exported asks what the run's own evaluation asked, and gets the same responses.
+
+The run samples with rg_env's sampler, the evaluation with `transformers serve`; both greedily.
+"""
+
+import json
+import shutil
 
 import pytest
+from transformers import AutoTokenizer
 
+from rg_env.cpu import nano_path
 from rg_env.dump import open_run
-from tests.e2e.conftest import RG, ROOT, rg_env
+from rg_env.dump.repair.validate import validate
+from tests.e2e.conftest import RG, rg_env
 
-EVALUATION = [
-    f"{RG}.dump_eval_rollouts=true",
-    f"{RG}.num_eval_samples_per_task=8",
-    "generator.eval_n_samples_per_prompt=1",
-    "generator.eval_sampling_params.temperature=0.0",
-]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-def responses(folder, step):
-    groups = [group for group in open_run(folder).groups() if group.phase == "eval" and group.step == step]
-    return {group.item: group.rollouts[0].conversation[-1]["content"] for group in groups}
+@pytest.fixture(params=[False, True], ids=["plain", "prefilled"])
+def prefilled(request):
+    return request.param
 
 
-@pytest.mark.long
-@pytest.mark.slow
-def test_the_exported_model_gives_the_responses_of_the_last_evaluation(short_run, tmp_path):
-    rg_env("train", *short_run, *EVALUATION, "trainer.hf_save_interval=2", "trainer.eval_interval=2")
-    model = tmp_path / "exports" / "global_step_2" / "policy"
+@pytest.fixture
+def model(prefilled, tmp_path):
+    """nano; `prefilled` with a chat template that opens the think block in the prompt."""
+    if not prefilled:
+        return nano_path()
+    folder = shutil.copytree(nano_path(), tmp_path / "model")
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").write_text(template.replace("assistant\n{%", "assistant\n<think>{%"))
+    return folder
+
+
+def test_evaluation_of_every_exported_step(short_run, model, prefilled, tmp_path):
+    config = tmp_path / "run.yaml"
+    values = dict(str(setting).split("=", 1) for setting in [*short_run[1:], *settings(model, prefilled)])
+    config.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
+    rg_env("train", short_run[0], config, timeout=700)
     again = tmp_path / "again"
-    settings = [*EVALUATION, f"trainer.policy.model.path={model}", f"trainer.log_path={tmp_path}/logs"]
-    rg_env("eval", ROOT / "configs" / "quickstart.yaml", *settings, "--out", again)
-    before = responses(tmp_path / "dumps", 2)
+    command = ("eval", short_run[0], config, "--checkpoint", "all", "--out", again)
+    done = rg_env(*command, "--json", timeout=700)
+    results = json.loads(done.stdout)
+    assert [result["name"] for result in results] == ["step 1", "step 2"]
+
+    before, after = (evaluated(folder) for folder in (tmp_path / "dumps", again / "step_2"))
     assert len(before) == 16
-    assert responses(again, None) == before
+    assert {item: group.rollouts[0].conversation for item, group in after.items()} == {
+        item: group.rollouts[0].conversation for item, group in before.items()
+    }
+    assert {item: group.rollouts[0].base_score for item, group in after.items()} == {
+        item: group.rollouts[0].base_score for item, group in before.items()
+    }
+    texts = [group.rollouts[0].conversation[-1]["content"] for group in after.values()]
+    assert any("</think>" in text and "<answer>" in text for text in texts)
+    assert any(text.startswith("<think>") for text in texts) != prefilled
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    prompts = [group.rollouts[0].conversation[:-1] for group in after.values()]
+    tokens = sum(len(tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=False)) for p in prompts)
+    assert f" responses, {tokens:,} + " in done.stderr, "the server made prompts of as many tokens as SkyRL"
+    assert validate(again / "step_2").good
+    assert "nothing left to do" in rg_env(*command, "--resume").stdout
+
+
+def settings(model, prefilled):
+    return [
+        f"trainer.policy.model.path={model}",
+        f"{RG}.prefilled_think={str(prefilled).lower()}",
+        f"{RG}.dump_eval_rollouts=true",
+        f"{RG}.num_eval_samples_per_task=8",
+        "generator.eval_n_samples_per_prompt=1",
+        "generator.eval_sampling_params.temperature=0.0",
+        "generator.eval_sampling_params.max_generate_length=64",
+        "trainer.eval_interval=2",
+        "trainer.hf_save_interval=1",
+        "trainer.ckpt_interval=1",
+    ]
+
+
+def evaluated(folder):
+    """The groups of the last evaluation by item."""
+    groups = [group for group in open_run(folder).groups() if group.phase == "eval"]
+    last = max((group.step or 0) for group in groups)
+    return {group.item: group for group in groups if (group.step or 0) == last}

@@ -1,0 +1,131 @@
+"""A server that `--model` starts: what is said when it fails, and that it ends with the command in every way.
+
+The processes are real; `scripted_command` says what stands in for the model. `tests/e2e/test_export.py` and
+`tests/vllm` evaluate real models.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rg_env.dump import FileKind, open_run
+from tests.dump.records import lines_of
+
+ROOT = Path(__file__).parents[2]
+GROUPS = 12
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Starts `rg-env collect` with a scripted server; its output is in files."""
+    started = []
+
+    def start(mode, *more):
+        module = (sys.executable, "-m", "tests.rollouts.scripted_command", mode)
+        options = ("--model", "m", "--tasks", "gcd", "--groups", str(GROUPS), "--samples", "2", "--retries", "2")
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        environment["OPENAI_API_KEY"], environment["http_proxy"] = "sk-secret", "http://127.0.0.1:9"
+        output = (tmp_path / "output.txt").open("a")
+        command = [*module, "collect", *options, "--out", str(tmp_path / "dump"), *more]
+        started.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def server_of(process):
+    """The server and its child, once it answers: when the first groups are in the ledger, or at once."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        found = [one for one in psutil.Process(process.pid).children(recursive=True) if "--port" in one.cmdline()]
+        if found and found[0].children():
+            return [*found, *found[0].children()]
+        time.sleep(0.05)
+    raise AssertionError("no server")
+
+
+def wait_for_groups(folder, count):
+    deadline = time.monotonic() + 120
+    while len(lines_of(folder, FileKind.LEDGER) if folder.is_dir() else []) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def gone(processes):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def logs(folder):
+    return list(folder.glob("rg_env-server-*.log"))
+
+
+def test_a_run_from_start_to_end(run, tmp_path):
+    process = run("answers")
+    servers = server_of(process)
+    assert process.wait(120) == 0, (tmp_path / "output.txt").read_text()
+    assert gone(servers)
+    assert not logs(tmp_path)
+    assert len(list(open_run(tmp_path / "dump").ledger())) == GROUPS
+    again = run("refuses", "--resume")
+    assert again.wait(120) == 0, "no server is started where nothing is left to do"
+
+
+def test_a_server_that_does_not_start_is_one_line(run, tmp_path):
+    assert run("refuses").wait(120) == 1
+    lines = (tmp_path / "output.txt").read_text().splitlines()
+    assert "scripted ended with exit code 3: OSError: m is not a model that is known" in lines[-1]
+    (log,) = logs(tmp_path)
+    assert lines[-1].endswith(f"log: {log}")
+    assert not any(line.startswith(("Traceback", "  File")) for line in lines)
+
+
+def test_a_server_that_dies_stops_the_run_which_then_continues(run, tmp_path):
+    process = run("dies")
+    servers = server_of(process)
+    assert process.wait(120) == 1
+    text = (tmp_path / "output.txt").read_text()
+    assert "scripted ended with exit code 1: torch.OutOfMemoryError: no memory is left" in text
+    assert f"--resume --out {tmp_path / 'dump'} continues" in text
+    assert gone(servers)
+    recorded = list(open_run(tmp_path / "dump").ledger())
+    assert 0 < len(recorded) < GROUPS
+    assert all(one.status == "ok" for group in recorded for one in group.rollouts), "nothing failed but the server"
+    assert run("answers", "--resume").wait(120) == 0
+    ledger = list(open_run(tmp_path / "dump").ledger(all_attempts=True))
+    assert len(ledger) == len({group.item for group in ledger}) == GROUPS
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_stops_the_server(signum, code, run, tmp_path):
+    process = run("answers", "--concurrency", "1")
+    servers = server_of(process)
+    wait_for_groups(tmp_path / "dump", 1)
+    process.send_signal(signum)
+    assert process.wait(60) == code, (tmp_path / "output.txt").read_text()
+    assert gone(servers)
+    assert not logs(tmp_path)
+    assert "Traceback" not in (tmp_path / "output.txt").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent ended")
+def test_kill_9_stops_the_server(run):
+    process = run("answers", "--concurrency", "1")
+    server, child = server_of(process)
+    process.kill()
+    try:
+        assert gone([server])
+    finally:
+        child.kill()  # vLLM ends its own children when it is asked to end

@@ -1,0 +1,56 @@
+"""A training configuration, read without SkyRL, gives an evaluation what training's own evaluation has."""
+
+from pathlib import Path
+
+import pytest
+
+from rg_env.errors import ConfigError
+from rg_env.rollouts.settings import read_settings
+from rg_env.skyrl.config import load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.mark.parametrize("name", ["quickstart", "smollm2", "cpu/dapo", "cpu/ppo"])
+def test_a_recipe_is_read_as_skyrl_reads_it(name):
+    path = str(CONFIGS / f"{name}.yaml")
+    theirs, mine = load_config([path]), read_settings([path], "eval")
+    for field in ("tasks", "eval_seed", "num_eval_samples_per_task", "system_prompt", "format", "scorer", "solved_at"):
+        assert getattr(mine.rg, field) == getattr(theirs.rg_dump, field), field
+    for command, params in (
+        ("eval", theirs.generator.eval_sampling_params),
+        ("collect", theirs.generator.sampling_params),
+    ):
+        sampling = mine.sampling(command)
+        assert (sampling["temperature"], sampling["top_p"]) == (params.temperature, params.top_p)
+        assert sampling["max_tokens"] == params.max_generate_length
+    samples = mine.skyrl.get("generator.eval_n_samples_per_prompt", 1)
+    assert samples == theirs.generator.eval_n_samples_per_prompt
+
+
+def test_typed_settings_override_files_and_ours(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("environment: {skyrl_gym: {rg_dump: {seed: 3, scorer.timeout: 9, tasks: {gcd: {weight: 2}}}}}\n")
+    given = read_settings([str(file), "seed=4"], "collect", dump_dir="x")
+    assert (given.rg.seed, given.rg.scorer.timeout, given.rg.tasks) == (4, 9, {"gcd": {"weight": 2}})
+    assert given.rg.dump_dir == "x"
+    assert read_settings([], "eval").sampling("eval") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "is not valid YAML"),
+        ("", "contains no settings"),
+        ("environment.skyrl_gym.rg_dump.sede: 3", "did you mean seed"),
+        ("generator.eval_sampling_params.top_k: 20", "requests have temperature"),
+        ("data: {val_data: [a.parquet]}", "the questions are those of --suite"),
+    ],
+)
+def test_mistakes_in_a_file(text, message, tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_settings([str(file)], "eval").sampling("eval")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_settings([str(tmp_path / "none.yaml")], "eval")
