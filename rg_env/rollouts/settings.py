@@ -32,7 +32,7 @@ _NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None, 
 """Sampling parameters that a request does not have, with the values that change nothing."""
 _TEMPLATE = "generator.chat_template_kwargs"
 _ELSEWHERE = {
-    "generator.chat_template.name_or_path": "the server has the model's, or the one that you name after `--`; set null here",
+    "generator.chat_template.name_or_path": "the server has one; name another after `--`, and set null here",
     "data.val_data": "the questions are those of --suite; set null here",
 }
 """What a request does not have, and where it comes from."""

@@ -1,4 +1,4 @@
-"""`rg-env eval --checkpoint` on what a run exported asks what the run's own evaluation asked, and gets the same responses.
+"""`rg-env eval --checkpoint` asks what the run's own evaluation asked, and gets the same responses.
 
 The run samples with rg_env's sampler, the evaluation with `transformers serve`; both greedily.
 """
