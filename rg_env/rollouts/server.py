@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,17 @@ from typing import Any
 import psutil
 
 from rg_env.errors import ConfigError, RGEnvError, one_line
-from rg_env.output import console, print_error
+from rg_env.output import print_error
 from rg_env.processes import die_with_parent, usable_cores
 
-_POLL = 0.2
+_POLL, _SHOW_EVERY = 0.2, 15.0
 _STARTS_WITHIN = 3600.0
 """Seconds after which a server that does not answer is given up. Large models take long to download."""
 _ENDS_WITHIN = 10.0
 """Seconds that the server has to end before it is killed."""
 _LINES, _TAIL, _WIDTH = 3, 20_000, 200
 """How many of the last lines of the log an error has, in how many bytes they are searched, and their longest length."""
-_ERROR = re.compile(r"\b\w*(?:Error|Exception): .+")
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -104,21 +104,22 @@ class Server:
     process: subprocess.Popen[bytes]
 
     async def ready(self) -> None:
-        """Wait until it answers, and show that.
+        """Wait until it answers, and say so every now and then.
 
         Raises:
             ServerError: it ended, or does not answer.
         """
-        began = time.monotonic()
-        with _waiting() as show:
-            while not await asyncio.to_thread(self._answers):
-                seconds = time.monotonic() - began
-                if self.process.poll() is not None:
-                    raise self.failure()
-                if seconds > _STARTS_WITHIN:
-                    raise ServerError(f"{self.program.name} did not answer within {seconds:.0f} s; log: {self.log}")
-                show(f"starting {self.program.name}, {seconds:.0f} s", (_last_lines(self.log) or [""])[-1])
-                await asyncio.sleep(_POLL)
+        began, shown = time.monotonic(), 0.0
+        while not await asyncio.to_thread(self._answers):
+            seconds = time.monotonic() - began
+            if self.process.poll() is not None:
+                raise self.failure()
+            if seconds > _STARTS_WITHIN:
+                raise ServerError(f"{self.program.name} did not answer within {seconds:.0f} s; log: {self.log}")
+            if seconds >= shown + _SHOW_EVERY:
+                shown = seconds
+                print_error(f"{self.program.name} has been starting for {seconds:.0f} s")
+            await asyncio.sleep(_POLL)
 
     async def watch(self) -> None:
         """Raises ServerError once it has ended."""
@@ -198,26 +199,6 @@ async def serving(program: Program, options: Sequence[str]) -> AsyncIterator[Ser
         server.log.unlink(missing_ok=True)
     finally:
         server.stop()
-
-
-@contextmanager
-def _waiting() -> Iterator[Callable[[str, str], None]]:
-    """Yields a function that shows what is waited for: all the time on a terminal, every 15 s elsewhere."""
-    if sys.stderr.isatty():
-        from rg_env.output import cell
-
-        with console(stderr=True).status("starting a server") as status:
-            yield lambda what, detail: status.update(cell(f"{what}  {one_line(detail, 80)}"))
-        return
-    due = time.monotonic()
-
-    def show(what: str, detail: str) -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due += 15
-            print_error(what)
-
-    yield show
 
 
 def _last_lines(log: Path) -> list[str]:

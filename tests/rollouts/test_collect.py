@@ -174,8 +174,10 @@ def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
         wait_for_groups(tmp_path, 2)
         process.kill()
         process.communicate()
+        (ledger,) = tmp_path.glob("*groups*.part")
+        ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))  # killed before this line
         before = items(tmp_path)
-        assert 2 <= len(before) < GROUPS
+        assert 1 <= len(before) < GROUPS
         assert "has an unfinished run" in refused(collect(server, tmp_path))
         assert "temperature was 1.0, is now 0.3" in refused(
             collect(server, tmp_path, "--resume", "--temperature", "0.3")

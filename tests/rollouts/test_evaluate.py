@@ -86,6 +86,17 @@ def test_the_table_has_the_total_first_and_an_interval(suite, tmp_path, monkeypa
     assert folder.name.startswith("eval-"), "a folder of its own by default"
 
 
+def test_the_result_of_a_resumed_evaluation_counts_all_attempts(suite, tmp_path):
+    right = completion("<think>x</think><answer>7</answer>")
+    with serving(lambda number, body: right) as server:
+        out = ("--out", str(tmp_path / "dump"), "--concurrency", "1", "--json")
+        first = evaluate(server, suite, *out, "--max-tokens-total", "20")
+        assert f"--resume --out {tmp_path / 'dump'}" in first.stderr
+        second = evaluate(server, suite, *out, "--resume")
+    assert 0 < json.loads(first.stdout)["total"]["rollouts"] < 5
+    assert json.loads(second.stdout)["total"]["rollouts"] == 5 == len(server.requests)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
