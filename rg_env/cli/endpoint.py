@@ -75,6 +75,7 @@ def reach(ctx: typer.Context, command: str, settings: Settings, model: str | Non
         ConfigError: no model or server, or options that do not go together.
     """
     from rg_env.rollouts.endpoint import Sampling
+    from rg_env.rollouts.server import program_for
     from rg_env.rollouts.session import EndpointOptions
 
     given: Mapping[str, Any] = ctx.params
@@ -85,6 +86,8 @@ def reach(ctx: typer.Context, command: str, settings: Settings, model: str | Non
         raise ConfigError(what or "name a model with --model, or a running server with --endpoint")
     if url and server_options:
         raise ConfigError(f"`-- {' '.join(server_options)}` is for a server that --model starts; leave out --endpoint")
+    if url is None:
+        program_for(model)  # refuses an environment that has none
     sampling = settings.sampling(command)
     sampling |= {name: given[name] for name in ("temperature", "top_p", "max_tokens") if given[name] is not None}
     template = settings.chat_template_kwargs

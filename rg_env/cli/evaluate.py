@@ -9,7 +9,7 @@ import typer
 from rg_env.cli import endpoint as shared
 from rg_env.cli.options import JsonFlag, Settings
 from rg_env.config import PREFIX
-from rg_env.errors import ConfigError, need
+from rg_env.errors import ConfigError, need, one_line
 from rg_env.output import console, print_error, print_json, print_line
 
 if TYPE_CHECKING:
@@ -125,8 +125,12 @@ def _limits(given: Given, model: str) -> dict[str, Any]:
     """How long a prompt may be, as in the training that the configuration is for."""
     from transformers import AutoTokenizer
 
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{model}: no tokenizer can be read there ({one_line(error, 200)})") from None
     return {
-        "tokenizer": AutoTokenizer.from_pretrained(model),
+        "tokenizer": tokenizer,
         "max_prompt_length": int(given.skyrl.get("trainer.max_prompt_length", 512)),
         "chat_template_kwargs": given.chat_template_kwargs,
     }
