@@ -78,7 +78,8 @@ def commands_in(text):
     """The `rg-env …` commands of a page's indented blocks, as lists of words."""
     joined = text.replace("\\\n", " ")
     for line in re.findall(r"^    (?:\S+/)?rg-env (.*)$", joined, re.MULTILINE):
-        yield shlex.split(line.split(" | ")[0], comments=True)
+        words = shlex.split(line.split(" | ")[0], comments=True)
+        yield words[: words.index("--")] if "--" in words else words  # the rest is for a server
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)

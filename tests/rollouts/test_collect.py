@@ -65,7 +65,7 @@ def started(server, folder, *more):
 
 
 def wait_for_groups(folder, count):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 280
     while len(lines_of(folder, FileKind.LEDGER) if folder.is_dir() else []) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
