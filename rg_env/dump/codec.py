@@ -202,7 +202,7 @@ def _writer(kind: Any) -> Callable[[Any], Wire]:
 
 def _written(column: Column, value: str) -> str:
     if column.type is float:
-        return f"(v if (v := {value}).__class__ is float else as_float(v))"
+        return f"(v if (v := {value}).__class__ is float or v is None else as_float(v))"
     return f"{value} or ''" if column.empty_means_none else value
 
 

@@ -146,10 +146,14 @@ class Committer:
         """The lines of the next records. Makes the batches that take them ready, and adds their states to `marks`."""
         part = _Slice()
         ends: dict[FileKind, int] = {}
+        full = False
 
         def add(kind: FileKind, line: bytes) -> None:
-            part.lines.setdefault(kind, []).append(line)
+            nonlocal full
+            lines = part.lines.setdefault(kind, [])
+            lines.append(line)
             ends[kind] += len(line)
+            full = full or len(lines) + marks[kind].lines >= self._batches[kind].limit
 
         def ready(*kinds: FileKind) -> None:
             for kind in kinds:
@@ -189,7 +193,7 @@ class Committer:
                     self.lost.add(record.group_id)
                 job.dropped += 1
                 del job.records[part.records]
-            if any(len(lines) >= self._batches[kind].limit - marks[kind].lines for kind, lines in part.lines.items()):
+            if full:
                 break
         return part
 

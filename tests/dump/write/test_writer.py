@@ -73,8 +73,8 @@ def test_the_ledger_line_is_written_after_the_text(tmp_path, monkeypatch):
     real = os.write
 
     def write(fd, data):
-        if name := parse_name(Path(f"/proc/self/fd/{fd}").readlink()):  # other threads write to sockets
-            order.append(name.kind)
+        if (file := parse_name(Path(f"/proc/self/fd/{fd}").readlink())) is not None:  # not the lock
+            order.append(file.kind)
         return real(fd, data)
 
     monkeypatch.setattr("rg_env.dump.write.batch.os.write", write)
