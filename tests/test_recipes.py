@@ -30,7 +30,7 @@ def name_of(path):
 def a_cluster_somewhere(monkeypatch):
     """GPU recipes are refused on a machine without a GPU, unless a cluster is named; no vLLM server runs here."""
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
-    monkeypatch.setattr("rg_env.skyrl.checks.check_servers", lambda cfg, training: None)
+    monkeypatch.setattr("rg_env.skyrl.checks.check_servers", lambda cfg: None)
 
 
 def leaves(node, prefix=""):

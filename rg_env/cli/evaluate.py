@@ -77,7 +77,9 @@ def evaluate(
     shared.quiet_logs()
     ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
     given = read_settings(settings or [], "eval", dump_eval_rollouts=True, **ours)
-    folder = out or (Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir))
+    folder = out or (
+        Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir if given.has_file else "runs/dumps")
+    )
     found = _checkpoints(given, checkpoint, model, endpoint)
     options = [shared.reach(ctx, "eval", given, str(one.folder) if one else model) for one in found]
     samples = samples or int(given.skyrl.get("generator.eval_n_samples_per_prompt", 1))

@@ -207,7 +207,7 @@ def test_a_signal_keeps_the_finished_groups_and_drops_the_others(signum, code, r
         _, errors = process.communicate(timeout=60)
         assert process.returncode == code, errors
         assert "Traceback" not in errors
-        assert "continue with --resume" in errors
+        assert f"same command with --resume --out {tmp_path}" in errors
         assert not list(tmp_path.glob("*.part"))
         assert validate(tmp_path).good
         server.script = right
@@ -262,9 +262,9 @@ def test_wrong_settings_are_refused_before_any_request(more, message, right, tmp
     assert not server.requests
 
 
-def test_options_of_an_endpoint_without_one_are_refused(tmp_path):
+def test_without_a_model_and_an_endpoint_it_says_what_to_name(tmp_path):
     done = CliRunner().invoke(app, ["collect", "--groups", "1", "--out", str(tmp_path), "--temperature", "0.5"])
-    assert "--temperature needs --endpoint" in refused(done)
+    assert "name a model with --model, or a running server with --endpoint" in refused(done)
 
 
 def test_sft_data_comes_out(right, tmp_path):

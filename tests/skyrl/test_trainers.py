@@ -252,7 +252,9 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
     assert validate(tmp_path / "dumps").good
     dump = open_run(tmp_path / "dumps")
     ledger = list(dump.ledger(all_attempts=True))
-    assert len({line.group_id for line in ledger}) == len(ledger) == first.generated + second.generated
+    assert len({line.group_id for line in ledger}) == len(ledger)
+    # A group may be on disk when its `generate()` is canceled by the failure.
+    assert first.generated + second.generated <= len(ledger)
     assert {line.attempt for line in ledger if line.step is not None and line.step < 5} >= {1}
     assert min(line.step for line in ledger if line.attempt == 2) == 5
     assert {line.attempt for line in dump.ledger() if line.step >= 5} == {2}

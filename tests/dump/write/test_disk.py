@@ -234,6 +234,7 @@ def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
 
 _READ_ONLY = """
 import os, sys
+from filelock import SoftFileLock  # loaded on first use, which the other user's rights may not allow
 from rg_env.dump import DumpWriter
 from rg_env.errors import DumpError
 from rg_env.dump.repair.validate import validate
