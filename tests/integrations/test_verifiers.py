@@ -64,12 +64,12 @@ def test_rollouts_are_scored(environment, alone):
 
 
 def test_a_scorer_that_fails_is_an_error_and_never_0(environment, monkeypatch):
-    def failing(self, entry, answer, config=None):
+    async def failing(self, task, config, entry, answer, waiting):
         if answer == "none":
             return AnswerScore.unscored(Status.CRASHED, "gone")
         return AnswerScore(1.0, 0.0, 1.0, Status.OK)
 
-    monkeypatch.setattr(Scorer, "score", failing)
+    monkeypatch.setattr(Scorer, "_score_form", failing)
 
     def script(number, body):
         return completion(f"<think>I add.</think><answer>{'right' if number % 2 else 'none'}</answer>")
