@@ -1,4 +1,6 @@
 # `make quickstart` and `make test` each do everything they need on a fresh machine. CONTRIBUTING.md describes the targets.
+# Some containers set this. uv installs no bytecode, so without any each process would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # scripts/install.sh says what these two are for.
 export PYTHON TORCH_INDEX
 VENV := .venv
