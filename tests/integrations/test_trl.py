@@ -112,14 +112,14 @@ def test_grpo_steps(tmp_path, monkeypatch):
 
     from rg_env.cpu import nano_path
 
-    score = Scorer.score
+    score = Scorer._score_form
 
-    def failing(self, entry, answer, config=None):
+    async def failing(self, task, config, entry, answer, waiting):
         if len(answer) % 2:
             return AnswerScore.unscored(Status.TIMEOUT, "no score")
-        return score(self, entry, answer, config)
+        return await score(self, task, config, entry, answer, waiting)
 
-    monkeypatch.setattr(Scorer, "score", failing)
+    monkeypatch.setattr(Scorer, "_score_form", failing)
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
     args = GRPOConfig(
         output_dir=str(tmp_path / "trl"),
