@@ -11,11 +11,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import Any, cast
 
 from loguru import logger
@@ -30,7 +30,7 @@ from skyrl.train.utils.trajectory_logging import TrajectoryLogger
 
 from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpWriter, claim_run, close_all, new_run_id, write_manifest
+from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
 from rg_env.errors import need
 from rg_env.eval_set import EvalSet
 from rg_env.scoring import shared_scorer
@@ -43,14 +43,12 @@ from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
 
 
-class RGHooks:
-    """Dataset, generator and trainer hooks for any of SkyRL's experiments."""
+class RGExperiment(BasePPOExp):
+    """SkyRL's training on Reasoning Gym items."""
 
     cfg: RGTrainConfig
     tokenizer: Any
     reports: Reports = Reports()
-    recorded: Mapping[str, Any] = MappingProxyType({})
-    """Further entries of the manifest."""
     _generator: RGDumpGenerator
 
     def get_eval_dataset(self) -> EvalSet | PromptDataset | None:
@@ -63,7 +61,7 @@ class RGHooks:
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
-        writer = open_writer(cfg, *self._run_identity(), self.recorded)
+        writer = open_writer(cfg, *self._run_identity())
         line = f"run {writer.run_id}, dump: {writer.folder}"
         self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
         self._generator = RGDumpGenerator(
@@ -81,7 +79,7 @@ class RGHooks:
         """SkyRL's tracker. SwanLab gets the settings as a dict, because it refuses SkyRL's config object."""
         trainer = self.cfg.trainer
         if trainer.logger != "swanlab":
-            return super().get_tracker()  # type: ignore[misc]
+            return super().get_tracker()
         return Tracking(
             project_name=trainer.project_name,
             experiment_name=trainer.run_name,
@@ -94,10 +92,6 @@ class RGHooks:
         """With `log_rollouts` our table of rollouts, otherwise SkyRL's."""
         return self._generator.table if self.cfg.rg_dump.log_rollouts else TrajectoryLogger()
 
-    def _run_identity(self) -> tuple[str, int]:
-        """Run id and attempt of the dump."""
-        return new_run_id(), 1
-
     def _prompt_dataset(self, files: list[str]) -> PromptDataset:
         workers = max(1, self.cfg.data.dataloader.num_workers or 0)
         return PromptDataset(files, self.tokenizer, self.cfg.trainer.max_prompt_length, num_workers=workers)
@@ -109,10 +103,6 @@ class RGHooks:
             "chat_template_kwargs": dict(self.cfg.generator.chat_template_kwargs),
         }
 
-
-class RGExperiment(RGHooks, BasePPOExp):
-    """SkyRL's training on Reasoning Gym items."""
-
     def get_train_dataset(self) -> ReasoningGymDataset | PromptDataset:
         """Items on demand, or the files of `data.train_data`."""
         if self.cfg.data.train_data:
@@ -123,7 +113,7 @@ class RGExperiment(RGHooks, BasePPOExp):
         return dataset
 
     def _run_identity(self) -> tuple[str, int]:
-        """Those of the checkpoint if SkyRL resumes from one, so the dump continues."""
+        """Run id and attempt of the dump: those of the checkpoint if SkyRL resumes from one, so the dump continues."""
         return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
 
     def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
@@ -169,10 +159,8 @@ def _normal(folder: str) -> str:
     return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
 
 
-def open_writer(
-    cfg: RGTrainConfig, run_id: str, attempt: int, recorded: Mapping[str, Any] = MappingProxyType({})
-) -> DumpWriter:
-    """Write the manifest of this run, with `recorded` in it, and open its dump."""
+def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
+    """Write the manifest of this run, and open its dump."""
     rg = cfg.rg_dump
     writer = DumpWriter.from_config(rg, run_id, attempt)
     write_manifest(
@@ -183,7 +171,6 @@ def open_writer(
             "model": cfg.trainer.policy.model.path,
             "settings": asdict(cfg),
             "task_mix": rg.tasks,
-            **recorded,
         },
     )
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)

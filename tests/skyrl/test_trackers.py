@@ -15,7 +15,7 @@ from rg_env.dump import DumpWriter, open_run
 from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
-from rg_env.skyrl.experiment import RGHooks
+from rg_env.skyrl.experiment import RGExperiment
 from rg_env.skyrl.loader import TrainLoader
 from rg_env.skyrl.rollout_table import COLUMNS, RolloutTable
 from tests.e2e.conftest import ROOT
@@ -86,7 +86,7 @@ def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
     monkeypatch.setitem(sys.modules, "swanlab", swanlab)
     cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
     cfg.trainer.logger = "swanlab"
-    RGHooks.get_tracker(SimpleNamespace(cfg=cfg))
+    RGExperiment.get_tracker(SimpleNamespace(cfg=cfg))
     assert started["config"]["trainer"]["logger"] == "swanlab"
 
 

@@ -109,22 +109,6 @@ def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: L
         return concat_groups(_tidy(_read_part(part, columns, line_by_line), columns) for part in parts)
 
 
-def read_groups(parts: Sequence[Part], line_by_line: LineByLine) -> pl.DataFrame:
-    """The groups of a bundle of files with texts, in order: one row each, with the columns of a ledger line.
-
-    Args:
-        parts: of one run and kind, see `chunks.bundles`. If polars can read one, each of its lines is a group.
-        line_by_line: called for the parts that polars cannot read; then each of its records is a group.
-
-    Returns:
-        `GROUP_SCHEMA`, and `ROLLOUT_SCHEMA` as lists.
-    """
-    kind = parts[0].file.kind
-    with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _in_groups(_ours(parts, kind, SCHEMA), parts)
-    return pl.concat([_read_groups_of(part, line_by_line) for part in parts])
-
-
 def concat_groups(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate frames, at least one, and make `GROUP_INDEX` unique."""
     return pl.concat(list(count_on(frames)))
@@ -187,24 +171,6 @@ def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -
     )
 
 
-def _read_groups_of(part: Part, line_by_line: LineByLine) -> pl.DataFrame:
-    with suppress(_UnsoundError, pl.exceptions.PolarsError):
-        return _in_groups(_ours([part], part.file.kind, SCHEMA), [part])
-    groups = _by_codec(part, SCHEMA, line_by_line)
-    return groups.select(
-        *(_none_for_empty(name, pl.col(name)) for name in GROUP_SCHEMA),
-        *(_known(name, pl.col(name).list.eval(_none_for_empty(name, pl.element()))) for name in ROLLOUT_SCHEMA),
-    )
-
-
-def _known(name: str, values: pl.Expr) -> pl.Expr:
-    """The lists of a column, with null for what nobody measured."""
-    if name not in _ASSUMED:
-        return values
-    measured = values.list.eval(pl.when(pl.element() != pl.lit(_ASSUMED[name])).then(pl.element()))
-    return pl.when(pl.col("schema_version") == 0).then(measured).otherwise(values)
-
-
 def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
     """Read the groups with the codec and encode them again for polars, without texts unless a column needs them."""
     kind, lines = part.file.kind, line_by_line(part)
@@ -228,20 +194,6 @@ def _with_places(groups: pl.DataFrame, kind: FileKind, places: Sequence[tuple[in
     """The groups of files with texts, with the columns of the ledger that say where a text is."""
     where = pl.DataFrame(list(places), schema={name: SCHEMA[name] for name in _PLACE}, orient="row")
     return groups.with_columns(where, text=pl.lit(str(kind)), text_reason=pl.lit(""))
-
-
-def _in_groups(rollouts: pl.DataFrame, parts: Sequence[Part]) -> pl.DataFrame:
-    """Collect rollouts into groups.
-
-    Raises:
-        _UnsoundError: a group has no rollouts.
-    """
-    of_group = [pl.col(name).first() for name in GROUP_SCHEMA]
-    by_group = _tidy(rollouts, SCHEMA).group_by(GROUP_INDEX, maintain_order=True)
-    groups = by_group.agg(*of_group, *ROLLOUT_SCHEMA).drop(GROUP_INDEX)
-    if groups.height != sum(1 for part in parts for _ in part.placed()):
-        raise _UnsoundError
-    return groups
 
 
 def _ours(parts: Sequence[Part], kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
