@@ -1,124 +1,229 @@
-"""Reasoning Gym as an environment of the package `verifiers`, up to 0.3: `load_environment()`.
+"""Reasoning Gym as a taskset of the package `verifiers`, which prime-rl trains on: `vf-eval rg-env-verifiers`.
 
-    vf.load_environment("rg_env.integrations.verifiers", tasks=["gcd"])
+Invariant: a rollout whose scorer failed is an error of its trace, which verifiers can retry, and never the reward 0.
 
-Invariant: a rollout whose scorer failed has an `InfraError`, which trainers leave out and verifiers can retry
-(`max_retries`), and never the reward 0.
-
-Not covered: dumps, and the length penalty, which depends on lengths that verifiers does not always know.
+Not covered: dumps and the length penalty, because verifiers shows a task one rollout at a time, and never its group.
+verifiers saves every rollout itself, in `traces.jsonl`.
 """
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import json
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
-import verifiers as vf
+import openai
+import verifiers.v1 as vf
+from pydantic import Field, model_validator
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
+from rg_env.errors import RGEnvError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.rewards import Rollout, settle_group
 from rg_env.rollouts.settings import apply_overrides
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.user_code import load_reward
 
-if TYPE_CHECKING:
-    import datasets
+_ENDLESS = 2**62
+"""Rows of a dataset of which only the first few are made."""
 
 
-def load_environment(
-    tasks: Any = None,
-    num_train_examples: int = 1000,
-    num_eval_examples: int = 100,
-    settings: Mapping[str, Any] | None = None,
-) -> Any:
-    """A `SingleTurnEnv` with our questions, prompt and scorers.
+class ReasoningGymData(vf.TaskData):
+    """A question. `id` is the item's id, which is the same in every run.
 
-    Args:
-        tasks: the task mix, as in the setting `tasks`; None: the default mix.
-        num_train_examples, num_eval_examples: questions; none is in both sets.
+    Attributes:
+        item: the item as JSON: what the scorer needs.
+        answer: a right answer, empty if there are several; for people.
+    """
+
+    item: str
+    answer: str
+
+
+class ReasoningGymTaskConfig(vf.TaskConfig):
+    """`--env.taskset.task.*`.
+
+    Attributes:
         settings: settings of rg_env by name, such as `{"format": "lenient", "scorer.timeout": 10}`.
-
-    Raises:
-        ConfigError: an argument is invalid.
-    """
-    config = RGDumpConfig(tasks=tasks)
-    apply_overrides(config, [f"{name}={json.dumps(value)}" for name, value in (settings or {}).items()])
-    config = checked(config, length_penalty=LengthPenaltyConfig(kind="none"))
-    return vf.SingleTurnEnv(
-        dataset=lambda: _dataset(config, "train", config.seed, num_train_examples),
-        eval_dataset=lambda: _dataset(config, "eval", config.eval_seed, num_eval_examples),
-        rubric=RGRubric(config),
-    )
-
-
-class RGRubric(vf.Rubric):
-    """Scores rollouts in the scorer processes. The metrics of a rollout: `base_score`, `solved`, `well_formed`, and
-    `scored`, which is 0 where the scorer failed or there is no response.
     """
 
-    def __init__(self, config: RGDumpConfig) -> None:
-        super().__init__()
-        self._config = config
-        self._reward = load_reward(config)
+    settings: dict[str, Any] = Field(default_factory=dict)
 
-    async def score_rollout(self, state: Any) -> None:
-        """Set reward, metrics and, if the scorer failed, the error of one rollout."""
-        await self._score([state])
+    def rg_env(self, tasks: Any = None) -> RGDumpConfig:
+        """All settings of rg_env.
 
-    async def score_group(self, states: Sequence[Any]) -> None:
-        """The same for the rollouts of a prompt. One whose scorer failed gets the mean reward of the others, and so no
-        advantage; NaN if there are no others.
+        Raises:
+            ConfigError: a setting is unknown or invalid, or has no effect here.
         """
-        await self._score(states)
-        rewards = [state["reward"] for state in states]
-        mean = sum(rewards) / len(rewards)
-        for state in states:
-            state["advantage"] = 0.0 if math.isnan(mean) else state["reward"] - mean
-            for step in state["trajectory"]:
-                step["reward"], step["advantage"] = state["reward"], state["advantage"]
-
-    async def _score(self, states: Sequence[Any]) -> None:
-        verdicts = await asyncio.gather(*map(self._verdict, states))
-        rollouts = [Rollout(verdict, None, None) for verdict in verdicts]
-        earned = settle_group(rollouts, self._config, max_length=1, penalize=False, reward_function=self._reward)
-        nothing_scored = all(one.masked for one in earned)
-        for state, verdict, one in zip(states, verdicts, earned, strict=True):
-            state["reward"] = math.nan if nothing_scored else one.reward
-            state["metrics"] = {
-                "base_score": verdict.scored.score,
-                "solved": float(verdict.scored.score >= self._config.solved_at),
-                "well_formed": float(verdict.parsed.answer is not None),
-                "scored": float(not one.masked),
-            }
-            if one.masked and state.get("error") is None:
-                state["error"] = vf.InfraError(one.reward_error or f"{verdict.scored.status}: {verdict.scored.detail}")
-
-    async def _verdict(self, state: Any) -> Verdict:
-        if state.get("error") is not None or not state.get("completion"):
-            return Verdict.no_response("the request failed")
-        item = item_from_text(state["info"]["rg_item"])
-        scorer, config = shared_scorer(self._config.scorer), self._config
-        text = text_of(state["completion"])
-        return await scorer.judge_async(item.entry, text, item.config, config.prefilled_think, config.format)
+        config = RGDumpConfig(tasks=tasks)
+        apply_overrides(config, [f"{name}={json.dumps(value)}" for name, value in self.settings.items()])
+        return checked(config, length_penalty=LengthPenaltyConfig(kind="none"))
 
 
-def _dataset(config: RGDumpConfig, split: str, seed: int, count: int) -> datasets.Dataset:
-    from datasets import Dataset
+class ReasoningGymConfig(vf.TasksetConfig):
+    """`--env.taskset.*`.
 
-    rows = ReasoningGymDataset(config.tasks, size=count, seed=seed, split=split, **prompt_options(config))
-    made = (rows.row(index) for index in range(count))
-    return Dataset.from_list(
-        [
-            {
-                "prompt": row["prompt"],
-                "answer": row["reward_spec"]["ground_truth"],
-                "info": {"rg_item": item_to_text(row["extra_info"])},  # verifiers reads some other keys
-            }
-            for row in made
-        ]
-    )
+    Attributes:
+        tasks: the task mix, as in the setting `tasks`; None: the default mix.
+        split: `train` or `eval`; no question is in both.
+        seed: None: the setting `seed`, or `eval_seed` for the eval split.
+    """
+
+    tasks: Any = None
+    split: Literal["train", "eval"] = "train"
+    seed: int | None = None
+    task: ReasoningGymTaskConfig = ReasoningGymTaskConfig()
+
+    def dataset(self) -> ReasoningGymDataset:
+        """The questions. Raises ConfigError."""
+        config = self.task.rg_env(self.tasks)
+        default = config.seed if self.split == "train" else config.eval_seed
+        seed = default if self.seed is None else self.seed
+        return ReasoningGymDataset(config.tasks, _ENDLESS, seed, self.split, **prompt_options(config))
+
+    @model_validator(mode="after")
+    def _check(self) -> ReasoningGymConfig:
+        try:
+            self.dataset()
+        except RGEnvError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+class VerdictState(vf.State):
+    """What metrics and reward of one rollout share."""
+
+    verdict: Any = None
+
+
+class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskConfig]):
+    """Scores the last reply in the scorer processes."""
+
+    @property
+    def key(self) -> str:
+        return str(self.data.id)
+
+    @vf.stop
+    async def answered(self, trace: vf.Trace) -> bool:
+        """One reply ends a rollout, whatever the harness."""
+        return bool(trace.num_turns)
+
+    @vf.metric
+    async def verdict(self, trace: vf.Trace) -> dict[str, float]:
+        """Raw and tagged score and the higher of them, all in [0, 1]; whether the question is solved; whether the reply
+        has the required format. A reply without it has no raw and tagged score."""
+        config, verdict = self.config.rg_env(), await self._judged(trace)
+        scored = verdict.scored
+        metrics = {
+            "base_score": scored.score,
+            "solved": float(scored.score >= config.solved_at),
+            "well_formed": float(verdict.parsed.violation is None),
+        }
+        both = {"raw_score": scored.raw, "tagged_score": scored.tagged}
+        return metrics | {name: score for name, score in both.items() if score is not None}
+
+    @vf.reward
+    async def reward(self, trace: vf.Trace) -> float:
+        """Base score, format bonus, `binarize_at` and the user's reward function, as in SkyRL's evaluation."""
+        config = self.config.rg_env()
+        rollout = Rollout(await self._judged(trace), None, None)
+        (earned,) = settle_group([rollout], config, max_length=1, penalize=False, reward_function=load_reward(config))
+        if earned.masked:
+            raise RuntimeError(earned.reward_error or _why(rollout.verdict))
+        return earned.reward
+
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """Whether the scorer gives the stored answer at least `solved_at`; None if there is none."""
+        if not self.data.answer:
+            return None
+        item, config = item_from_text(self.data.item), self.config.rg_env()
+        text = f"<think>The stored answer.</think><answer>{self.data.answer}</answer>"
+        verdict = await shared_scorer(config.scorer).judge_async(item.entry, text, item.config)
+        return bool(verdict.scored.score >= config.solved_at)
+
+    async def _judged(self, trace: vf.Trace) -> Verdict:
+        """The verdict on the last reply, computed once. Raises RuntimeError if the scorer failed."""
+        if trace.state.verdict is None:
+            item, config = item_from_text(self.data.item), self.config.rg_env()
+            text = text_of([message.model_dump() for message in trace.assistant_messages])
+            verdict = await shared_scorer(config.scorer).judge_async(
+                item.entry, text, item.config, config.prefilled_think, config.format
+            )
+            if verdict.scored.status.is_scorer_failure:
+                raise RuntimeError(_why(verdict))
+            trace.state.verdict = verdict
+        verdict = trace.state.verdict
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+
+class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
+    """Endless; `-n` says how many questions a run takes."""
+
+    INFINITE = True
+
+    def load(self) -> Iterator[ReasoningGymTask]:
+        dataset = self.config.dataset()
+        for row in map(dataset.row, itertools.count()):
+            system = [message["content"] for message in row["prompt"] if message["role"] == "system"]
+            yield ReasoningGymTask(
+                ReasoningGymData(
+                    id=row["extra_info"]["item"],
+                    name=row["data_source"],
+                    system_prompt=system[0] if system else None,
+                    prompt=[message for message in row["prompt"] if message["role"] != "system"],
+                    item=item_to_text(row["extra_info"]),
+                    answer=row["reward_spec"]["ground_truth"],
+                ),
+                self.config.task,
+            )
+
+
+class OneReply(vf.Harness[vf.HarnessConfig]):
+    """Sends the prompt and ends: no program, no tools, and so no process for each rollout."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+    ) -> vf.ProgramResult:
+        """As in verifiers. Its server at `endpoint` adds the sampling parameters and keeps errors of the model."""
+        system, prompt = self.resolve_prompt(data)
+        messages: list[Any] = [] if system is None else [{"role": "system", "content": system}]
+        if isinstance(prompt, str):
+            prompt = [vf.UserMessage(content=prompt)]
+        messages += [message.model_dump(exclude_none=True) for message in prompt or []]
+        try:
+            async with openai.AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None) as client:
+                await client.chat.completions.create(model=ctx.model, messages=messages)
+        except openai.OpenAIError as error:
+            return vf.ProgramResult(exit_code=1, stdout="", stderr=str(error))
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+
+class ReasoningGymEnvConfig(vf.EnvConfig):
+    """`--env.*`. The agent runs on this machine unless `--env.agent.runtime.type` says otherwise."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class ReasoningGymEnv(vf.Env[ReasoningGymEnvConfig]):
+    """One agent, one reply."""
+
+    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        await agents.agent.run(task)
+
+
+def _why(verdict: Verdict) -> str:
+    return f"the scorer failed ({verdict.scored.status}): {verdict.scored.detail}"

@@ -1,83 +1,181 @@
-"""The real package, with a scripted server as the model."""
+"""The real package and its command line, with a scripted server as the model."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import itertools
 import json
-import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from rg_env.scoring import AnswerScore, Scorer, Status
-from tests.rollouts.server import completion, serving
+from tests.rollouts.server import completion, error, serving
 
-vf = pytest.importorskip("verifiers")
+vf = pytest.importorskip("verifiers.v1")
 pytestmark = pytest.mark.verifiers
 
 TASKS = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}}
+QUESTIONS = 2
 
 
-@pytest.fixture(scope="module")
-def environment():
-    return vf.load_environment(
-        "rg_env.integrations.verifiers",
-        tasks=TASKS,
-        num_train_examples=3,
-        num_eval_examples=2,
-        settings={"format_bonus": 0.5},
-    )
+def environment(**settings):
+    taskset = {"id": "rg-env-verifiers", "tasks": TASKS, "split": "eval", "task": {"settings": settings}}
+    return vf.resolve_env_config({"taskset": taskset})
 
 
-def evaluated(environment, script, samples, **options):
+def first(config, count=QUESTIONS):
+    return list(itertools.islice(vf.load_taskset(config.taskset), count))
+
+
+def answers(config):
+    return {task.data.prompt[0].content: task.data.answer for task in first(config)}
+
+
+def traces(config, script, folder, rollouts=1):
+    """The traces of an evaluation of the first questions in this process, one request at a time."""
+    from verifiers.v1.cli.eval.runner import run_eval
+    from verifiers.v1.configs.cli.eval import EvalConfig
+
     with serving(script) as server:
-        client = vf.ClientConfig(api_base_url=f"{server.url}/v1", max_retries=0)
-        made = environment.evaluate(
-            client, "m", {"max_tokens": 64}, rollouts_per_example=samples, save_results=False, **options
+        episodes = asyncio.run(
+            run_eval(
+                EvalConfig(
+                    env=config,
+                    model="m",
+                    client=vf.EvalClientConfig(base_url=f"{server.url}/v1"),
+                    select={"limit": QUESTIONS},
+                    num_rollouts=rollouts,
+                    max_concurrent=1,
+                    push=False,
+                    rich=None,
+                    output_dir=folder,
+                )
+            )
         )
-        return asyncio.run(made)["outputs"]
+    return [trace for episode in episodes for trace in episode.traces]
 
 
-def answers(environment):
-    return {row["prompt"][-1]["content"]: row["answer"] for row in environment.get_eval_dataset()}
-
-
-def test_questions_of_both_sets_differ(environment):
-    train, evaluation = environment.get_dataset(), environment.get_eval_dataset()
-    assert (len(train), len(evaluation)) == (3, 2)
-    assert [message["role"] for message in train[0]["prompt"]] == ["system", "user"]
-    items = {json.loads(row["info"]["rg_item"])["item"] for rows in (train, evaluation) for row in rows}
-    assert len(items) == 5
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_rollouts_are_scored(environment, alone):
-    known = answers(environment)
+def test_the_command_line_scores_rollouts_and_saves_them(tmp_path):
+    known = answers(environment())
 
     def script(number, body):
+        assert [message["role"] for message in body["messages"]] == ["system", "user"]
+        assert body["temperature"] == 0.25
         answer = known[body["messages"][-1]["content"]] if number % 2 else "none"
         return completion(f"<think>I add.</think><answer>{answer}</answer>")
 
-    outputs = evaluated(environment, script, 4, max_concurrent=1, independent_scoring=alone)
-    assert sorted(output["reward"] for output in outputs) == [0.5] * 4 + [1.5] * 4
-    assert all(output["metrics"]["solved"] == (output["reward"] == 1.5) for output in outputs)
-    assert {(output["metrics"]["scored"], output.get("error")) for output in outputs} == {(1.0, None)}
+    with serving(script) as server:
+        command = (
+            f"rg-env-verifiers -m m --client.base-url {server.url}/v1 -n {QUESTIONS} -r 2 -c 1 --no-push --no-rich"
+        )
+        done = subprocess.run(
+            [
+                Path(sys.executable).with_name("vf-eval"),
+                *command.split(),
+                *("--sampling.temperature", "0.25"),
+                *("--env.taskset.split", "eval", "--env.taskset.tasks", json.dumps(TASKS)),
+                *("--env.taskset.task.settings", json.dumps({"format_bonus": 0.5})),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    (saved,) = tmp_path.rglob("traces.jsonl")
+    rollouts = [trace for line in saved.read_text().splitlines() for trace in json.loads(line)["traces"]]
+    assert sorted(trace["rewards"]["reward"]["score"] for trace in rollouts) == [0.5, 0.5, 1.5, 1.5]
+    for trace in rollouts:
+        right = float(trace["rewards"]["reward"]["score"] == 1.5)
+        tagged = trace["metrics"].pop("tagged_score")  # some tasks give partial credit
+        assert tagged < 1
+        assert trace["metrics"] == {
+            "base_score": right,
+            "solved": right,
+            "well_formed": 1.0,
+            "raw_score": right,
+        }
+        assert trace["ok"]
+    assert {trace["task"]["key"] for trace in rollouts} == {task.key for task in first(environment())}
 
 
-def test_a_scorer_that_fails_is_an_error_and_never_0(environment, monkeypatch):
-    async def failing(self, task, config, entry, answer, waiting):
-        if answer == "none":
-            return AnswerScore.unscored(Status.CRASHED, "gone")
-        return AnswerScore(1.0, 0.0, 1.0, Status.OK)
+def test_a_reply_without_the_format_scores_0(tmp_path):
+    trace, *_ = traces(environment(), lambda *_: completion("7"), tmp_path)
+    assert trace.ok
+    assert trace.reward == 0
+    assert trace.metrics == {"base_score": 0.0, "solved": 0.0, "well_formed": 0.0}
 
-    monkeypatch.setattr(Scorer, "_score_form", failing)
+
+def test_reasoning_that_the_server_took_out_counts(tmp_path):
+    config = environment()
+    known = answers(config)
 
     def script(number, body):
-        return completion(f"<think>I add.</think><answer>{'right' if number % 2 else 'none'}</answer>")
+        answer = known[body["messages"][-1]["content"]]
+        return completion(f"<answer>{answer}</answer>", reasoning_content="I add.")
 
-    outputs = evaluated(environment, script, 2, max_concurrent=1)
-    assert [output["reward"] for output in outputs] == [1.5] * 4
-    assert sorted(output["metrics"]["scored"] for output in outputs) == [0.0, 0.0, 1.0, 1.0]
-    assert all(("crashed: gone" in str(output.get("error"))) == (not output["metrics"]["scored"]) for output in outputs)
+    assert [trace.reward for trace in traces(config, script, tmp_path)] == [1.0] * QUESTIONS
 
-    (alone, *_) = evaluated(environment, lambda *_: completion("<think>x</think><answer>none</answer>"), 1)
-    assert math.isnan(alone["reward"])
+
+def test_questions_of_both_splits_differ_and_never_end():
+    config = environment()
+    train = config.taskset.model_copy(update={"split": "train"})
+    questions = [
+        {task.key for task in itertools.islice(vf.load_taskset(taskset), 20)} for taskset in (train, config.taskset)
+    ]
+    assert [len(keys) for keys in questions] == [20, 20]
+    assert not questions[0] & questions[1]
+
+
+def test_stored_answers_are_valid():
+    tasks = first(environment())
+    assert [asyncio.run(task.validate(None)) for task in tasks] == [True] * QUESTIONS
+
+
+def test_a_scorer_that_fails_is_an_error_and_never_0(tmp_path, monkeypatch):
+    judge = Scorer.judge_async
+
+    async def failing(self, entry, text, *args):
+        verdict = await judge(self, entry, text, *args)
+        failed = dataclasses.replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone"))
+        return failed if "none" in text else verdict
+
+    monkeypatch.setattr(Scorer, "judge_async", failing)
+
+    def script(number, body):
+        return completion(f"<think>I add.</think><answer>{'7' if number % 2 else 'none'}</answer>")
+
+    rollouts = traces(environment(), script, tmp_path, rollouts=2)
+    failed = [trace for trace in rollouts if not trace.ok]
+    assert len(failed) == 2
+    for trace in failed:
+        assert trace.rewards["reward"] is None
+        assert "(crashed): gone" in trace.last_error.message
+        assert trace.last_error.type == "TaskError"
+
+
+def test_a_request_that_fails_is_an_error_of_the_provider(tmp_path):
+    trace, *_ = traces(environment(), lambda *_: error(400, "too long"), tmp_path)
+    assert not trace.ok
+    assert trace.last_error.type == "ProviderError"
+    assert "too long" in trace.last_error.message
+
+
+@pytest.mark.parametrize(
+    ("taskset", "message"),
+    [
+        ({"tasks": ["gcdd"]}, "unknown task 'gcdd'; did you mean gcd?"),
+        ({"task": {"settings": {"scorer.timeot": 1}}}, "did you mean scorer.timeout"),
+        ({"task": {"settings": {"complexity_mode": "curriculum"}}}, "need SkyRL's trainer"),
+        ({"split": "test"}, "'train' or 'eval'"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_mistakes_are_answered_before_the_first_request(taskset, message):
+    with pytest.raises(ValidationError, match=message):
+        vf.resolve_env_config({"taskset": {"id": "rg-env-verifiers", **taskset}})
