@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,7 +64,7 @@ class GRPOReward:
     Args:
         args: the trainer's; `num_generations`, `num_generations_eval` and `max_completion_length` are used.
         config: our settings; None: the defaults. `on_scorer_failure` is always `mask`.
-        dump: folder for a dump of every group, or None. Each process of a distributed run writes its own run.
+        dump: folder for a dump of every group, or None. The first process of a distributed run writes it for all.
         model: its name in the dump.
 
     Raises:
@@ -84,7 +84,10 @@ class GRPOReward:
         self._max_length: int = args.max_completion_length
         self._reward = load_reward(self.config)
         self._calls = itertools.count()
-        self.writer = None if dump is None else self._open(args, model)
+        self._dumps = dump is not None
+        self._processes: int = getattr(args, "world_size", 1)
+        first = getattr(args, "process_index", 0) == 0
+        self.writer = self._open(args, model) if self._dumps and first else None
 
     def __call__(
         self,
@@ -124,7 +127,8 @@ class GRPOReward:
         ]
         groups = [[replace(rollouts[row], repetition=k) for k, row in enumerate(block)] for block in blocks]
         earned = [self._settle(group) for group in groups]
-        self._write(groups, earned, None if trainer_state is None else trainer_state.global_step)
+        if self._dumps:
+            self._write(self._of_all_processes(groups, earned), trainer_state and trainer_state.global_step)
         return [None if one.masked else one.reward for one in itertools.chain.from_iterable(earned)]
 
     def close(self) -> None:
@@ -161,20 +165,31 @@ class GRPOReward:
             reward_function=self._reward,
         )
 
-    def _write(
-        self, groups: Sequence[Sequence[_Completion]], earned: Sequence[Sequence[Earned]], done: int | None
-    ) -> None:
+    def _of_all_processes(
+        self, groups: Sequence[Sequence[_Completion]], earned: Sequence[Sequence[Earned]]
+    ) -> list[tuple[Sequence[_Completion], Sequence[Earned]]]:
+        """Each group with its rewards. TRL calls the reward functions of all processes for the same step."""
+        settled = list(zip(groups, earned, strict=True))
+        if self._processes == 1:
+            return settled
+        from accelerate.utils import gather_object
+
+        gathered: list[tuple[Sequence[_Completion], Sequence[Earned]]] = gather_object(settled)
+        return gathered
+
+    def _write(self, settled: Iterable[tuple[Sequence[_Completion], Sequence[Earned]]], done: int | None) -> None:
+        """Record groups after `done` steps of the optimizer."""
         if self.writer is None:
             return
         call, seen = next(self._calls), Counter[str]()
         records: list[GroupRecord] = []
-        for group, of_group in zip(groups, earned, strict=True):
+        for group, earned in settled:
             item = group[0].item
             seen[item.id] += 1
             uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
             step = None if done is None else done + (item.split == Phase.TRAIN)
             origin = Origin(self.writer.run_id, 1, item.split, step, call)
-            record = group_record(origin, item, uid, group, of_group, self.config.solved_at)
+            record = group_record(origin, item, uid, group, earned, self.config.solved_at)
             records.append(replace(record, started_at=None, generation_seconds=None))
         with suppress(TimeoutError):  # a slow disk; the writer reports what is missing when it closes
             self.writer.submit(records).result(self.config.dump_ack_timeout)

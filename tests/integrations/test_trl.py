@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -168,3 +171,15 @@ def test_grpo_steps(tmp_path, monkeypatch):
             if rollout.status is not Status.TIMEOUT
         ]
         assert mean == pytest.approx(sum(paid) / len(paid), abs=1e-5)
+
+
+@pytest.mark.long
+def test_a_distributed_run_writes_one_dump(tmp_path):
+    script = Path(__file__).with_name("distributed_trl.py")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run([*launch, script, tmp_path / "trl", tmp_path / "dump"], check=True, timeout=300)
+    assert validate(tmp_path / "dump").good
+    groups = list(open_run(tmp_path / "dump").ledger())
+    assert len({group.run_id for group in groups}) == 1
+    assert [len(group.rollouts) for group in groups] == [4, 4]
+    assert len({group.item for group in groups}) == 2
