@@ -19,6 +19,8 @@ PREFIX = "environment.skyrl_gym.rg_dump"
 GONE = {
     "scorer.backend": "scorer processes run on the node of the command: set scorer.workers",
     "scorer.pools": "one pool of processes scores all answers: set scorer.workers",
+    "complexity_rule": "a curriculum has one rule, that of `interval`: leave the setting out",
+    "sampling_floor": "adaptive sampling has gone: set sampling to weighted or stratified",
 }
 """Settings that there were, and what to use instead."""
 
@@ -87,15 +89,11 @@ class RGDumpConfig:
     complexity_mode: str | None = _setting(None, choices=("random", "curriculum"))
     """How the complexity c in [0, 1] of an item is chosen. None: the task's default options. `random`: uniformly.
     `curriculum`: by a controller for each task, from the task's solve rate."""
-    complexity_rule: str = _setting("interval", choices=("interval", "atropos"))
-    """curriculum: the rule that moves c."""
     curriculum_target_accuracy: float = _setting(0.7, above=0, below=1)
     """curriculum: the solve rate toward which c is moved."""
-    sampling: str = _setting("weighted", choices=("weighted", "stratified", "adaptive"))
+    sampling: str = _setting("weighted", choices=("weighted", "stratified"))
     """How the task of a row is chosen. `weighted`: at random, by weight. `stratified`: each batch has the mix's shares,
-    rounded up or down. `adaptive`: more of the tasks whose solve rate is near one half."""
-    sampling_floor: float = _setting(0.25, at_least=0, at_most=1)
-    """adaptive: the part of its weight that every task keeps."""
+    rounded up or down."""
 
     # -- prompt
     system_prompt: str | None = "think_answer"

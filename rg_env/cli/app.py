@@ -213,7 +213,7 @@ def dataset(
         sampling in ("weighted", "stratified"),
         "--sampling",
         sampling,
-        "must be weighted or stratified; adaptive sampling depends on the policy, so it is possible during a run only",
+        "must be weighted or stratified",
     )
     options: dict[str, Any] = {"system_prompt": system_prompt, "complexity_mode": complexity_mode}
     if split is Split.TRAIN:

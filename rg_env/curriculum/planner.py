@@ -1,26 +1,23 @@
 """The planner: draws the rows of batches from what the policy has solved so far.
 
 Invariant: a plan is a pure function of (mix, scales, settings, seed, position, state), and the state is a pure function
-of the observations. Without a curriculum and with `sampling=weighted`, row i is the pure draw of row i of the dataset;
-with a curriculum, only its complexity differs. With the rule `interval`, a group moves a level only if it was drawn
-after the level's last move, so groups that arrive late from an older policy have no effect.
+of the observations. Without a curriculum, row i is the pure draw of row i of the dataset; with one, only its complexity
+differs. A group moves a level only if it was drawn after the level's last move, so groups that arrive late from an
+older policy have no effect.
 """
 
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from loguru import logger
-
 from rg_env.choices import Split
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.curriculum.rules import RECENT, RULES, START, Move, moved, next_level
-from rg_env.curriculum.sampling import adaptive_shares, stratified_draws, usefulness
-from rg_env.curriculum.solve_rate import GroupFacts, Tally, tally, total
+from rg_env.curriculum.rules import RECENT, START, Move, interval, next_level
+from rg_env.curriculum.sampling import stratified_draws
+from rg_env.curriculum.solve_rate import GroupFacts, Tally, tally
 from rg_env.errors import ConfigError, need
 from rg_env.tasks.draw import Draw, weighted_draw
 from rg_env.tasks.items import hash64
@@ -39,7 +36,7 @@ class TaskState:
 
     Attributes:
         complexity: at which its next items are drawn; used by the curriculum only.
-        since: version of the controller at the last move, if the rule restarts at a move.
+        since: version of the controller at the last move; earlier groups do not count.
         groups: the last `RECENT` groups, oldest first.
     """
 
@@ -73,12 +70,12 @@ class Planner:
             need(mode != "curriculum", f"{PREFIX}.complexity_mode", mode, fixed.format("random or null"))
             need(sampling == "weighted", f"{PREFIX}.sampling", sampling, fixed.format("weighted"))
         self._mix, self._scales, self._settings, self._seed = mix, scales, settings, seed
-        self._weights = {task.name: task.weight for task in mix.tasks}
-        self._states = {task: TaskState() for task in self._weights}
+        self._shares = {task.name: mix.share(task) for task in mix.tasks}
+        self._states = {task: TaskState() for task in self._shares}
         self._randomized: Mapping[str, HasLevels] = scales if mode == "random" else {}
-        self._rule = RULES[settings.complexity_rule] if mode == "curriculum" else None
+        self._moves_levels = mode == "curriculum"
         self.version = 0
-        """Number of observed batches; 0 if neither a curriculum nor adaptive sampling needs them."""
+        """Number of observed batches; 0 without a curriculum."""
 
     # -- drawing
 
@@ -92,34 +89,12 @@ class Planner:
         if self._settings.sampling == "weighted":
             draws = [self._weighted(row) for row in range(position, position + count)]
         else:
-            draws = stratified_draws(self.shares(), self._randomized, self._seed, Split.TRAIN, position, count)
-        if self._settings.debug_logging:
-            for task, number in sorted(Counter(draw.task for draw in draws).items()):
-                logger.info("rows from {}: {} of {}: {}", position, number, task, self.why(task))
+            draws = stratified_draws(self._shares, self._randomized, self._seed, Split.TRAIN, position, count)
         return [self._at_level(draw) for draw in draws]
-
-    def shares(self) -> dict[str, float]:
-        """The probability with which each task is drawn now; they sum to 1."""
-        if self._settings.sampling != "adaptive":
-            return {task.name: self._mix.share(task) for task in self._mix.tasks}
-        useful = {task: usefulness(state.groups) for task, state in self._states.items()}
-        return adaptive_shares(self._weights, useful, self._settings.sampling_floor)
 
     def complexities(self) -> dict[str, float]:
         """The complexity of each task that a curriculum moves."""
-        return {task: self._states[task].complexity for task in self._scales} if self._rule else {}
-
-    def why(self, task: str) -> str:
-        """Why a task is drawn as often as it is, and its complexity, in one line."""
-        state = self._states[task]
-        reasons = [f"share {self.shares()[task]:.1%}"]
-        if self._settings.sampling == "adaptive":
-            solved, counted, rollouts = total(state.groups)
-            reasons.append(f"{solved} of {counted} rollouts that count solved, of {rollouts} recent ones")
-            reasons.append(f"usefulness {usefulness(state.groups):.2f}")
-        if self._rule and task in self._scales:
-            reasons.append(f"complexity {state.complexity:g}")
-        return ", ".join(reasons)
+        return {task: self._states[task].complexity for task in self._scales} if self._moves_levels else {}
 
     def _weighted(self, row: int) -> Draw:
         if self._settings.items is not None:
@@ -127,7 +102,8 @@ class Planner:
         return weighted_draw(self._mix, self._randomized, self._seed, Split.TRAIN, row)
 
     def _at_level(self, draw: Draw) -> Draw:
-        complexity = self._states[draw.task].complexity if self._rule and draw.task in self._scales else draw.complexity
+        moved = self._moves_levels and draw.task in self._scales
+        complexity = self._states[draw.task].complexity if moved else draw.complexity
         return replace(draw, complexity=complexity, controller_version=self.version)
 
     # -- observing
@@ -138,7 +114,7 @@ class Planner:
         Returns:
             the moves of levels, in the order of the tasks.
         """
-        if self._rule is None and self._settings.sampling != "adaptive":
+        if not self._moves_levels:
             return []
         known = [group for group in groups if group.task in self._states]
         if not known:
@@ -153,21 +129,13 @@ class Planner:
         return [move for move in moves if move is not None]
 
     def _move(self, task: str, scale: HasLevels) -> Move | None:
-        state, rule = self._states[task], self._rule
-        if rule is None:
-            return None
+        state = self._states[task]
         before = state.complexity
-        decision = rule.decide(before, state.groups, self._settings.curriculum_target_accuracy)
-        if decision is None:
+        decision = interval(state.groups, self._settings.curriculum_target_accuracy)
+        after = next_level(before, decision.change, scale.level) if decision else before
+        if decision is None or after == before:
             return None
-        after = (
-            next_level(before, decision.change, scale.level) if rule.whole_levels else moved(before, decision.change)
-        )
-        if after == before:
-            return None
-        state.complexity = after
-        if rule.restarts:
-            state.groups, state.since = [], self.version
+        state.complexity, state.groups, state.since = after, [], self.version
         return Move(task, before, after, decision.evidence, self.version)
 
     # -- saving

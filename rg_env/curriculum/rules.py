@@ -1,30 +1,19 @@
-"""The rules that move the complexity of a task, a number c in [0, 1].
+"""The rule that moves the complexity of a task, a number c in [0, 1].
 
-Invariant: a rule is a pure function of the current complexity and of the recent groups. c stays in [0, 1], and never
-moves on fewer than `MIN_COUNTED` rollouts that count (`rg_env.curriculum.solve_rate`). The target is a solve rate.
+Invariant: pure functions of the current complexity and of the recent groups. c stays in [0, 1], and never moves on
+fewer than `MIN_COUNTED` rollouts that count (`rg_env.curriculum.solve_rate`). The target is a solve rate.
 
-Two rules:
-
-`interval` (default) moves up if the lower bound of a confidence interval of the solve rate is above the target, and
-down if the upper bound is below the target − `MARGIN`. Only groups drawn at the current complexity count, so evidence
-is collected anew after each move. The rollouts of a group are correlated, because they share a question: 8 solved
+c moves up if the lower bound of a confidence interval of the solve rate is above the target, and down if the upper
+bound is below the target − `MARGIN`. The rollouts of a group are correlated, because they share a question: 8 solved
 rollouts of one question say less about the difficulty of a level than 8 questions, and treating them as independent
 would move the level by chance. So the interval is Wilson's with an effective number of rollouts: a group with n counted
 rollouts adds n / (1 + (n − 1) · ρ), the design effect of clusters (Kish, Survey Sampling, 1965, ch. 5). The correlation
 ρ is a constant, because a few groups are too few to estimate it: groups that are all correct would seem to have none.
-
-`atropos` follows the Reasoning Gym environment of Atropos: from 3 groups on, the mean of the last 5 groups is compared
-with the target ± .05. The step is .05 × stability, where stability is 1 − the standard deviation of those groups. If
-stability is above .8, the step is .1 × stability where the mean is above .9 and c below .5, or the mean below .3 and c
-above .5. There are three differences. The values of groups are solve rates of the rollouts that count, not mean scores;
-groups without such rollouts are skipped; and the rule is applied once per observed batch, not once per group, because
-the groups of a batch were drawn at the same complexity.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -51,23 +40,21 @@ CORRELATION = 0.5
 MARGIN = 0.1
 """The level goes down only this far below the target, so that it does not swing between two neighboring levels."""
 
-ATROPOS_MIN_GROUPS, ATROPOS_GROUPS, ATROPOS_DEAD_BAND = 3, 5, 0.05
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a rule based its decision on. The fields are those of `rg_env.dump.LevelRecord`.
+    """What the rule based its decision on. The fields are those of `rg_env.dump.LevelRecord`.
 
     Attributes:
         solve_rate: what the rule compared with the target.
-        lower, upper: bounds of its confidence interval; None for `atropos`.
+        lower, upper: bounds of its confidence interval.
         rollouts, groups: how many rollouts that count, and groups, it was computed from.
         reason: one line.
     """
 
     solve_rate: float
-    lower: float | None
-    upper: float | None
+    lower: float
+    upper: float
     rollouts: int
     groups: int
     reason: str
@@ -75,7 +62,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of a rule: the change of c (0: stay), and why."""
+    """The outcome of the rule: the change of c (0: stay), and why."""
 
     change: float
     evidence: Evidence
@@ -97,12 +84,11 @@ class Move:
     controller_version: int
 
 
-def interval(complexity: float, groups: Sequence[Tally], target: float) -> Decision | None:
-    """The rule `interval`.
+def interval(groups: Sequence[Tally], target: float) -> Decision | None:
+    """Whether a level is to move.
 
     Args:
-        complexity: c, at which all groups were drawn.
-        groups: in order of observation.
+        groups: of the current complexity, in order of observation.
         target: in (0, 1).
 
     Returns:
@@ -122,51 +108,6 @@ def interval(complexity: float, groups: Sequence[Tally], target: float) -> Decis
         change, why = -LARGE_STEP if high < HARD else -STEP, f"below the target {target:g} − {MARGIN:g}"
     reason = f"{solved} of {counted} rollouts in {len(groups)} groups solved, interval {low:.2f} to {high:.2f}, {why}"
     return Decision(change, Evidence(rate, low, high, counted, len(groups), reason))
-
-
-def atropos(complexity: float, groups: Sequence[Tally], target: float) -> Decision | None:
-    """The rule `atropos`. Arguments and result as for `interval`, but the groups may be of any complexity."""
-    groups = [group for group in groups if group.counted][-ATROPOS_GROUPS:]
-    counted = total(groups).counted
-    if len(groups) < ATROPOS_MIN_GROUPS or counted < MIN_COUNTED:
-        return None
-    rates = [group.solved / group.counted for group in groups]
-    mean = statistics.fmean(rates)
-    stability = 1 - statistics.pstdev(rates)  # at least 0.5, since rates are in [0, 1]
-    stable = stability > 0.8
-    change = 0.0
-    if mean > target + ATROPOS_DEAD_BAND:
-        change = STEP
-    elif mean < target - ATROPOS_DEAD_BAND:
-        change = -STEP
-    if mean > EASY and complexity < 0.5 and stable:
-        change = LARGE_STEP
-    elif mean < HARD and complexity > 0.5 and stable:
-        change = -LARGE_STEP
-    reason = f"mean {mean:.2f} of the last {len(groups)} groups, target {target:g}, stability {stability:.2f}"
-    return Decision(change * stability, Evidence(mean, None, None, counted, len(groups), reason))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule and how it is applied.
-
-    Attributes:
-        decide: the rule.
-        restarts: whether only groups drawn since the last move count.
-        whole_levels: whether a move continues until the level of at least one attribute changes.
-    """
-
-    decide: Callable[[float, Sequence[Tally], float], Decision | None]
-    restarts: bool
-    whole_levels: bool
-
-
-RULES: Mapping[str, Rule] = {
-    "interval": Rule(interval, restarts=True, whole_levels=True),
-    "atropos": Rule(atropos, restarts=False, whole_levels=False),
-}
-"""By the names of the setting `complexity_rule`."""
 
 
 def moved(complexity: float, change: float) -> float:

@@ -1,48 +1,14 @@
-"""Which share of a batch each task gets, and which tasks a batch holds.
-
-Invariant: pure functions. Shares are positive and sum to 1, and no task gets less than `floor` × its weight's share.
-"""
+"""Which tasks a stratified batch holds: pure functions."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 
 from rg_env.choices import Split
-from rg_env.curriculum.rules import MIN_COUNTED
-from rg_env.curriculum.solve_rate import Tally, total
 from rg_env.tasks.draw import Draw, random_complexity, uniform
 from rg_env.tasks.items import hash64
-
-
-def usefulness(groups: Sequence[Tally]) -> float:
-    """How much a policy can learn from a task, in (0, 1]: largest at solve rate 1/2.
-
-    It is 4·p·(1 − p), the variance of a rollout's success relative to its maximum, where p is the solve rate of recent
-    groups, smoothed to (solved + 1) / (counted + 2). It is 1 if fewer than `MIN_COUNTED` rollouts count, or fewer than
-    half of all: then the solve rate is unknown, and practice is what brings a wrong format right.
-    """
-    solved, counted, rollouts = total(groups)
-    if counted < MIN_COUNTED or 2 * counted < rollouts:
-        return 1.0
-    rate = (solved + 1) / (counted + 2)
-    return 4 * rate * (1 - rate)
-
-
-def adaptive_shares(weights: Mapping[str, float], useful: Mapping[str, float], floor: float) -> dict[str, float]:
-    """Shares of the tasks: floor·w + (1 − floor)·w·s / Σ w·s.
-
-    Args:
-        weights: w, above 0; they need not sum to 1.
-        useful: s of each task, in (0, 1].
-        floor: in [0, 1]; 1 gives the shares of the weights.
-    """
-    whole = math.fsum(weights.values())
-    gain = math.fsum(weights[task] * useful[task] for task in weights)
-    return {
-        task: floor * weight / whole + (1 - floor) * weight * useful[task] / gain for task, weight in weights.items()
-    }
 
 
 def systematic(shares: Mapping[str, float], count: int, *key: object) -> list[str]:

@@ -178,8 +178,8 @@ class GroupFacts:
         level: the level of each attribute of the task's scale of difficulty, as a JSON object; None without a scale.
         complexity: c in [0, 1], of which the level is a function; None without a scale.
         draw_probability: with which the task was drawn for the prompt's row; None if unknown.
-        controller_version: number of training batches that had moved the state of the curriculum or of adaptive
-            sampling when the row was drawn; 0 without either.
+        controller_version: number of training batches that the curriculum had observed when the row was drawn; 0
+            without one.
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
@@ -342,7 +342,7 @@ class LevelRecord:
         attempt: the attempt that moved it; a step that is repeated after a crash may move it again.
         step: SkyRL's global step of the groups after which it moved.
         task: name of the task.
-        rule: the rule that moved it (`complexity_rule`).
+        rule: the rule that moved it, `interval`.
         before, after: the complexity c, in [0, 1], of items drawn before and after the move.
         solve_rate: that the rule looked at, in [0, 1].
         lower, upper: bounds of its confidence interval; None if the rule uses none.

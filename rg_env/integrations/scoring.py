@@ -27,8 +27,8 @@ def checked(config: RGDumpConfig | None, **changes: Any) -> RGDumpConfig:
     """
     result = dataclasses.replace(config or RGDumpConfig(), on_scorer_failure="mask", **changes)
     result.validate()
-    if result.complexity_mode == "curriculum" or result.sampling == "adaptive":
-        raise ConfigError("complexity_mode=curriculum and sampling=adaptive need SkyRL's trainer; use random, weighted")
+    if result.complexity_mode == "curriculum":
+        raise ConfigError("complexity_mode=curriculum needs SkyRL's trainer; use random")
     return result
 
 

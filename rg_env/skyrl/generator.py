@@ -227,7 +227,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
                     attempt=attempt,
                     step=batch.step or 0,
                     task=move.task,
-                    rule=self.config.complexity_rule,
+                    rule="interval",
                     before=move.before,
                     after=move.after,
                     **dataclasses.asdict(move.evidence),

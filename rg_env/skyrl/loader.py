@@ -44,7 +44,6 @@ class Plans(Protocol):
     def plan(self, position: int, count: int) -> Sequence[Any]: ...
     def observe(self, groups: Iterable[GroupFacts]) -> list[Move]: ...
     def complexities(self) -> Mapping[str, float]: ...
-    def shares(self) -> Mapping[str, float]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
@@ -69,9 +68,6 @@ class ShuffledFiles:
         return []
 
     def complexities(self) -> Mapping[str, float]:
-        return {}
-
-    def shares(self) -> Mapping[str, float]:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -131,7 +127,6 @@ class TrainLoader:
         self._plans, self._collate = plans, collate
         self._rows, self._epochs, self._batch_size = rows, epochs, batch_size
         self._settings = {**settings, "train_batch_size": batch_size}
-        self._adaptive = settings.get("sampling") == "adaptive"
         self._maker = RowMaker(make, workers)
         self._lock = threading.RLock()  # plans, observations and checkpoints come from different threads
         self._taken = 0
@@ -157,16 +152,12 @@ class TrainLoader:
             return self._plans.observe(groups)
 
     def metrics(self) -> dict[str, float]:
-        """The level of each task now, and with adaptive sampling its share of the rows.
+        """The level of each task now.
 
         The names contain `mean`, because SkyRL joins the metrics of batches by name and sums those it does not know.
         """
         with self._lock:
-            shares = self._plans.shares() if self._adaptive else {}
-            levels = self._plans.complexities()
-        return {f"level/mean_{task}": level for task, level in levels.items()} | {
-            f"share/mean_{task}": share for task, share in shares.items()
-        }
+            return {f"level/mean_{task}": level for task, level in self._plans.complexities().items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs; it becomes part of SkyRL's checkpoint."""
@@ -343,10 +334,8 @@ _RELEVANT = (
     "seed",
     "items",
     "complexity_mode",
-    "complexity_rule",
     "curriculum_target_accuracy",
     "sampling",
-    "sampling_floor",
 )
 """Settings on which the rows of a run depend."""
 

@@ -26,8 +26,7 @@ class Draw:
         index: seeds the item; unique within an epoch.
         complexity: c in [0, 1], rounded to 4 decimals; None for the task's default options.
         probability: with which the task was drawn for this row.
-        controller_version: number of training batches that had moved the state of the curriculum or of adaptive
-            sampling; 0 without either.
+        controller_version: number of training batches that the curriculum had observed; 0 without one.
     """
 
     task: str

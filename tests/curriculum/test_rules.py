@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.curriculum.rules import MIN_COUNTED, RECENT, RULES, atropos, interval, moved, next_level
+from rg_env.curriculum.rules import MIN_COUNTED, RECENT, interval, moved, next_level
 from rg_env.curriculum.solve_rate import Tally
 from rg_env.tasks.levels import scale_of
 
@@ -21,9 +21,9 @@ tallies = st.integers(0, 8).flatmap(lambda counted: st.tuples(st.integers(0, cou
 histories = st.lists(tallies.map(lambda numbers: Tally(*numbers)), max_size=20)
 
 
-@given(st.sampled_from(sorted(RULES)), st.floats(0, 1), histories, st.floats(0.05, 0.95))
-def test_a_rule_stays_in_range_and_has_evidence(name, complexity, history, target):
-    decision = RULES[name].decide(complexity, history, target)
+@given(st.floats(0, 1), histories, st.floats(0.05, 0.95))
+def test_the_rule_stays_in_range_and_has_evidence(complexity, history, target):
+    decision = interval(history, target)
     if decision is None:
         return
     assert 0 <= moved(complexity, decision.change) <= 1
@@ -33,34 +33,32 @@ def test_a_rule_stays_in_range_and_has_evidence(name, complexity, history, targe
     assert "\n" not in evidence.reason
     if decision.change:
         assert (decision.change > 0) == (evidence.solve_rate > target)
-    if evidence.lower is not None and evidence.upper is not None:
-        assert evidence.lower <= evidence.solve_rate + 1e-12 and evidence.solve_rate <= evidence.upper + 1e-12
+    assert evidence.lower <= evidence.solve_rate + 1e-12 and evidence.solve_rate <= evidence.upper + 1e-12
 
 
-@pytest.mark.parametrize("name", sorted(RULES))
-def test_fewer_than_eight_rollouts_that_count_move_nothing(name):
+def test_fewer_than_eight_rollouts_that_count_move_nothing():
     few = [Tally(0, 1, 8)] * 7
-    assert RULES[name].decide(0.5, few, TARGET) is None
-    assert RULES[name].decide(0.5, [*few, Tally(0, 4, 8)], TARGET) is not None
-    assert RULES[name].decide(0.5, [Tally(0, 0, 8)] * 20, TARGET) is None
+    assert interval(few, TARGET) is None
+    assert interval([*few, Tally(0, 4, 8)], TARGET) is not None
+    assert interval([Tally(0, 0, 8)] * 20, TARGET) is None
 
 
-def change(rule, complexity, history):
-    decision = rule(complexity, history, TARGET)
+def change(history):
+    decision = interval(history, TARGET)
     return None if decision is None else round(decision.change, 4)
 
 
 class TestInterval:
     def test_moves_only_when_the_interval_is_beyond_the_target(self):
-        assert change(interval, 0.3, groups(8, 8, 8)) == 0.0
-        assert change(interval, 0.3, groups(8, 8, 8, 8)) == 0.05
-        assert change(interval, 0.3, groups(0)) == 0.0
-        assert change(interval, 0.3, groups(0, 0)) == -0.05
-        assert change(interval, 0.3, groups(*[5] * 16)) == 0.0, "0.625 is within the margin"
+        assert change(groups(8, 8, 8)) == 0.0
+        assert change(groups(8, 8, 8, 8)) == 0.05
+        assert change(groups(0)) == 0.0
+        assert change(groups(0, 0)) == -0.05
+        assert change(groups(*[5] * 16)) == 0.0, "0.625 is within the margin"
 
     def test_far_from_the_target_the_step_is_larger(self):
-        assert change(interval, 0.3, groups(*[8] * 16)) == 0.1
-        assert change(interval, 0.3, groups(*[0] * 16)) == -0.1
+        assert change(groups(*[8] * 16)) == 0.1
+        assert change(groups(*[0] * 16)) == -0.1
 
     def test_more_solved_rollouts_never_lower_the_bounds(self):
         chooser = random.Random(1)
@@ -68,17 +66,17 @@ class TestInterval:
             history = [chooser.randint(0, 7) for _ in range(chooser.randint(1, 6))]
             more = list(history)
             more[chooser.randrange(len(more))] += 1
-            less_high, more_high = (interval(0.5, groups(*one), TARGET).evidence for one in (history, more))
+            less_high, more_high = (interval(groups(*one), TARGET).evidence for one in (history, more))
             assert less_high.lower <= more_high.lower and less_high.upper <= more_high.upper
 
     def test_rollouts_of_one_group_count_less_than_rollouts_of_many(self):
         histories = groups(16, of=16), groups(*[1] * 16, of=1)
-        one_group, many = (interval(0.5, history, TARGET).evidence for history in histories)
+        one_group, many = (interval(history, TARGET).evidence for history in histories)
         assert one_group.solve_rate == many.solve_rate == 1
         assert one_group.lower < 0.5 < 0.85 < many.lower
 
     def test_old_groups_are_forgotten(self):
-        assert change(interval, 0.5, groups(*[0] * 30, *[8] * RECENT)) == 0.1
+        assert change(groups(*[0] * 30, *[8] * RECENT)) == 0.1
 
     @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.5, 0.7])
     @pytest.mark.parametrize("per_batch", [1, 8])
@@ -95,35 +93,10 @@ class TestInterval:
                         chance = chooser.betavariate(TARGET * size, (1 - TARGET) * size)
                     history.append(Tally(sum(chooser.random() < chance for _ in range(8)), 8, 8))
                 seen += per_batch
-                if change(interval, 0.5, history):
+                if change(history):
                     moves += 1
                     history = []
         assert moves / seen <= 0.025
-
-
-class TestAtropos:
-    """Values worked out by hand from the rules of Atropos' environment."""
-
-    def test_three_groups_and_the_last_five(self):
-        assert change(atropos, 0.3, groups(8, 8)) is None
-        assert change(atropos, 0.6, groups(8, 8, 8)) == 0.05
-        assert change(atropos, 0.6, groups(0, 0, 0, 8, 8, 8, 8, 8)) == 0.05
-        assert change(atropos, 0.3, groups(*[6] * 5)) == 0.0, "0.75 is within the dead band"
-        assert change(atropos, 0.3, groups(*[5] * 5)) == -0.05
-
-    def test_an_unsteady_solve_rate_halves_the_step_at_most(self):
-        assert change(atropos, 0.3, groups(8, 8, 8, 8, 0)) == pytest.approx(0.05 * (1 - 0.4))
-        assert change(atropos, 0.3, groups(8, 0, 0, 8, 0)) == pytest.approx(-0.05 * 0.5101, abs=1e-4)
-
-    def test_far_from_the_target_the_step_is_larger(self):
-        assert change(atropos, 0.3, groups(8, 8, 8)) == 0.1
-        assert change(atropos, 0.5, groups(8, 8, 8)) == 0.05, "not on hard questions"
-        assert change(atropos, 0.6, groups(0, 0, 0)) == -0.1
-        assert change(atropos, 0.5, groups(0, 0, 0)) == -0.05, "not on easy questions"
-
-    def test_groups_without_rollouts_that_count_are_skipped(self):
-        history = [*groups(8, 8, 8), *[Tally(0, 0, 8)] * 5]
-        assert change(atropos, 0.6, history) == 0.05
 
 
 class TestNextLevel:

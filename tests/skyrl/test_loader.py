@@ -21,7 +21,7 @@ from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, ShuffledFiles, Tra
 
 BATCH, ROWS, WORKERS = 4, 26, 3
 TASKS = {"chain_sum": 2.0, "gcd": 1.0, "spell_backward": 1.0}
-CURRICULUM = {"complexity_mode": "curriculum", "sampling": "adaptive"}
+CURRICULUM = {"complexity_mode": "curriculum"}
 
 
 def build(kind=TrainLoader, *, workers=0, epochs=3, size=ROWS, **settings):
@@ -274,7 +274,7 @@ def test_with_other_settings_as_many_rows_come_as_the_epoch_needs(loaders, log):
         rows = await take(loader, 9)
         await loader.mark_consumed_uids([row[0]["uid"] for row in rows[:4]])
 
-    killed, resumed = loaders(AsyncTrainLoader), loaders(AsyncTrainLoader, sampling="adaptive")
+    killed, resumed = loaders(AsyncTrainLoader), loaders(AsyncTrainLoader, sampling="stratified")
     asyncio.run(before(killed))
     resumed.load_state_dict(killed.state_dict())
     resumed.load_state_from_checkpoint(set(killed.get_consumed_uids_list()))

@@ -36,7 +36,9 @@ def test_an_unknown_format_is_refused(refusal):
     ("settings", "expected"),
     [
         ([f"{RG}.items=1"], "items=1: must be at least trainer.train_batch_size"),
-        ([f"{RG}.complexity_rule=steepest"], "must be one of interval, atropos"),
+        ([f"{RG}.complexity_rule=atropos"], "a curriculum has one rule"),
+        ([f"{RG}.sampling_floor=0.5"], "set sampling to weighted or stratified"),
+        ([f"{RG}.sampling=adaptive"], "must be one of weighted, stratified"),
         ([f"{RG}.curriculum_target_accuracy=1"], "curriculum_target_accuracy=1"),
         ([f"{RG}.complexity_mode=curriculum", f"{RG}.tasks=[acre]"], "no task of the mix has levels"),
         ([f"{RG}.complexity_mode=curriculum", f"{RG}.items=100"], "items"),
