@@ -2,7 +2,7 @@
 
     python -m benchmarks [--quick] [--out FOLDER] [NAME ...]
 
-A full run writes `docs/benchmarks.md`, `docs/benchmarks.json` and `docs/benchmarks.svg`. With `--quick` (fewer runs of
+A full run writes `docs/benchmarks.md` and `docs/benchmarks.json`. With `--quick` (fewer runs of
 smaller work) or with names of benchmarks, the files go to `runs/benchmarks`, because they are not comparable.
 """
 
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.page import Machine, Report, draw, page
+from benchmarks.page import Machine, Report, page
 from benchmarks.section import Section, measure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,8 +46,6 @@ def main() -> None:
     report = Report(_machine(time.perf_counter() - start), asked.quick, sections)
     (out / "benchmarks.json").write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n")
     (out / "benchmarks.md").write_text(page(report))
-    if report.curves:
-        draw(report.curves, out / "benchmarks.svg")
     print(f"written to {out} after {report.machine.seconds / 60:.1f} min")
 
 

@@ -1,16 +1,13 @@
 """Items and rows of the default mix, warm, and Reasoning Gym's own `dataset[i]` with the same seeds, so that both make
 the same puzzles; without three tasks whose items Reasoning Gym makes in advance. A train row also pays for draws that
-belong to the eval split or have no clear answer. Then datasets of any size and the fixed evaluation set. Items and rows
-are in CPU time.
+belong to the eval split or have no clear answer. Then datasets of any size. Items and rows are in CPU
+time.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -21,9 +18,7 @@ import reasoning_gym
 from reasoning_gym.composite import DatasetSpec
 
 from benchmarks.comparison import Comparison, Goal, Measure, of_command, python, timed
-from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.eval_set import EvalSet
 from rg_env.tasks import TaskMix, encode_entry, split_of
 from rg_env.tasks.draw import Draw
 from rg_env.tasks.upstream import UnusableItemError
@@ -42,7 +37,6 @@ ROWS = 10_000_000
 CANNOT_BE_LARGE = {*COMPUTED_AT_CREATION, "word_ladder"}
 TASKS = [task.name for task in TaskMix.parse().tasks]
 SIMPLE = [task for task in TASKS if task not in COMPUTED_AT_CREATION]
-EVAL_TASKS = "category:algorithmic,category:arithmetic,category:algebra"
 IN_A_NEW_PROCESS = f"from rg_env import ReasoningGymDataset; ReasoningGymDataset(size={ROWS})"
 
 
@@ -68,17 +62,6 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     new = _wall_of(python(IN_A_NEW_PROCESS))
     rival = _wall_of(python("from benchmarks.bench_dataset import _composite; _composite()"))
     yield Comparison("the same in a new process, with imports", "s", new, rival, "`composite`", goal=Goal(cost=1))
-    config = RGDumpConfig(tasks=EVAL_TASKS.split(",")[: 1 if quick else 3], num_eval_samples_per_task=2 if quick else 5)
-    with _cache_in(folder / "cache"):
-        yield Comparison(
-            "a fixed evaluation set, first time", "s", partial(_first_time, config), partial(_one_by_one, config),
-            "one by one",
-        )  # fmt: skip
-        EvalSet(config).wait()
-        again = timed(lambda: EvalSet(config).wait(), "s")
-        yield Comparison(
-            "the same, from the cache", "s", again, partial(_one_by_one, config), "one by one", goal=Goal(cost=1)
-        )
 
 
 class Items:
@@ -173,29 +156,3 @@ def _composite() -> Any:
 
 def _wall_of(command: list[str]) -> Measure:
     return lambda: of_command(command).wall
-
-
-@contextmanager
-def _cache_in(folder: Path) -> Iterator[None]:
-    """User's caches are in this folder for a while."""
-    with mock.patch.dict(os.environ, XDG_CACHE_HOME=str(folder)):
-        yield
-
-
-_seeds = itertools.count(1000)
-
-
-def _first_time(config: RGDumpConfig) -> float:
-    fresh = copy.copy(config)
-    fresh.eval_seed = next(_seeds)  # which is not in the cache
-    return timed(lambda: EvalSet(fresh).wait(), "s")()
-
-
-def _one_by_one(config: RGDumpConfig) -> float:
-    def make() -> None:
-        samples = config.num_eval_samples_per_task
-        dataset = ReasoningGymDataset.fixed_eval(config.tasks, seed=next(_seeds), samples_per_task=samples)
-        for index in range(len(dataset)):
-            dataset.row(index)
-
-    return timed(make, "s")()

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.comparison import Comparison, of_command, python, rg_env, timed
+from tests.skyrl.checks.mistakes import THROUGH_THE_COMMAND
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-from tests.skyrl.checks.mistakes import THROUGH_THE_COMMAND  # noqa: E402
 
 
 def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:

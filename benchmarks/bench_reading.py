@@ -1,19 +1,13 @@
 """Reading dumps: commands of rg_env, and short programs over the same files, each in a new process, imports included.
 The rivals of `stats` compute one small table per task: groups, solve rate, share of groups without signal.
-
-    python -m benchmarks.bench_reading --gigabytes 5 [--folder FOLDER]
-
-runs each command once on a dump of this size, which is removed afterwards, and prints what it cost.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import pty
 import re
 import select
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -62,14 +56,6 @@ print(duckdb.sql(f'''SELECT task, count(*), avg(no_signal::INT),
 }
 """Programs that compute the table of a ledger."""
 
-OF_TEXTS = """
-import sys, polars as pl
-rollouts = pl.List(pl.Struct({"base_score": pl.Float64}))
-schema = {"task": pl.String, "no_signal": pl.Boolean, "rollouts": rollouts}
-frame = pl.scan_ndjson(sys.argv[1] + "/*_rollouts_*.jsonl", schema=schema)
-solved = (pl.col("rollouts").explode().struct.field("base_score") >= 0.99).mean()
-print(frame.group_by("task").agg(pl.len(), solved, pl.col("no_signal").mean()).collect(engine="streaming"))
-"""
 READ = """
 import sys, polars as pl
 print(pl.read_ndjson(sys.argv[1] + "/*_rollouts_*.jsonl").height)
@@ -105,7 +91,6 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     texts = folder / "texts"
     make_dump(texts, size=gigabytes / 4 * 1e9, ledger=False)
     size = f"of {gigabytes / 4:g} GB of texts"
-    yield from _compared(f"`stats` {size}", _stats(texts), python(OF_TEXTS, str(texts)), "polars, a table")
     time, memory = _compared(f"`show --plain` {size}", _show(texts), python(READ, str(texts)), READER)
     yield time
     yield replace(memory, goal=Goal(cost=1000.0))
@@ -126,16 +111,13 @@ def _of_ledgers(folder: Path, sizes: Sequence[int]) -> Iterator[Comparison]:
         what, ours = f"`stats` of {groups:,} groups", _stats(ledger)
         if groups < sizes[-1]:
             rival = Runs(python(STATISTICS["polars"], str(ledger))).wall
-            yield Comparison(
-                what, "s", Runs(ours).wall, rival, "polars, a table", series="statistics", size=float(groups)
-            )
+            yield Comparison(what, "s", Runs(ours).wall, rival, "polars, a table")
             continue
         for name, program in STATISTICS.items():
             about = f"{what} ({name})"
             time, memory = _compared(about, ours, python(program, str(ledger)), f"{name}, a table")
             if name == "polars":
-                goal = Goal(cost=1.0) if groups == 100_000 else Goal()
-                time = replace(time, goal=goal, series="statistics", size=float(groups))
+                time = replace(time, goal=Goal(cost=1.0) if groups == 100_000 else Goal())
             yield time
             yield memory
 
@@ -184,31 +166,3 @@ def first_screen(folder: Path) -> float:
     os.waitpid(process, 0)
     os.close(terminal)
     return seconds
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, required=True)
-    parser.add_argument("--folder", type=Path)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
-        os.environ["XDG_CACHE_HOME"] = name
-        dump, texts = Path(name, "dump"), Path(name, "texts")
-        groups, size = make_dump(dump, size=asked.gigabytes * 1e9)
-        texts.mkdir()
-        for path in dump.glob("*_rollouts_*"):
-            (texts / path.name).hardlink_to(path)
-        print(f"{groups:,} groups, {size / 1e9:.2f} GB, {len(list(dump.iterdir())):,} files")
-        print(f"show, first screen: {first_screen(dump):.2f} s")
-        for what, command in (
-            ("stats, from the ledger", _stats(dump)),
-            ("stats, from the texts alone", _stats(texts)),
-            ("report", rg_env("dumps", "report", str(dump), "--out", str(Path(name, "report.html")))),
-            ("show --plain", _show(dump)),
-        ):
-            cost = of_command(command)
-            print(f"{what}: {cost.wall:.1f} s, {cost.cpu:.1f} s of processor time, {cost.memory:.0f} MB", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,14 +8,13 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 import reasoning_gym
 
-from benchmarks.comparison import Comparison, Goal, Measure, median_of_calls, of_command, python, timed
+from benchmarks.comparison import Comparison, Goal, Measure, median_of_calls, timed
 from rg_env.scoring import Scorer, guard
 
 ITEMS = 40
@@ -37,15 +36,6 @@ ONE_BY_ONE = {
     "intermediate_integration": 1.5,
 }
 """Task → the largest acceptable ratio."""
-FIRST_SCORE = (
-    "import reasoning_gym\n"
-    "dataset = reasoning_gym.create_dataset('chain_sum', seed=1, size=1)\n"
-    "item = dataset[0]\n"
-    "text = item['answer']\n"
-)
-IN_PROCESS = FIRST_SCORE + "for form in (text, f'<answer>{text}</answer>'): dataset.score_answer(form, item)\n"
-ISOLATED = "from rg_env.scoring import Scorer\nscorer = Scorer()\n" + FIRST_SCORE + "scorer.score(item, text)\n"
-NOTES: tuple[str, ...] = ()
 
 
 class Task:
@@ -98,8 +88,6 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
                     rival,
                     RIVAL,
                     goal=Goal(ratio=5.0 if size == 10 * BATCH else None),
-                    series="scorer",
-                    size=size,
                 )
             for name, size in (("countdown", 1024), ("simple_integration", 256), ("intermediate_integration", 128)):
                 task, size = Task(scorer, name), size // 8 if quick else size
@@ -108,8 +96,6 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
                     _batch(task.in_process, task.entries, size),
                 )
                 yield Comparison(f"{size:,} `{name}` answers, {THREADS} threads", "ms", ours, rival, RIVAL)
-    ours, rival = (partial(_wall, program) for program in (ISOLATED, IN_PROCESS))
-    yield Comparison("a new process, to its first score", "s", ours, rival, RIVAL)
 
 
 def _in_turn(score: Callable[[dict[str, Any]], None], entries: Sequence[dict[str, Any]], seconds: float) -> Measure:
@@ -141,7 +127,3 @@ def _batch(
     work = list(itertools.islice(itertools.cycle(entries), size))
     run = threads.map if threads else map
     return timed(lambda: list(run(score, work)), "ms")
-
-
-def _wall(program: str) -> float:
-    return of_command(python(program)).wall

@@ -8,15 +8,16 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.comparison import Comparison, Goal, Measure, timed
-from rg_env.dump import DumpWriter, GroupRecord, Outcome, RolloutRecord, group_id, to_line
-from rg_env.scoring.types import Status
+from benchmarks.make_dump import make_group
+from rg_env.dump import DumpWriter, GroupRecord, to_line
 
-ROLLOUTS, CHARS, TEMPLATES, PER_CALL = 8, 2000, 384, 64
+CHARS, TEMPLATES, PER_CALL = 2000, 384, 64
 GROUPS = 192
 """In one run; the growth curve has 1, 10 and 100 times as many."""
 NOTES = (
@@ -30,51 +31,9 @@ NOTES = (
 )
 
 
-def make_group(number: int) -> GroupRecord:
-    text = "Seven is “prime”; so 7 × 2 = 14.\n" * (CHARS // 33)
-    rollouts = [
-        RolloutRecord(
-            conversation=[{"role": "user", "content": text[:300]}, {"role": "assistant", "content": text}],
-            score=k / ROLLOUTS,
-            reward=k / ROLLOUTS,
-            base_score=k / ROLLOUTS,
-            raw_score=k / ROLLOUTS,
-            tagged_score=0.0,
-            violation=None,
-            status=Status.OK,
-            detail="",
-            answer="14",
-            response_tokens=CHARS // 4,
-            stop_reason="stop",
-            truncated=False,
-            penalty_factor=1.0,
-            repetition=k,
-            policy_version="3",
-        )
-        for k in range(ROLLOUTS)
-    ]
-    return GroupRecord(
-        item_id="chain_sum",
-        item=f"chain_sum-{number}",
-        run_id="bench",
-        attempt=1,
-        phase="train",
-        step=number // 16,
-        call=number // 16,
-        uid=str(number),
-        group_id=group_id("bench", 1, "train", number // 16, str(number)),
-        task="chain_sum",
-        task_config="{}",
-        level=None,
-        entry=json.dumps({"question": text[:300], "answer": "14"}),
-        outcome=Outcome.MIXED,
-        no_signal=False,
-        rollouts=rollouts,
-    )
-
-
 def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
-    groups = [make_group(number) for number in range(TEMPLATES)]
+    draw, text = random.Random(7), "Seven is “prime”; so 7 × 2 = 14.\n" * (CHARS // 33)
+    groups = [make_group(number, draw, [text]) for number in range(TEMPLATES)]
     plain = [json.loads(to_line(group)) for group in groups]  # the rivals start with what they need
     lines = list(map(to_line, groups))
     names = itertools.count()
@@ -117,8 +76,6 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
             measure(json_dumps, GROUPS * factor),
             atropos,
             goal=Goal(ratio=0.5),
-            series="writer: µs per group",
-            size=factor,
         )
     for what, options, rival, rival_name in (
         ("{} groups, and no JSON for the other", {}, raw, "a raw write of the same bytes of text"),

@@ -43,7 +43,6 @@ class Comparison:
         ours, rival: one run of each.
         ours_name, rival_name: how the docs call them.
         goal: None if there is no promise to keep.
-        series, size: if the comparison is a point of a growth curve: the name of the curve, and the amount of work.
         slow: a quick run makes one pair of runs instead of two.
     """
 
@@ -54,8 +53,6 @@ class Comparison:
     rival_name: str
     ours_name: str = "rg_env"
     goal: Goal = Goal()
-    series: str = ""
-    size: float = 0
     slow: bool = False
 
 
@@ -70,8 +67,6 @@ class Result:
     ours: list[float]
     rival: list[float]
     goal: Goal
-    series: str
-    size: float
 
     @property
     def ratios(self) -> list[float]:
@@ -99,7 +94,7 @@ def run(comparison: Comparison, runs: int = RUNS) -> Result:
     for number in range(runs):
         for mine in (True, False) if number % 2 == 0 else (False, True):
             (ours if mine else rival).append((comparison.ours if mine else comparison.rival)())
-    names = ("what", "unit", "ours_name", "rival_name", "goal", "series", "size")
+    names = ("what", "unit", "ours_name", "rival_name", "goal")
     return Result(ours=ours, rival=rival, **{name: getattr(comparison, name) for name in names})
 
 

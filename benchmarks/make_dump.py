@@ -1,15 +1,9 @@
-"""Create a synthetic dump of any size for benchmarks, with the real codec: tasks, steps, failures, violations, lengths.
-
-Run: python benchmarks/make_dump.py FOLDER --gigabytes 5 [--no-ledger]     (texts and their ledger)
-     python benchmarks/make_dump.py FOLDER --groups 100000 --no-texts      (only the ledger)
-"""
+"""A synthetic dump of any size, written with the real codec: tasks, steps, failures, violations, lengths."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
 from pathlib import Path
 
 from rg_env.dump import (
@@ -112,23 +106,3 @@ def make_dump(
             written += len(content)
         done, batch = done + count, batch + 1
     return done, written
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    much = parser.add_mutually_exclusive_group(required=True)
-    much.add_argument("--gigabytes", type=float)
-    much.add_argument("--groups", type=int)
-    parser.add_argument("--no-ledger", action="store_true")
-    parser.add_argument("--no-texts", action="store_true")
-    args = parser.parse_args()
-    size = None if args.gigabytes is None else args.gigabytes * 1e9
-    done, written = make_dump(
-        args.folder, groups=args.groups, size=size, texts=not args.no_texts, ledger=not args.no_ledger
-    )
-    print(f"{done} groups, {written / 1e9:.2f} GB in {args.folder}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

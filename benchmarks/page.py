@@ -1,11 +1,9 @@
-"""The results as a page of the docs and a figure."""
+"""The results as a page of the docs."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -46,16 +44,6 @@ class Report:
         sections = [Section(**{**one, "results": [*map(result, one["results"])]}) for one in stored["sections"]]
         return cls(Machine(**stored["machine"]), stored["quick"], sections)
 
-    @property
-    def curves(self) -> dict[str, list[Result]]:
-        """The growth curves by name, each in order of size."""
-        curves: dict[str, list[Result]] = defaultdict(list)
-        for section in self.sections:
-            for result in sorted(section.results, key=lambda result: result.size):
-                if result.series:
-                    curves[result.series].append(result)
-        return curves
-
 
 def page(report: Report) -> str:
     """The page in Markdown."""
@@ -81,15 +69,6 @@ def page(report: Report) -> str:
         lines += [_row(result) for result in section.results]
         if section.notes:
             lines += ["", "Notes, and what was tried without success:", "", *(f"- {note}" for note in section.notes)]
-    if report.curves:
-        lines += [
-            "",
-            "## Growth",
-            "",
-            "Costs by the amount of work, median and range of the runs.",
-            "",
-            "![Cost by amount of work](benchmarks.svg)",
-        ]
     return "\n".join(lines) + "\n"
 
 
@@ -115,27 +94,3 @@ def _goal(result: Result) -> str:
     ratio = [] if result.goal.ratio is None else [f"ratio ≤ {result.goal.ratio:g}"]
     cost = [] if result.goal.cost is None else [f"≤ {result.goal.cost:g} {result.unit}"]
     return f"{', '.join(ratio + cost)}: {'met' if result.met else '**missed**'}"
-
-
-def draw(curves: Mapping[str, Sequence[Result]], path: Path) -> None:
-    """Draw growth curves, at least one."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "benchmarks"
-    from matplotlib import pyplot
-
-    _, axes = pyplot.subplots(1, len(curves), figsize=(4 * len(curves), 3.2), layout="constrained", squeeze=False)
-    for axis, (name, points) in zip(axes[0], sorted(curves.items()), strict=True):
-        sizes = [point.size for point in points]
-        for label, marker, costs in (
-            ("rg_env", "o", [point.ours for point in points]),
-            ("other way", "s", [point.rival for point in points]),
-        ):
-            middles = [median(each) for each in costs]
-            axis.plot(sizes, middles, marker=marker, label=label)
-            axis.fill_between(sizes, [min(each) for each in costs], [max(each) for each in costs], alpha=0.2)
-        axis.set(xscale="log", yscale="log", title=name, xlabel="amount of work", ylabel=points[0].unit)
-        axis.legend(fontsize="small")
-    pyplot.savefig(path, metadata={"Date": None})
-    pyplot.close()

@@ -1,7 +1,7 @@
 """Trains `nano`, the small policy in `rg_env/cpu/nano`, in a few minutes on two CPU cores.
 
-Supervised training from random weights on worked solutions (`rg_env.cpu.worked`) of train-split items, half of them
-without intermediate steps. Training stops while the policy still makes mistakes, so that reinforcement learning can
+Supervised training from random weights on worked solutions of train-split items, half of them without intermediate
+steps. Training stops while the policy still makes mistakes, so that reinforcement learning can
 improve it. Invariant: nano never sees an eval-split question.
 """
 
@@ -12,11 +12,13 @@ import json
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from reasoning_gym.arithmetic.leg_counting import ANIMALS
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     GenerationConfig,
@@ -28,10 +30,15 @@ from transformers import (
 
 from rg_env import ReasoningGymDataset, Scorer
 from rg_env.cpu import nano_path
-from rg_env.cpu.worked import NANO_TASKS, worked_solution
 from rg_env.scoring import Verdict
 from rg_env.tasks import Item, hash64
 
+NANO_TASKS: dict[str, dict[str, Any]] = {
+    "chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 1}},
+    "leg_counting": {"weight": 1, "config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
+    "spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}},
+}
+"""The task mix, in the format of the setting `tasks`."""
 CONTEXT = 256
 """In tokens. The longest prompt has about 70, the longest worked solution about 60."""
 CHAT_TEMPLATE = (
@@ -48,6 +55,36 @@ AT_ONCE_SHARE = 0.5
 """Share of the solutions that give the answer without intermediate steps."""
 
 Message = dict[str, str]
+
+
+def worked_solution(entry: Mapping[str, Any], *, at_once: bool = False) -> str:
+    """A correct response to an item of nano's tasks, with short working (`at_once`: with none): nano has to learn it in
+    minutes, and each token slows a rollout down."""
+    working = "I see it." if at_once else ", ".join(working_of(entry["metadata"]))
+    return f"<think>{working}</think>\n<answer>{entry['answer']}</answer>"
+
+
+def working_of(metadata: Mapping[str, Any]) -> list[str]:
+    """The steps that lead to the answer of an item with this metadata."""
+    steps: list[str] = []
+    match metadata["source_dataset"]:
+        case "spell_backward":  # number the letters: `neon` → `1n2e3o4n`
+            return ["".join(f"{position}{letter}" for position, letter in enumerate(metadata["word"], 1))]
+        case "chain_sum":  # one operation at a time: `4 - 1 + 5` → `4 - 1 = 3`, `3 + 5 = 8`
+            first, *rest = metadata["expression"].split()
+            total = int(first)
+            for operator, term in zip(rest[::2], rest[1::2], strict=True):
+                before, total = total, total + int(term) if operator == "+" else total - int(term)
+                steps.append(f"{before} {operator} {term} = {total}")
+        case "leg_counting":  # legs of each animal, then the total so far: `2 * 10 = 20`, `1 * 6 = 6`, `20 + 6 = 26`
+            total = 0
+            for animal, count in metadata["animals"].items():
+                legs = count * ANIMALS[animal]
+                steps.append(f"{count} * {ANIMALS[animal]} = {legs}")
+                if total:
+                    steps.append(f"{total} + {legs} = {total + legs}")
+                total += legs
+    return steps
 
 
 @dataclass(frozen=True)

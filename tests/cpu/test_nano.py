@@ -10,13 +10,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import reasoning_gym
 import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rg_env import ReasoningGymDataset, Scorer
 from rg_env.cpu import nano_path
-from rg_env.cpu.worked import NANO_TASKS, worked_solution
+from rg_env.scoring import parse_response
 
 TOLERANCE = 0.05
 
@@ -41,17 +42,17 @@ def test_it_takes_at_most_five_megabytes() -> None:
     assert sum(file.stat().st_size for file in nano_path().iterdir()) <= 5_000_000
 
 
-def test_the_quickstart_trains_on_what_it_was_taught() -> None:
+def test_the_quickstart_trains_on_what_it_was_taught(script: ModuleType) -> None:
     settings = yaml.safe_load((Path(__file__).parents[2] / "configs" / "quickstart.yaml").read_text())
     tasks = settings["environment.skyrl_gym.rg_dump"]["tasks"]
-    assert tasks == {name: NANO_TASKS[name] for name in tasks}
+    assert tasks == {name: script.NANO_TASKS[name] for name in tasks}
 
 
-def test_it_samples_text_from_a_chat_prompt(tokenizer: Any) -> None:
+def test_it_samples_text_from_a_chat_prompt(tokenizer: Any, script: ModuleType) -> None:
     model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
     assert model.config.vocab_size == len(tokenizer)
     assert model.get_input_embeddings().weight.data_ptr() != model.get_output_embeddings().weight.data_ptr()
-    messages = ReasoningGymDataset(NANO_TASKS).row(0)["prompt"]
+    messages = ReasoningGymDataset(script.NANO_TASKS).row(0)["prompt"]
     inputs = tokenizer.apply_chat_template(
         [messages] * 16, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
@@ -81,20 +82,43 @@ def test_words_to_work_on_are_letters_and_tags_are_single_tokens(tokenizer: Any)
     assert tokenizer.tokenize("<think>417</think>") == ["<think>", "4", "1", "7", "</think>"]
 
 
-def test_prompts_and_solutions_are_short(tokenizer: Any) -> None:
-    dataset = ReasoningGymDataset(NANO_TASKS)
+def test_prompts_and_solutions_are_short(tokenizer: Any, script: ModuleType) -> None:
+    dataset = ReasoningGymDataset(script.NANO_TASKS)
     for index in range(60):
         messages = dataset.row(index)["prompt"]
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         assert len(prompt) <= 128  # the quickstart's max_prompt_length
-        assert len(tokenizer.tokenize(worked_solution(dataset.item(index).entry))) < 64
+        assert len(tokenizer.tokenize(script.worked_solution(dataset.item(index).entry))) < 64
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("task", ["chain_sum", "leg_counting", "spell_backward"])
+def test_worked_solutions_are_well_formed_and_right(script: ModuleType, task: str, at_once: bool) -> None:
+    dataset = reasoning_gym.create_dataset(task, seed=7, size=50, **script.NANO_TASKS[task]["config"])
+    for entry in dataset:
+        parsed = parse_response(script.worked_solution(entry, at_once=at_once))
+        assert parsed.violation is None and parsed.think
+        assert dataset.score_answer(parsed.answer, entry) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("task", "metadata", "working"),
+    [
+        ("chain_sum", {"expression": "4 - 9 + 5"}, "4 - 9 = -5, -5 + 5 = 0"),
+        ("leg_counting", {"animals": {"crab": 2, "ant": 1}}, "2 * 10 = 20, 1 * 6 = 6, 20 + 6 = 26"),
+        ("spell_backward", {"word": "neon"}, "1n2e3o4n"),
+    ],
+)
+def test_the_working(script: ModuleType, task: str, metadata: dict[str, Any], working: str) -> None:
+    entry = {"answer": "A", "metadata": {"source_dataset": task, **metadata}}
+    assert script.worked_solution(entry) == f"<think>{working}</think>\n<answer>A</answer>"
 
 
 @pytest.mark.slow
 def test_its_eval_figures_are_those_of_its_card(tokenizer: Any, script: ModuleType) -> None:
     card = (nano_path() / "README.md").read_text()
     rows = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card, flags=re.MULTILINE)
-    assert {name for name, *_ in rows} == {"all", *NANO_TASKS}
+    assert {name for name, *_ in rows} == {"all", *script.NANO_TASKS}
     model = AutoModelForCausalLM.from_pretrained(nano_path(), dtype=torch.float32)
     with Scorer(workers=1) as scorer:
         figures = script.evaluate(model, tokenizer, script.eval_examples(200), scorer, seed=0)

@@ -5,7 +5,7 @@ answer, so that correcting an entry twice changes nothing. `correct` is used whe
 clear answer is no item. `corrected` is used when an entry of any origin is scored.
 
 Each function says in one line what is wrong upstream; docs/upstream-findings.md has examples and frequencies, and the
-tasks that `scripts/check_oracles.py` checks.
+tasks that were checked against independent solvers (docs/upstream-findings.md).
 """
 
 from __future__ import annotations
