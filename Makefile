@@ -26,9 +26,7 @@ else
 quickstart: CONFIG := smollm2
 endif
 quickstart: install
-	@rm -rf runs/$(CONFIG)
-	$(BIN)/rg-env train configs/$(CONFIG).yaml 'trainer.policy.model.path=$(MODEL)'
-	$(BIN)/rg-env dumps stats runs/$(CONFIG)/dumps
+	scripts/quickstart.sh $(CONFIG) '$(MODEL)'
 
 test: install check chromium
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
@@ -68,7 +66,7 @@ test-verifiers: install-verifiers
 	$(VERIFIERS_VENV)/bin/python -m pytest tests/integrations/test_verifiers.py -m verifiers
 
 test-fast: install
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow and not long and not sweep and not verifiers'
 
 check: install
 	$(BIN)/ruff format --check .
