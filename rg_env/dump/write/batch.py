@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from rg_env.atomic import sync_path, write_all
 from rg_env.dump.files import PART, batch_name, free_number, is_taken
-from rg_env.dump.schema import FileKind
+from rg_env.dump.schema import FileKind, Place
 
 
 class Fsync(StrEnum):
@@ -104,16 +103,20 @@ class Batch:
     def mark(self) -> Savepoint:
         return Savepoint(self._size, self.lines)
 
-    def append(self, lines: Sequence[bytes]) -> None:
+    @property
+    def end(self) -> Place:
+        """Where the next line will begin; `prepare` has been called."""
+        return self._number, self._size
+
+    def append(self, chunk: bytes, lines: int = 1) -> None:
         """Write whole lines, with their line feeds; `prepare` has been called.
 
         Raises:
             OSError: some of them may be in the file; `roll_back` to a mark removes them.
         """
         assert self._fd is not None
-        chunk = b"".join(lines)
         self._size += len(chunk)
-        self.lines += len(lines)
+        self.lines += lines
         write_all(self._fd, chunk)
 
     def sync(self) -> None:

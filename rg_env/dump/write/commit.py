@@ -9,8 +9,7 @@ Not covered: data lost in a power failure, except as `fsync` says.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from loguru import logger
@@ -27,21 +26,6 @@ from rg_env.errors import DumpError
 
 PROGRESS_EVERY = 10
 """Groups of a kind between two progress lines in the log."""
-
-
-@dataclass(slots=True)
-class _Slice:
-    """Consecutive records that are committed together, because no batch is full before the last of them.
-
-    Attributes:
-        lines: by kind of file, in the order of writing: a group's text before its ledger line.
-        records: number of records.
-        fates: of each group, why its text is not kept; None if it is.
-    """
-
-    lines: dict[FileKind, list[bytes]] = field(default_factory=dict)
-    records: int = 0
-    fates: list[NotKept | None] = field(default_factory=list)
 
 
 class Committer:
@@ -89,7 +73,7 @@ class Committer:
         self._fates: Counter[NotKept | None] = Counter()
 
     def commit(self, job: Submission) -> None:
-        """Write the first records of a job, up to the one that fills a batch, and remove them from it.
+        """Write the first records of a job, up to one that fills a batch, and remove them from it.
 
         Raises:
             OSError, DumpError: the disk refuses; nothing is written, try again later.
@@ -98,22 +82,16 @@ class Committer:
             lock, self._lock = self._lock, RunLock(self._folder, self._run_id)
             lock.release()
         marks: dict[FileKind, Savepoint] = {}
+        fates: list[NotKept | None] = []
         try:
-            part = self._next_slice(job, marks)
-            for kind in sorted(marks, key=list(FileKind).index):  # the ledger is last
-                if lines := part.lines.get(kind):
-                    self._batches[kind].append(lines)
-                    if self._fsync is Fsync.GROUP:
-                        self._batches[kind].sync()
-                else:
-                    self._batches[kind].roll_back(marks[kind])  # no file stays empty
+            written = self._write_first(job, marks, fates)
         except BaseException:
             for kind, mark in marks.items():
                 self._batches[kind].roll_back(mark)
             raise
-        for _ in range(part.records):
+        for _ in range(written):
             job.records.popleft()
-        self._fates.update(part.fates)
+        self._fates.update(fates)
         for kind, mark in marks.items():
             batch = self._batches[kind]
             if kind.holds_text and batch.lines // PROGRESS_EVERY > mark.lines // PROGRESS_EVERY:
@@ -142,49 +120,40 @@ class Committer:
             reasons = "; ".join(f"{count} because {self._policy.why(reason)}" for reason, count in self._fates.items())
             logger.info("dump: the text of no group was kept, only the ledger: {}", reasons)
 
-    def _next_slice(self, job: Submission, marks: dict[FileKind, Savepoint]) -> _Slice:
-        """The lines of the next records. Makes the batches that take them ready, and adds their states to `marks`."""
-        part = _Slice()
-        ends: dict[FileKind, int] = {}
+    def _write_first(self, job: Submission, marks: dict[FileKind, Savepoint], fates: list[NotKept | None]) -> int:
+        """Write records until a batch is full: each text at once, the lines of the ledger together at the end.
+
+        Args:
+            marks: gets the states of the batches before.
+            fates: gets, for each group, why its text is not kept; None if it is.
+
+        Returns:
+            how many records were written.
+        """
+        ledger: list[bytes] = []
+        written = 0
         full = False
-
-        def add(kind: FileKind, line: bytes) -> None:
-            nonlocal full
-            lines = part.lines.setdefault(kind, [])
-            lines.append(line)
-            ends[kind] += len(line)
-            full = full or len(lines) + marks[kind].lines >= self._batches[kind].limit
-
-        def ready(*kinds: FileKind) -> None:
-            for kind in kinds:
-                if kind not in marks:
-                    marks[kind] = self._ready(self._batches[kind])
-                    ends[kind] = marks[kind].size
-
-        while part.records < len(job.records):
-            record = job.records[part.records]
+        while written < len(job.records) and not full:
+            record = job.records[written]
+            kind: FileKind | None = None
             try:
-                if isinstance(record, TrainedRecord) and record.group_id in self.lost:
-                    part.records += 1
-                elif not isinstance(record, GroupRecord):
+                if isinstance(record, GroupRecord):
+                    kind, reason = route(record, self._policy)
+                    if kind is None:
+                        line = to_line(LedgerRecord.of(record, None, reason))
+                    else:
+                        text, line = group_lines(record, kind, self._ready(kind, marks).end)
+                        self._batches[kind].append(text)
+                    ledger.append(line)
+                    fates.append(reason)
+                    batch = self._ready(FileKind.LEDGER, marks)
+                    full = batch.lines + len(ledger) >= batch.limit
+                elif not isinstance(record, TrainedRecord) or record.group_id not in self.lost:
                     kind = FileKind.of(record)
                     line = to_line(record)
-                    ready(kind)
-                    add(kind, line)
-                    part.records += 1
-                else:
-                    text_kind, reason = route(record, self._policy)
-                    if text_kind is None:
-                        ledger = to_line(LedgerRecord.of(record, None, reason))
-                        ready(FileKind.LEDGER)
-                    else:
-                        ready(text_kind, FileKind.LEDGER)
-                        place = self._batches[text_kind].number, ends[text_kind]
-                        text, ledger = group_lines(record, text_kind, place)
-                        add(text_kind, text)
-                    add(FileKind.LEDGER, ledger)
-                    part.fates.append(reason)
-                    part.records += 1
+                    self._ready(kind, marks).append(line)
+                full = full or (kind is not None and self._batches[kind].is_full)
+                written += 1
             except (OSError, DumpError):
                 raise
             except Exception as error:  # not a disk error: drop this record, write the others
@@ -192,20 +161,35 @@ class Committer:
                 if isinstance(record, GroupRecord):
                     self.lost.add(record.group_id)
                 job.dropped += 1
-                del job.records[part.records]
-            if full:
-                break
-        return part
+                del job.records[written]
+        if self._fsync is Fsync.GROUP:
+            self._sync(kind for kind in marks if kind is not FileKind.LEDGER)
+        if ledger:
+            self._batches[FileKind.LEDGER].append(b"".join(ledger), len(ledger))
+            if self._fsync is Fsync.GROUP:
+                self._sync([FileKind.LEDGER])
+        for kind, mark in marks.items():
+            if self._batches[kind].lines == mark.lines:
+                self._batches[kind].roll_back(mark)  # no file stays empty
+        return written
 
-    def _ready(self, batch: Batch) -> Savepoint:
-        """The state of a batch that takes lines now."""
-        name = batch.path.name
-        if lost := batch.check():
-            logger.error("dump: {} was removed or moved while being written, with {} lines; starting anew", name, lost)
-        if batch.is_full:  # finishing it failed earlier
-            self._finish(batch)
-        batch.prepare()
-        return batch.mark()
+    def _ready(self, kind: FileKind, marks: dict[FileKind, Savepoint]) -> Batch:
+        """A batch that takes lines now; its state before is added to `marks`."""
+        batch = self._batches[kind]
+        if kind not in marks:
+            name = batch.path.name
+            if lost := batch.check():
+                why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
+                logger.error(why, name, lost)
+            if batch.is_full:  # finishing it failed earlier
+                self._finish(batch)
+            batch.prepare()
+            marks[kind] = batch.mark()
+        return batch
+
+    def _sync(self, kinds: Iterable[FileKind]) -> None:
+        for kind in kinds:
+            self._batches[kind].sync()
 
     def _try_to_finish(self, batch: Batch) -> None:
         """Finish a batch. On a disk error its lines stay in the `.part` file, and it is retried later."""
@@ -217,8 +201,7 @@ class Committer:
     def _finish(self, batch: Batch) -> None:
         lines = batch.lines
         if self._fsync is Fsync.BATCH:  # all files: ledger and texts belong together
-            for other in self._batches.values():
-                other.sync()
+            self._sync(self._batches)
         final = batch.finish()
         if final is None:
             return

@@ -109,7 +109,7 @@ def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> li
 def _append_to_ledger(folder: Path, run_id: str, records: list[LedgerRecord]) -> None:
     batch = Batch(folder, FileKind.LEDGER, run_id, limit=len(records))
     batch.prepare()
-    batch.append([to_line(record) for record in records])
+    batch.append(b"".join(map(to_line, records)), len(records))
     batch.sync()
     batch.finish()
 

@@ -253,10 +253,9 @@ def _both(one: Future[bool], other: Future[bool]) -> Future[bool]:
 
 
 def _size(record: Writable) -> int:
-    """About how many bytes the record takes in files, with equal texts (the prompt) counted once."""
+    """About how many bytes the record takes in files, with one text (the prompt) counted once."""
     if not isinstance(record, GroupRecord):
         return 0
-    contents = [message["content"] for one in record.rollouts for message in one.conversation]
-    texts = dict(zip(map(id, contents), contents, strict=True))
-    lengths = (len(text) if text.isascii() else len(text.encode(errors="surrogatepass")) for text in texts.values())
+    texts = {id(text): text for one in record.rollouts for message in one.conversation if (text := message["content"])}
+    lengths = (len(text) if text.isascii() else len(text.encode(errors="replace")) for text in texts.values())
     return 1000 + len(record.entry) + 500 * len(record.rollouts) + sum(lengths)
