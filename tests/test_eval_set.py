@@ -1,40 +1,20 @@
-"""The fixed evaluation set: the same items however it is made, and the cache."""
+"""The fixed evaluation set, made in the background."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rg_env import eval_set
 from rg_env.config import RGDumpConfig
-from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import ConfigError
-from rg_env.eval_set import EvalSet, cache_path
-from rg_env.tasks import TaskMix, task_names
+from rg_env.eval_set import EvalSet
+from rg_env.tasks import task_names
 from rg_env.tasks.registry import known_to_work
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 MIX = {"gcd": 2, "chain_sum": {"weight": 1, "config": {"max_terms": 3}}, "leg_counting": 1}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "rg_env"
-
-
-@pytest.fixture
-def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eval_set, "_FEW_TASKS", 0)
-
-
-@pytest.fixture
-def in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eval_set, "_WORTH_KEEPING", -1.0)
 
 
 class Characters:
@@ -65,24 +45,22 @@ def test_the_items_and_rows_are_those_of_the_dataset(mode: str | None) -> None:
     assert made.collate_fn([made[3]]) == dataset.collate_fn([dataset[3]])
 
 
-@pytest.mark.usefixtures("in_processes")
-def test_other_processes_make_the_same_items_and_drop_the_same_tasks(warnings: list[str]) -> None:
-    config = config_of(["gcd", "rearc", "chain_sum"])
-    limits = {"tokenizer": Characters(), "max_prompt_length": 260}
-    dataset = made_one_by_one(config, **limits)
-    dropped = warnings.copy()
-    made = EvalSet(config, **limits)
-    assert list(made.items) == [dataset.item(index) for index in range(8)]
-    assert [task.name for task in made.mix.tasks] == ["chain_sum", "gcd"]
-    assert len(dropped) == 1
-    assert warnings == dropped * 2
+def test_tasks_that_cannot_be_used_are_left_out_with_a_warning(warnings: list[str]) -> None:
+    made = EvalSet(config_of(["gcd", "rearc", "chain_sum"]), tokenizer=Characters(), max_prompt_length=260)
+    assert [item.task for item in made.items] == ["chain_sum", "gcd"] * 4
+    assert len(warnings) == 1
+    assert "left out of the task mix: rearc (its prompts do not fit" in warnings[0]
 
 
-@pytest.mark.usefixtures("in_processes")
-def test_without_other_processes_this_one_makes_the_items(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+def test_an_error_while_the_set_is_made_is_raised_and_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(UpstreamDataset, "make", fail)
+        with pytest.raises(OSError, match="too many open files"):
+            EvalSet(config_of()).wait()
     assert len(EvalSet(config_of())) == 12
-    assert warnings == ["the evaluation set is made in one process, because others failed: no message"]
 
 
 def test_an_unusable_set_is_one_clear_line() -> None:
@@ -95,65 +73,6 @@ def test_an_unusable_set_is_one_clear_line() -> None:
         EvalSet(config_of(["gdc"]))
     with pytest.raises(ConfigError, match="has no effect without complexity_mode"):
         EvalSet(config_of({"gcd": {"levels": {"num_terms": [0, 1]}}}))
-
-
-@pytest.mark.usefixtures("in_cache")
-def test_a_cached_set_is_not_made_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = EvalSet(config_of()).items
-    monkeypatch.setattr(eval_set, "outcome_of", lambda *_: pytest.fail("made again"))
-    assert EvalSet(config_of()).items == first
-    (file,) = cache.iterdir()
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
-    for damaged in (b"", b"[]", b"{}", b'{"gcd": {"items": []}}', file.read_bytes()[:-9]):
-        file.write_bytes(damaged)
-        assert EvalSet(config_of()).items == first
-
-
-@pytest.mark.usefixtures("in_cache")
-def test_a_cache_that_cannot_be_written_is_ignored(cache: Path) -> None:
-    cache.write_text("not a folder")
-    assert len(EvalSet(config_of())) == 12
-
-
-def test_what_items_depend_on_has_its_own_file() -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    other = AutoTokenizer.from_pretrained(nano_path())
-    other.chat_template = "{{ messages }}"
-
-    def path(tasks: Any = MIX, **options: Any) -> Path | None:
-        given = {"seed": 1, "samples_per_task": 2, "complexity_mode": None} | options
-        return cache_path(TaskMix.parse(tasks).tasks, given)
-
-    def limited(**options: Any) -> Path | None:
-        return path(tokenizer=tokenizer, max_prompt_length=9, **options)
-
-    different = [
-        path(),
-        path(seed=2),
-        path(samples_per_task=3),
-        path(complexity_mode="random"),
-        path({"gcd": 1}),
-        path({"gcd": {"config": {"max_numbers": 3}}}),
-        limited(),
-        limited(system_prompt="Think about it."),
-        limited(chat_template_kwargs={"opened": True}),
-        path(tokenizer=tokenizer, max_prompt_length=10),
-        path(tokenizer=other, max_prompt_length=9),
-    ]
-    assert len(set(different)) == len(different)
-    assert None not in different
-    assert path(MIX | {"gcd": 9}) == path() == path(system_prompt="Think about it.")
-    assert path(tokenizer=Characters(), max_prompt_length=9) is None
-
-
-def test_tasks_of_users_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert known_to_work("gcd")
-    monkeypatch.setattr("rg_env.tasks.registry.AUDITED_TASKS", frozenset(["chain_sum"]))
-    mix = TaskMix.parse(["gcd", "chain_sum"])
-    assert cache_path(mix.tasks, {"seed": 1, "samples_per_task": 2, "complexity_mode": None}) is None
 
 
 @pytest.mark.long

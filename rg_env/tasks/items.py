@@ -177,6 +177,7 @@ class ItemStream:
         self._fixed_questions: set[int] = set()
         self._exhausted = False
         self._warned = False
+        self._warned_of_failures = False
 
     def __reduce__(self) -> tuple[type[ItemStream], tuple[Any, ...]]:
         return ItemStream, self._arguments
@@ -248,7 +249,11 @@ class ItemStream:
                 draw = self._draw(index, redraw)
             except UnusableItemError:
                 continue
+            except (OSError, MemoryError):  # not the item's fault
+                raise
             except Exception as error:
+                if not strict:
+                    self._warn_of_failures(error)
                 failures += 1
                 if strict and failures == MAX_FAILURES and not found:
                     raise ConfigError(f"it cannot make an item: {describe(error)}") from error
@@ -280,6 +285,11 @@ class ItemStream:
                 "task {}: none of {} draws fits row {}; such rows repeat its first item", self.task, MAX_REDRAWS, index
             )
         return self._get_first()
+
+    def _warn_of_failures(self, error: Exception) -> None:
+        if not self._warned_of_failures:
+            self._warned_of_failures = True
+            logger.warning("task {}: a draw failed ({}); such draws are made again", self.task, describe(error))
 
     def _as_item(self, index: int, draw: _Draw) -> Item:
         return Item(

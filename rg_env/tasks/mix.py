@@ -119,6 +119,8 @@ class TaskMix:
         for task in self.tasks:
             try:
                 try_task(task)
+            except (OSError, MemoryError):  # not the task's fault
+                raise
             except Exception as error:
                 reason = str(error) if isinstance(error, ConfigError) else describe(error)
                 if task.named and task.options:

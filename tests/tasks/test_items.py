@@ -248,10 +248,34 @@ def test_a_task_that_cannot_make_items_is_refused(monkeypatch: pytest.MonkeyPatc
         stream("few", options={"fails": "always"}).check()
 
 
-def test_single_failures_are_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_failures_are_redrawn_with_one_warning(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
     monkeypatch.setattr(items, "UpstreamDataset", FewQuestions)
     often = stream("few", options={"fails": "often", "questions": 1000})
     assert len({often.item(i).entry["question"] for i in range(30)}) > 20
+    assert warnings == ["task few: a draw failed (ValueError: no puzzle found); such draws are made again"]
+
+
+def test_a_failure_of_the_machine_is_not_taken_for_one_of_the_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(UpstreamDataset, "make", fail)
+    with pytest.raises(OSError, match="too many open files"):
+        stream("gcd").item(0)
+
+
+def test_in_laws_with_names_of_ones_own(warnings: list[str]) -> None:
+    men, women = (
+        ["Tom", "Bob", "Jim", "Al", "Joe", "Sam", "Dan", "Pat"],
+        ["Ann", "Sue", "Eve", "Kim", "Amy", "Liz", "Pam", "Fay"],
+    )
+    families = stream("family_relationships", options={"male_names": men, "female_names": women})
+    entries = [families.item(index).entry for index in range(120)]
+    assert not warnings
+    answers = {"daughter-in-law": women, "son-in-law": men, "niece": women, "nephew": men}
+    found = [entry for entry in entries if entry["answer"] in answers]
+    assert len(found) > 10
+    assert all(entry["metadata"]["person1"] in answers[entry["answer"]] for entry in found)
 
 
 def test_long_prompts_are_redrawn_without_holes() -> None:

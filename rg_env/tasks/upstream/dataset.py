@@ -87,7 +87,7 @@ class UpstreamDataset:
         if not isinstance(entry.get("question"), str) or not isinstance(entry.get("metadata"), dict):
             raise ValueError("its entry has no question or no metadata")
         entry["metadata"].setdefault("source_dataset", self.task)
-        return correct(dict(entry))
+        return correct(dict(entry), getattr(config, "male_names", None))
 
     def _template(self) -> Any:
         with self._lock:

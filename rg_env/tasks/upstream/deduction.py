@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from fractions import Fraction
 from typing import Any
 
@@ -31,11 +31,14 @@ _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 }
 
 
-def relation_in(story: str, who: str, to: str) -> str | None:
+def relation_in(story: str, who: str, to: str, men: Container[str] | None = None) -> str | None:
     """What `who` is to `to`: niece, nephew, daughter-in-law or son-in-law; None for any other relation.
 
+    Args:
+        men: the names of men; None: upstream's default names.
+
     Raises:
-        KeyError: `who` is not one of upstream's default names, so that the gender is unknown.
+        KeyError: without `men`, `who` is not one of upstream's default names, so that the gender is unknown.
     """
     spouse: dict[str, str] = {}
     parents: dict[str, set[str]] = {}
@@ -49,7 +52,7 @@ def relation_in(story: str, who: str, to: str) -> str | None:
         words = ("daughter-in-law", "son-in-law")
     else:
         return None
-    return words[_IS_MAN[who]]
+    return words[_IS_MAN[who] if men is None else who in men]
 
 
 def validity(question: str) -> tuple[bool, str]:

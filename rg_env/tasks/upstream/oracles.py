@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -23,8 +23,11 @@ from rg_env.tasks.upstream.intervals import read_interval
 Entry = Mapping[str, Any]
 
 
-def correct(entry: dict[str, Any]) -> dict[str, Any]:
+def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[str, Any]:
     """The entry with the correct answer; the entry itself if the task's stored answers are correct.
+
+    Args:
+        men: the names of men in the task's options, if it has any.
 
     Raises:
         UnusableItemError: the question has no clear answer.
@@ -32,6 +35,8 @@ def correct(entry: dict[str, Any]) -> dict[str, Any]:
     task = entry["metadata"]["source_dataset"]
     if task in _UNCLEAR and (reason := _UNCLEAR[task](entry)):
         raise UnusableItemError(reason)
+    if task == "family_relationships":
+        return _replaced(entry, _relation(entry, men))
     return _replaced(entry, _CORRECTIONS[task](entry)) if task in _CORRECTIONS else entry
 
 
@@ -72,9 +77,10 @@ def _last_round(entry: Entry) -> dict[str, Any]:
     return {"answer": result}
 
 
-def _relation(entry: Entry) -> dict[str, Any]:
+def _relation(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]:
     """It takes the other person's gender for niece and nephew, and says mother-in-law for daughter-in-law."""
-    relation = deduction.relation_in(entry["question"], entry["metadata"]["person1"], entry["metadata"]["person2"])
+    who, to = entry["metadata"]["person1"], entry["metadata"]["person2"]
+    relation = deduction.relation_in(entry["question"], who, to, men)
     return {"answer": relation, "relationship": relation} if relation else {}
 
 
