@@ -111,6 +111,8 @@ class RGDumpConfig:
     """`zero`: timeout, crashed and error train as 0. `mask`: they are not trained on at all. An answer whose scorer got
     no CPU time is masked in either case."""
     solved_at: float = _setting(0.99, at_least=0, at_most=1)
+    solved_at_by_env: dict[str, float] = field(default_factory=dict)
+    """Of other environments, by env class; 0.99 for those that are not named."""
     format_bonus: float = _setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""
     binarize_at: float | None = _setting(None, above=0, at_most=1)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError, describe, one_line
+from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.length import group_penalty
-from rg_env.scoring.types import Verdict
+from rg_env.scoring.types import Status, Verdict
+from rg_env.tasks import Item
 
 RewardFunction = Callable[[Sequence[Verdict]], Sequence[float]]
 """Maps the verdicts of a group, without rollouts that are kept out of the loss, to one finite number each."""
@@ -21,19 +25,40 @@ RewardFunction = Callable[[Sequence[Verdict]], Sequence[float]]
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
 
-@dataclass(frozen=True, slots=True)
+def _not_reached() -> Verdict:
+    return Verdict.no_response("the rollout failed before it was scored")
+
+
+@dataclass(slots=True)
 class Rollout:
-    """What the rules of its group need to know about a rollout.
+    """One response to a question, from the request to the record: whoever learns something about it sets it here.
 
     Attributes:
         verdict: what its text earned by itself.
         response_tokens: length of the response, in tokens; None if unknown, which earns no length penalty.
         stop_reason: as SkyRL gives it (`stop`, `length`, …); None if it gives none.
+        conversation: the prompt, then the response as it was scored.
+        repetition: number of the sample within its group, from 0.
+        stopwatch: measured its generation and scoring; None if nobody did.
+        item: the question.
+        text: the response as the environment got it.
+        turns: `tokens` and `stop_reason` of every turn of the assistant, where there may be several; else None.
     """
 
-    verdict: Verdict
-    response_tokens: int | None
-    stop_reason: str | None
+    verdict: Verdict = field(default_factory=_not_reached)
+    response_tokens: int | None = None
+    stop_reason: str | None = None
+    conversation: Sequence[Message] = ()
+    repetition: int = 0
+    stopwatch: Stopwatch | None = None
+    item: Item | None = None
+    text: str = ""
+    turns: list[dict[str, Any]] | None = None
+
+    @property
+    def responded(self) -> bool:
+        """Whether there is a response."""
+        return self.verdict.scored.status is not Status.NO_RESPONSE
 
     @property
     def stopped(self) -> bool:

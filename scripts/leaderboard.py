@@ -34,8 +34,8 @@ from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, wr
 from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
-from rg_env.rewards import settle_group
-from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rewards import Rollout, settle_group
+from rg_env.rollouts.group import Origin, group_record
 from rg_env.scoring import Scorer, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
 from rg_env.suites.items import DEFAULT_SIZE, SuiteTask
@@ -114,7 +114,7 @@ def group_of(published: Published, index: int, origin: Origin, config: RGDumpCon
     prompt = build_messages(published.results[index]["question"], item.task, published.system_prompt)
     texts, scores = zip(*published.responses(index), strict=True)
     judged = [
-        JudgedRollout(verdict, None, None, [*prompt, {"role": "assistant", "content": text or ""}], number, None)
+        Rollout(verdict, None, None, [*prompt, {"role": "assistant", "content": text or ""}], number)
         for number, (text, verdict) in enumerate(zip(texts, judge(item, problem, texts), strict=True))
     ]
     rewards = settle_group(judged, config, max_length=1, penalize=False)

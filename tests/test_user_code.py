@@ -9,7 +9,7 @@ import pytest
 from rg_env.config import RGDumpConfig
 from rg_env.errors import RGEnvError
 from rg_env.rewards import Rollout, settle_group
-from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rollouts.group import Origin, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.tasks import Item
 from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object, load_reward
@@ -71,7 +71,7 @@ def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, 
     assert [one.score for one in earned] == [1.0, 0.0]
     item = Item.from_extra_info(a_row()["extra_info"])
     group = [
-        JudgedRollout(verdict(score), 5, "stop", [{"role": "user", "content": "?"}], number, None)
+        Rollout(verdict(score), 5, "stop", [{"role": "user", "content": "?"}], number)
         for number, score in enumerate((1.0, 0.0))
     ]
     record = group_record(Origin("20261121-053012-ab12", 1, "train", 1, 0), item, "0", group, earned, 0.99)

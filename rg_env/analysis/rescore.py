@@ -21,8 +21,8 @@ from rg_env.dump.run_settings import RunSettings, default_settings, settings_of_
 from rg_env.dump.schema import answered
 from rg_env.dump.strings import unescape
 from rg_env.errors import DumpError
-from rg_env.rewards import RewardFunction, settle_group
-from rg_env.rollouts.group import JudgedRollout, rollout_record
+from rg_env.rewards import RewardFunction, Rollout, settle_group
+from rg_env.rollouts.group import rollout_record
 from rg_env.scoring import Status, Verdict, parse_response, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
 
@@ -108,7 +108,7 @@ class Rescorer:
         """The group's record with these verdicts; without the penalty if that cannot be computed."""
         settings = self.settings(group)
         judged = [
-            JudgedRollout(verdict, old.response_tokens, old.stop_reason, old.conversation, old.repetition, None)
+            Rollout(verdict, old.response_tokens, old.stop_reason, old.conversation, old.repetition)
             for verdict, old in zip(verdicts, group.rollouts, strict=True)
         ]
         rewards = settle_group(

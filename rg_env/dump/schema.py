@@ -117,6 +117,7 @@ class RolloutFacts:
         custom_reward: what the user's reward function (`reward`) returned, which replaces the base score in the reward;
             None without one, and if it failed (status `reward_error`).
         published_score: the score that the publisher of an imported response gave it, usually in [0, 1]; else None.
+        turns: number of turns of the assistant; None in groups of rg_dump, where it is 1.
     """
 
     repetition: int
@@ -135,6 +136,7 @@ class RolloutFacts:
     normalized: Annotated[bool, Mark.RG_DUMP] = False
     custom_reward: float | None = None
     published_score: float | None = None
+    turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,16 +148,21 @@ class RolloutRecord(RolloutFacts):
         answer: the answer taken from the response; None exactly when there is a violation or no response, or the file
             is Atropos'.
         conversation: the prompt's messages, then the assistant's response as it was scored; empty if there is none.
+            In groups of another environment every turn of every role.
+        each_turn: a JSON array with `tokens` and `stop_reason` (null: unknown) of every turn of the assistant; None in
+            groups of rg_dump.
     """
 
     detail: str = ""
     answer: str | None = None
+    each_turn: str | None = None
     conversation: Sequence[Message]
 
     @property
     def response(self) -> str:
-        """The text that was scored: the last message's."""
-        return self.conversation[-1]["content"] if self.conversation else ""
+        """The text that was scored: the assistant's last message."""
+        said = (one["content"] for one in reversed(self.conversation) if one["role"] == "assistant")
+        return next(said, self.conversation[-1]["content"] if self.conversation else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +191,7 @@ class GroupFacts:
             there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
         no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
+        solved_at: the base score from which a rollout counts as solved; None: the setting of that name.
         started_at, ended_at: when the first response was requested and the last one was scored, in seconds since
             1970-01-01 UTC; None where nobody measured, as in imported responses.
         generation_seconds: time from the request to the response, summed over the rollouts. It includes time in the
@@ -211,6 +219,7 @@ class GroupFacts:
     baseline: Annotated[Share, Mark.RG_DUMP] = 0.0
     outcome: Outcome
     no_signal: bool
+    solved_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
     generation_seconds: float | None = None

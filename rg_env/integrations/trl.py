@@ -13,7 +13,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,8 +22,8 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
 from rg_env.errors import ConfigError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import Earned, settle_group
-from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rewards import Earned, Rollout, settle_group
+from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.settings import generator_settings
 from rg_env.tasks import Item
 from rg_env.user_code import load_reward
@@ -48,11 +48,6 @@ def to_dataset(rows: ReasoningGymDataset, count: int | None = None) -> datasets.
             for row in made
         ]
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Completion(JudgedRollout):
-    item: Item
 
 
 class GRPOReward:
@@ -112,12 +107,11 @@ class GRPOReward:
         blocks = list(self._blocks(items))
         texts = [text_of(completion) for completion in completions]
         rollouts = [
-            _Completion(
+            Rollout(
                 verdict=verdict,
                 response_tokens=len(ids),
                 stop_reason="length" if len(ids) >= self._max_length else "stop",
                 conversation=[*_messages(prompt), {"role": "assistant", "content": text}],
-                repetition=0,
                 stopwatch=watch,
                 item=item,
             )
@@ -156,35 +150,35 @@ class GRPOReward:
             yield block
             start = block.stop
 
-    def _settle(self, group: Sequence[_Completion]) -> list[Earned]:
+    def _settle(self, group: Sequence[Rollout]) -> list[Earned]:
         return settle_group(
             group,
             self.config,
             max_length=self._max_length,
-            penalize=group[0].item.split == Phase.TRAIN,
+            penalize=_item(group).split == Phase.TRAIN,
             reward_function=self._reward,
         )
 
     def _of_all_processes(
-        self, groups: Sequence[Sequence[_Completion]], earned: Sequence[Sequence[Earned]]
-    ) -> list[tuple[Sequence[_Completion], Sequence[Earned]]]:
+        self, groups: Sequence[Sequence[Rollout]], earned: Sequence[Sequence[Earned]]
+    ) -> list[tuple[Sequence[Rollout], Sequence[Earned]]]:
         """Each group with its rewards. TRL calls the reward functions of all processes for the same step."""
         settled = list(zip(groups, earned, strict=True))
         if self._processes == 1:
             return settled
         from accelerate.utils import gather_object
 
-        gathered: list[tuple[Sequence[_Completion], Sequence[Earned]]] = gather_object(settled)
+        gathered: list[tuple[Sequence[Rollout], Sequence[Earned]]] = gather_object(settled)
         return gathered
 
-    def _write(self, settled: Iterable[tuple[Sequence[_Completion], Sequence[Earned]]], done: int | None) -> None:
+    def _write(self, settled: Iterable[tuple[Sequence[Rollout], Sequence[Earned]]], done: int | None) -> None:
         """Record groups after `done` steps of the optimizer."""
         if self.writer is None:
             return
         call, seen = next(self._calls), Counter[str]()
         records: list[GroupRecord] = []
         for group, earned in settled:
-            item = group[0].item
+            item = _item(group)
             seen[item.id] += 1
             uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
             step = None if done is None else done + (item.split == Phase.TRAIN)
@@ -208,6 +202,12 @@ class GRPOReward:
         content = {"attempt": 1, "model": model, "trainer": "trl", "settings": settings, "task_mix": config.tasks}
         write_manifest(config.dump_dir, run_id, content)
         return writer
+
+
+def _item(group: Sequence[Rollout]) -> Item:
+    item = group[0].item
+    assert item is not None
+    return item
 
 
 def _messages(prompt: Any) -> list[dict[str, str]]:

@@ -128,7 +128,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     async def reward(self, trace: vf.Trace) -> float:
         """Base score, format bonus, `binarize_at` and the user's reward function, as in SkyRL's evaluation."""
         config = self.config.rg_env()
-        rollout = Rollout(await self._judged(trace), None, None)
+        rollout = Rollout(await self._judged(trace))
         (earned,) = settle_group([rollout], config, max_length=1, penalize=False, reward_function=load_reward(config))
         if earned.masked:
             raise RuntimeError(earned.reward_error or _why(rollout.verdict))

@@ -1,34 +1,20 @@
 """Builds the record of a group from its verdicts and rewards; the same for every source of responses.
 
-Invariant: text, score and reward of a recorded rollout come from one `JudgedRollout` and its `Earned`.
+Invariant: text, score and reward of a recorded rollout come from one `Rollout` and its `Earned`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rg_env.dump.schema import GroupRecord, Message, RolloutRecord, answered, group_id, has_no_signal, outcome_of
+from rg_env.dump.schema import GroupRecord, RolloutRecord, answered, group_id, has_no_signal, outcome_of
 from rg_env.rewards import Earned, Rollout
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.types import Status
 from rg_env.tasks import Item
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedRollout(Rollout):
-    """A rollout with its text.
-
-    Attributes:
-        conversation: the prompt and the response as it was scored.
-        repetition: number of the sample within its group, from 0.
-        stopwatch: measured its generation and scoring; None if nobody did.
-    """
-
-    conversation: Sequence[Message]
-    repetition: int
-    stopwatch: Stopwatch | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +28,20 @@ class Origin:
     call: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The question of another environment than ours; see `GroupFacts`."""
+
+    environment: str
+    task: str
+    id: str
+
+
 def group_record(
     origin: Origin,
-    item: Item,
+    item: Item | Prompt,
     uid: str,
-    group: Sequence[JudgedRollout],
+    group: Sequence[Rollout],
     earned: Sequence[Earned],
     solved_at: float,
     policy_version: str | None = None,
@@ -54,7 +49,7 @@ def group_record(
     """The record of a group.
 
     Args:
-        item: the question.
+        item: the question, or the prompt of another environment.
         uid: the prompt's id; unique within a call.
         group: the rollouts, and `earned` what each earned.
         solved_at: a rollout with at least this base score is correct.
@@ -73,18 +68,28 @@ def group_record(
         uid=uid,
         group_id=group_id(origin.run_id, origin.attempt, origin.phase, origin.call, uid),
         task=item.task,
-        task_config=item.config_json,
-        level=item.level or None,
-        complexity=item.complexity,
-        draw_probability=item.draw_probability,
-        controller_version=item.controller_version,
-        baseline=max(rollout.verdict.scored.baseline for rollout in group),
-        entry=item.entry_json,
+        **(_facts_of_item(item, group) if isinstance(item, Item) else _facts_of_prompt(item, solved_at)),
         outcome=outcome_of([rollout.base_score for rollout in counted], solved_at),
         no_signal=has_no_signal([rollout.reward for rollout in counted]),
         rollouts=rollouts,
         **_times([rollout.stopwatch for rollout in group if rollout.stopwatch]),
     )
+
+
+def _facts_of_item(item: Item, group: Sequence[Rollout]) -> dict[str, Any]:
+    return {
+        "task_config": item.config_json,
+        "level": item.level or None,
+        "complexity": item.complexity,
+        "draw_probability": item.draw_probability,
+        "controller_version": item.controller_version,
+        "baseline": max(rollout.verdict.scored.baseline for rollout in group),
+        "entry": item.entry_json,
+    }
+
+
+def _facts_of_prompt(prompt: Prompt, solved_at: float) -> dict[str, Any]:
+    return {"environment": prompt.environment, "solved_at": solved_at}
 
 
 def _times(watches: Sequence[Stopwatch]) -> dict[str, Any]:
@@ -99,7 +104,7 @@ def _times(watches: Sequence[Stopwatch]) -> dict[str, Any]:
     }
 
 
-def rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
+def rollout_record(rollout: Rollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
     """The record of one rollout; arguments as for `group_record`."""
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
     failed = earned.reward_error and scored.status is Status.OK
@@ -122,4 +127,6 @@ def rollout_record(rollout: JudgedRollout, earned: Earned, policy_version: str |
         policy_version=policy_version,
         normalized=scored.normalized,
         custom_reward=earned.custom_reward,
+        turns=None if rollout.turns is None else len(rollout.turns),
+        each_turn=None if rollout.turns is None else json.dumps(rollout.turns),
     )

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord, answered
 from rg_env.dump.write.writer import DumpWriter
-from rg_env.rewards import settle_group
+from rg_env.rewards import Rollout, settle_group
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Response
-from rg_env.rollouts.group import JudgedRollout, Origin, group_record
+from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.questions import Question, Questions
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import Verdict, shared_scorer
@@ -157,7 +157,7 @@ class EndpointRun:
             )
         self._report(self.totals)
 
-    async def _rollout(self, question: Question, repetition: int) -> JudgedRollout:
+    async def _rollout(self, question: Question, repetition: int) -> Rollout:
         async with self._requests:
             watch = Stopwatch()
             reply = await self._endpoint.respond(question.messages)
@@ -184,9 +184,9 @@ class EndpointRun:
         stop_reason: str | None,
         repetition: int,
         watch: Stopwatch,
-    ) -> JudgedRollout:
+    ) -> Rollout:
         conversation = [*question.messages, {"role": "assistant", "content": text}]
-        return JudgedRollout(verdict, tokens, stop_reason, conversation, repetition, watch)
+        return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch)
 
     async def _write(self, records: list[GroupRecord]) -> None:
         if records:

@@ -1,6 +1,6 @@
 """RGDumpEnv: one question, one response, one verdict. Scoring is in `rg_env.scoring`; no model output raises.
 
-Under `RGDumpGenerator` each trajectory has a `RolloutSlot`. The env writes the text and its verdict into this one
+Under `RGDumpGenerator` each trajectory has a slot, a `Rollout`. The env writes the text and its verdict into this one
 object, so that they cannot be paired with another rollout's. Under any other generator the env scores as well, but
 records nothing and logs one warning.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from loguru import logger
@@ -17,24 +17,14 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.errors import ConfigError
-from rg_env.rewards import compose_reward
+from rg_env.rewards import Rollout, compose_reward
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.types import ParsedResponse, Status, Verdict
 from rg_env.tasks import Item
 
 SLOT = "rg_dump_slot"
-"""Key of the slot in a trajectory's `env_extras`."""
-
-
-@dataclass(slots=True)
-class RolloutSlot:
-    """What the env passes to the generator: the item, the response as it was scored, its verdict, and their times."""
-
-    item: Item | None = None
-    text: str = ""
-    verdict: Verdict | None = None
-    stopwatch: Stopwatch | None = None
+"""Key of a trajectory's slot in its `env_extras`."""
 
 
 class RGDumpEnv(BaseTextEnv):
@@ -55,7 +45,7 @@ class RGDumpEnv(BaseTextEnv):
         extras = extras or {}
         self.config = as_config(env_config)
         self.item = Item.from_extra_info(extras.get("extra_info"))
-        self.slot: RolloutSlot | None = extras.get(SLOT)
+        self.slot: Rollout | None = extras.get(SLOT)
         self.verdict: Verdict | None = None
         self._stopwatch = Stopwatch()
         if self.slot is None and not RGDumpEnv._warned_unrecorded:

@@ -1,13 +1,17 @@
-"""SkyRL's uid of a prompt, with the id of its group in the record.
+"""SkyRL's uid of a prompt, with the id of its group in the record: how a training batch knows its groups.
 
 Invariant: to SkyRL, a `GroupUid` is the plain uid: it compares, hashes and prints as that string. SkyRL drops, repeats
 and reorders the uid objects (dynamic sampling, mini-batches of the fully-async loop), so each row keeps the id of its
-group without a separate table.
+group without a separate table, and a uid may be that of another group in the next epoch.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Self
+
+from skyrl.train.generators.base import GeneratorOutput
 
 
 class GroupUid(str):
@@ -16,19 +20,51 @@ class GroupUid(str):
     Args:
         uid: SkyRL's uid of the prompt.
         group_id: of the group in the record, see `rg_env.dump.group_id`.
+        copy: number of the copy of the group, which dynamic sampling `replace` makes; 0 for the group itself.
 
     >>> uid = GroupUid("17", "20261121-053012-ab12:1:train:37:17")
     >>> uid == "17", uid.group_id
     (True, '20261121-053012-ab12:1:train:37:17')
     """
 
-    __slots__ = ("group_id",)
+    __slots__ = ("copy", "group_id")
     group_id: str
+    copy: int
 
-    def __new__(cls, uid: str, group_id: str) -> Self:
+    def __new__(cls, uid: str, group_id: str, copy: int = 0) -> Self:
         self = super().__new__(cls, uid)
-        self.group_id = group_id
+        self.group_id, self.copy = group_id, copy
         return self
 
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        return str(self), self.group_id
+    def __getnewargs__(self) -> tuple[str, str, int]:  # type: ignore[override]
+        return str(self), self.group_id, self.copy
+
+
+def named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
+    """The uids of a batch's rows, with the ids of their groups.
+
+    Uids that have them already are kept: SkyRL may have selected rows since, which does not change `trajectory_ids`.
+    """
+    trajectories = output.get("trajectory_ids")
+    if not trajectories or any(isinstance(uid, GroupUid) for uid in uids):
+        return list(uids)
+    return [trajectory.instance_id for trajectory in trajectories]
+
+
+def one_uid_per_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
+    """The uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
+
+    In SkyRL 0.4.0, the copies of a group (`replace`) have its uid, so that SkyRL refuses its own batch: it expects one
+    group per uid. A row belongs to the next copy if its trajectory has been complete before.
+    """
+    trajectories = output["trajectory_ids"]
+    last_flags = output.get("is_last_step") or [True] * len(uids)
+    assert trajectories is not None
+    complete = Counter[tuple[str, int]]()
+    result = []
+    for uid, trajectory, is_last in zip(uids, trajectories, last_flags, strict=True):
+        copy = complete[uid, trajectory.repetition_id]
+        complete[uid, trajectory.repetition_id] += is_last
+        name = f"{uid}#{copy}" if copy else str(uid)
+        result.append(GroupUid(name, uid.group_id, copy) if isinstance(uid, GroupUid) else name)
+    return result

@@ -1,18 +1,7 @@
-"""SkyRL's trainers with our train loader, which also record the groups that each step was trained on.
-
-`generate()` cannot know them: dynamic sampling drops and repeats groups later, and the fully-async loop trains on
-groups several steps after they were generated, or never.
-
-Invariant: a group is recorded for a step after that step's training has returned, with the number of its rows in the
-training batch. Rows that SkyRL padded and rows of other environments are not counted. SkyRL alone decides what is
-trained on. The trainer keeps nothing about a batch: rows know their group by their uid (`GroupUid`), and the count is
-part of the batch's metadata.
-"""
+"""SkyRL's trainers with our train loader and evaluation set, which report their steps and record what they train on."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from loguru import logger
@@ -22,22 +11,17 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
 
-from rg_env.dump import DumpWriter, TrainedRecord
 from rg_env.errors import RGEnvError
 from rg_env.eval_set import EvalSet
-from rg_env.skyrl.group_uid import GroupUid
+from rg_env.skyrl.group_uid import named
 from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, TrainLoader, train_loader
+from rg_env.skyrl.recording import RecordingTrainer
 from rg_env.terminal.reports import Reports
 
-_ROWS_OF_GROUPS = "rg_env_rows_of_groups"
-"""Key of a training batch's metadata: group id → number of rows."""
 
-
-class RGTrainerMixin:
+class RGTrainerMixin(RecordingTrainer):
     """What both trainers have in common. The generator must be an `RGDumpGenerator`."""
 
-    generator: Any
-    global_step: int
     total_training_steps: int
     dynamic_sampling_state: Any
     all_timings: dict[str, float]
@@ -105,22 +89,16 @@ class RGTrainerMixin:
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
     ) -> tuple[GeneratorOutput, list[str], bool]:
-        """As in SkyRL, but uids name their groups before it selects some, and copies of a group have unique uids.
-
-        In SkyRL 0.4.0, the copies of a group (`replace`) have its uid, so that SkyRL refuses its own batch: it expects
-        one group per uid. And `filter` stops with an assertion at a batch in which no group has a signal.
-        """
-        named = _named(generator_output, uids)
+        """As in `RecordingTrainer`. In SkyRL 0.4.0, `filter` stops with an assertion at a batch without any signal."""
         sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
-        if sampling.type == "filter" and not _has_signal(generator_output, named):
+        if sampling.type == "filter" and not _has_signal(generator_output, named(generator_output, uids)):
             self._count_batch_without_signal(sampling.max_sample_batches)
             return generator_output, uids, True
-        output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, named)  # type: ignore[misc]
-        if not keep_sampling:
+        result = super().handle_dynamic_sampling(generator_output, uids)
+        if not result[-1]:
             self._batches_drawn = 0
-            uids = _one_uid_per_copy(output, uids)
-        return output, uids, keep_sampling
+        return result
 
     def _count_batch_without_signal(self, most: int) -> None:
         """Count a batch that SkyRL is not shown."""
@@ -143,40 +121,9 @@ class RGTrainerMixin:
             )
             self._batches_drawn = 0
 
-    def postprocess_generator_output(
-        self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
-    ) -> tuple[GeneratorOutput, list[str]]:
-        """As in SkyRL, on uids that name their groups."""
-        result: tuple[GeneratorOutput, list[str]] = super().postprocess_generator_output(  # type: ignore[misc]
-            generator_output, _named(generator_output, uids), *args, **kwargs
-        )
-        return result
-
-    def convert_to_training_input(self, generator_output: GeneratorOutput, uids: list[str]) -> TrainingInputBatch:
-        """As in SkyRL, with the number of rows of each group in the metadata."""
-        batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
-        batch.metadata[_ROWS_OF_GROUPS] = Counter(uid.group_id for uid in uids if isinstance(uid, GroupUid))
-        return batch
-
-    def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
-        """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
-        rows = data.metadata.pop(_ROWS_OF_GROUPS, {})
-        status = super().train_critic_and_policy(data)  # type: ignore[misc]
-        writer: DumpWriter | None = self.generator.writer
-        if writer is not None:
-            writer.submit(
-                [
-                    TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
-                    for group, count in rows.items()
-                ]
-            )
-        return status
-
     def save_checkpoints(self) -> str:
-        """As in SkyRL, after everything that the checkpoint covers has been written to the dump."""
-        if self.generator.writer is not None:
-            self.generator.writer.flush(self.cfg.rg_dump.dump_ack_timeout)
-        path: str = super().save_checkpoints()  # type: ignore[misc]
+        """As in `RecordingTrainer`. The checkpoint is reported."""
+        path = super().save_checkpoints()
         self.reports.send(checkpoint=self.global_step)
         return path
 
@@ -206,39 +153,10 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
         return status
 
 
-def _named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
-    """The uids of a batch's rows, with the ids of their groups.
-
-    Uids that have them already are kept: SkyRL may have selected rows since, which does not change `trajectory_ids`.
-    """
-    trajectories = output.get("trajectory_ids")
-    if not trajectories or any(isinstance(uid, GroupUid) for uid in uids):
-        return list(uids)
-    return [trajectory.instance_id for trajectory in trajectories]
-
-
-def _has_signal(output: GeneratorOutput, uids: Sequence[str]) -> bool:
+def _has_signal(output: GeneratorOutput, uids: list[str]) -> bool:
     """Whether any group has different rewards; a group of one always counts, as in SkyRL."""
     rewards = [sum(reward) if isinstance(reward, list) else reward for reward in output["rewards"]]
     seen: dict[str, list[float]] = {}
     for uid, reward in zip(uids, rewards, strict=True):
         seen.setdefault(uid, []).append(reward)
     return any(len(group) == 1 or max(group) > min(group) for group in seen.values())
-
-
-def _one_uid_per_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
-    """The uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
-
-    A row belongs to the next copy if its trajectory has been complete before.
-    """
-    trajectories = output["trajectory_ids"]
-    last_flags = output.get("is_last_step") or [True] * len(uids)
-    assert trajectories is not None
-    complete = Counter[tuple[str, int]]()
-    result = []
-    for uid, trajectory, is_last in zip(uids, trajectories, last_flags, strict=True):
-        copy = complete[uid, trajectory.repetition_id]
-        complete[uid, trajectory.repetition_id] += is_last
-        name = f"{uid}#{copy}" if copy else str(uid)
-        result.append(GroupUid(name, uid.group_id) if isinstance(uid, GroupUid) else name)
-    return result

@@ -6,7 +6,8 @@ from loguru import logger
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
-from rg_env.skyrl.env import SLOT, RGDumpEnv, RolloutSlot, as_config
+from rg_env.rewards import Rollout
+from rg_env.skyrl.env import SLOT, RGDumpEnv, as_config
 from rg_env.tasks import decode_entry
 
 TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2}}}
@@ -58,7 +59,7 @@ def test_the_env_alone_composes_the_base_score(row):
 
 
 def test_a_slot_gets_the_text_with_its_verdict(row):
-    slot = RolloutSlot()
+    slot = Rollout()
     text = f"<think>sum</think><answer>{answer_of(row)}</answer>"
     step(row, text, slot=slot)
     assert slot.text == text

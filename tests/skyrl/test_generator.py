@@ -16,6 +16,7 @@ from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.rewards import Rollout
 from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.generator import RGDumpGenerator
@@ -173,7 +174,8 @@ def test_a_rollout_that_skyrl_gave_up_stays_in_its_group(tmp_path, monkeypatch):
 
     async def generate_and_fail(self, input_batch, disable_tqdm=False):
         output = await generate(self, input_batch, disable_tqdm)
-        input_batch["env_extras"][1][SLOT].verdict = None
+        slot = input_batch["env_extras"][1][SLOT]
+        slot.verdict, slot.text = Rollout().verdict, ""
         output["stop_reasons"][1] = "rollout_error"
         return output
 

@@ -99,6 +99,10 @@ class WriteQueue:
         """Number of records that will never be on disk."""
         return sum(self._dropped)
 
+    def waiting(self) -> list[Writable]:
+        """The submitted records that are not on disk and may still get there."""
+        return [record for one in list(self._open) for record in list(one.records)]
+
     @property
     def waiting_bytes(self) -> int:
         return sum(one.size for one in list(self._open))

@@ -124,6 +124,10 @@ class DumpWriter:
         """Number of submitted records that are not on disk: waiting or dropped."""
         return self._queue.missing
 
+    def missing_groups(self) -> list[str]:
+        """The ids of the groups that are not on disk: waiting or dropped."""
+        return sorted({one.group_id for one in self._queue.waiting() if isinstance(one, GroupRecord)} | self._lost)
+
     async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
         """Hand over groups, waiting for room if necessary, and wait until the operating system has them.
 

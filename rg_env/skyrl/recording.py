@@ -1,0 +1,88 @@
+"""RecordingTrainer: for SkyRL's trainers, records the groups that each step was trained on.
+
+    class MyTrainer(RecordingTrainer, RayPPOTrainer): ...
+
+`generate()` cannot know them: dynamic sampling drops and repeats groups later, and the fully-async loop trains on
+groups several steps after they were generated, or never.
+
+Invariant: a group is recorded for a step after that step's training has returned, with the number of its rows in the
+training batch, without the rows that SkyRL padded. SkyRL alone decides what is trained on. The trainer keeps nothing
+about a batch: rows know their group by their uid (`GroupUid`), and the count is part of the batch's metadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from loguru import logger
+from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
+from skyrl.train.generators.base import GeneratorOutput
+
+from rg_env.dump import DumpWriter, TrainedRecord
+from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy
+
+_ROWS_OF_GROUPS = "rg_env_rows_of_groups"
+"""Key of a training batch's metadata: group id → number of rows."""
+_CHECKPOINT_WAIT = 3600.0
+"""At most so many seconds a checkpoint waits for a disk that works."""
+_NAMED = 5
+"""At most so many groups are named in a warning."""
+
+
+class RecordingTrainer:
+    """Mixin in front of a trainer of SkyRL's whose generator is a `Recorder` or an `RGDumpGenerator`."""
+
+    generator: Any
+    global_step: int
+
+    def handle_dynamic_sampling(
+        self, generator_output: GeneratorOutput, uids: list[str]
+    ) -> tuple[GeneratorOutput, list[str], bool]:
+        """As in SkyRL, but uids name their groups before it selects some, and copies of a group have unique uids."""
+        output, uids, keep_sampling = super().handle_dynamic_sampling(  # type: ignore[misc]
+            generator_output, named(generator_output, uids)
+        )
+        return output, uids if keep_sampling else one_uid_per_copy(output, uids), keep_sampling
+
+    def postprocess_generator_output(
+        self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
+    ) -> tuple[GeneratorOutput, list[str]]:
+        """As in SkyRL, on uids that name their groups."""
+        result: tuple[GeneratorOutput, list[str]] = super().postprocess_generator_output(  # type: ignore[misc]
+            generator_output, named(generator_output, uids), *args, **kwargs
+        )
+        return result
+
+    def convert_to_training_input(self, generator_output: GeneratorOutput, uids: list[str]) -> TrainingInputBatch:
+        """As in SkyRL, with the number of rows of each group in the metadata."""
+        batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
+        batch.metadata[_ROWS_OF_GROUPS] = Counter(uid.group_id for uid in uids if isinstance(uid, GroupUid))
+        return batch
+
+    def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
+        """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
+        rows = data.metadata.pop(_ROWS_OF_GROUPS, {})
+        status = super().train_critic_and_policy(data)  # type: ignore[misc]
+        writer: DumpWriter | None = self.generator.writer
+        if writer is not None:
+            writer.submit(
+                [
+                    TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
+                    for group, count in rows.items()
+                ]
+            )
+        return status
+
+    def save_checkpoints(self) -> str:
+        """As in SkyRL, after everything that the checkpoint covers has been written to the dump, or the disk failed."""
+        writer: DumpWriter | None = self.generator.writer
+        if writer is not None and writer.flush(_CHECKPOINT_WAIT):
+            groups = writer.missing_groups()
+            more = f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
+            names = ", ".join(groups[:_NAMED]) + more if groups else "none; only what was trained on"
+            logger.error(
+                "dump: the checkpoint of step {} covers groups that are not on disk: {}", self.global_step, names
+            )
+        path: str = super().save_checkpoints()  # type: ignore[misc]
+        return path

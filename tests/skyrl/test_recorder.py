@@ -1,0 +1,296 @@
+"""Recorder around SkyRL's own generator, with environments of skyrl-gym; only the engine is scripted.
+
+What is recorded is counted again from SkyRL's output, which is kept beside it.
+"""
+
+import asyncio
+import copy
+import json
+
+import pytest
+from skyrl.train.config import GeneratorConfig
+from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
+from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
+from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
+
+import rg_env
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.errors import ConfigError, RGEnvError
+from rg_env.skyrl.config import RGSkyRLGymConfig
+from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.recorder import Recorder
+from tests.skyrl.generating import TASK, right, script_for, tokenizer, total
+from tests.skyrl.scripted_engine import ScriptedEngine
+
+SAMPLES = 3
+KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+MULTI_TURN = {"max_turns": 3}
+MODES = {
+    "plain": {},
+    "batched": {"batched": True},
+    "turns": MULTI_TURN,
+    "turns in one message": MULTI_TURN | {"use_conversation_multi_turn": False},
+    "step-wise": MULTI_TURN | {"step_wise_trajectories": True},
+}
+
+
+def prompts(env_class, count=2, **extras):
+    return [
+        {
+            "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{n} + 2"}],
+            "env_class": env_class,
+            "env_extras": {"reward_spec": {"method": "rule", "ground_truth": str(n + 2)}, "extra_info": {}} | extras,
+            "uid": str(n),
+        }
+        for n in range(count)
+    ]
+
+
+def script(prompt, sample):
+    """Wrong in the first turn; right in the second turn of sample 0; sample 2 is cut off in its first turn."""
+    turn = prompt.count("step-by-step")
+    number = int(prompt.split(" + ")[0].split()[-1].split("\n")[-1])
+    if sample == 2 and turn == 0:
+        return "I go on and on…"
+    return f"I say #### {number + 2}" if sample == 0 and turn == 1 else f"  turn {turn}\n\n#### 99"
+
+
+def recorded(folder, rows, settings=None, script=script, phase="train", generator_class=SkyRLGymGenerator, **more):
+    """One call; returns the record, and what SkyRL's generator returned."""
+    rg_env.register()
+    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **(settings or {})})
+    config.sampling_params.max_generate_length = 100
+    gym = RGSkyRLGymConfig(rg_dump=RGDumpConfig(dump_other_rollouts=True))
+    inner = generator_class(config, gym, ScriptedEngine(tokenizer(), script), tokenizer())
+    raw = {}
+    generate = inner.generate
+
+    async def kept(batch, disable_tqdm=False):
+        output = await generate(batch, disable_tqdm)
+        raw.update(copy.deepcopy(output))
+        return output
+
+    inner.generate = kept
+    batch, _ = prepare_generator_input(rows, SAMPLES, {"logprobs": 1}, "gsm8k", phase, 5)
+    with DumpWriter(folder, "run", 1, policy=KEEP_ALL) as writer:
+        output = asyncio.run(Recorder(inner, writer, tokenizer(), **more).generate(batch))
+    return list(open_run(folder).groups()), raw, output
+
+
+def rows_of(raw):
+    """The rows of each trajectory."""
+    result, rows = [], []
+    for row, is_last in enumerate(raw.get("is_last_step") or [True] * len(raw["rewards"])):
+        rows.append(row)
+        if is_last:
+            result.append(rows)
+            rows = []
+    return result
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_recount_from_skyrls_output_equals_the_record(tmp_path, mode):
+    env_class = "gsm8k" if mode in ("plain", "batched") else "gsm8k_multi_turn"
+    groups, raw, output = recorded(tmp_path, prompts(env_class), MODES[mode])
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    trajectories = rows_of(raw)
+    assert len(rollouts) == len(trajectories) == 2 * SAMPLES
+    for rollout, rows in zip(rollouts, trajectories, strict=True):
+        assert rollout.score == rollout.base_score == sum(total(raw["rewards"][row]) for row in rows)
+        assert rollout.reward == total(raw["rewards"][rows[-1]])
+        assert rollout.response_tokens == sum(sum(raw["loss_masks"][row]) for row in rows)
+        assert rollout.stop_reason == raw["stop_reasons"][rows[-1]]
+        said = [message["content"] for message in rollout.conversation if message["role"] == "assistant"]
+        told = json.loads(rollout.each_turn)
+        assert len(said) == len(told) == rollout.turns
+        assert (rollout.raw_score, rollout.tagged_score, rollout.violation, rollout.answer) == (None,) * 4
+    assert [group.uid for group in groups] == ["0", "1"]
+    assert {(g.environment, g.task, g.phase, g.step, g.run_id) for g in groups} == {
+        (env_class, env_class, "train", 5, "run")
+    }
+    names = [name.instance_id.group_id for name in output["trajectory_ids"]]
+    assert names == [group.group_id for group in groups for rollout in group.rollouts for _ in range(
+        rollout.turns if mode == "step-wise" else 1
+    )]  # fmt: skip
+    assert all(output[key] == raw[key] for key in raw if key != "trajectory_ids")
+
+
+@pytest.mark.parametrize("mode", ["turns", "turns in one message", "step-wise"])
+def test_every_turn_is_in_the_conversation_as_it_was_written(tmp_path, mode):
+    (group, _), _, _ = recorded(tmp_path, prompts("gsm8k_multi_turn"), MODES[mode])
+    first, second, third = ([(m["role"], m["content"]) for m in rollout.conversation] for rollout in group.rollouts)
+    again = "Please provide your step-by-step reasoning, "
+    again += "and also include a tentative numeric answer at the end in the exact format: '#### ANSWER'."
+    assert first[2:] == [("assistant", "  turn 0\n\n#### 99"), ("user", again), ("assistant", "I say #### 2")]
+    assert [role for role, _ in second] == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    assert third[2] == ("assistant", "I go on and on")
+    reasons = [[turn["stop_reason"] for turn in json.loads(one.each_turn)] for one in group.rollouts]
+    assert reasons[2] == (["length", "stop", "stop"] if mode == "step-wise" else [None, None, "stop"])
+    assert group.rollouts[0].turns == 2
+
+
+def test_overlong_filtering_hides_no_turn(tmp_path):
+    def cut_late(prompt, sample):
+        return "no #### 99" if "provide" not in prompt else "on and on…"
+
+    settings = MULTI_TURN | {"apply_overlong_filtering": True, "max_turns": 2}
+    (group, _), raw, _ = recorded(tmp_path, prompts("gsm8k_multi_turn"), settings, cut_late)
+    assert not any(map(any, raw["loss_masks"]))
+    messages = group.rollouts[0].conversation[2:]
+    assert [message["role"] for message in messages] == ["assistant", "user", "assistant"]
+    assert messages[0]["content"] == "no #### 99" and messages[2]["content"] == "on and on"
+    assert group.rollouts[0].response_tokens is None
+
+
+def test_a_search_that_fails_offline_is_in_the_conversation(tmp_path):
+    rows = prompts("search", extra_info={})
+    for row in rows:
+        row["env_extras"]["reward_spec"]["ground_truth"] = {"target": ["4"]}
+        row["env_extras"]["max_turns"] = 2
+
+    def searching(prompt, sample):
+        return "<search>four</search>" if "information" not in prompt and "rror" not in prompt else "<answer>4</answer>"
+
+    groups, raw, _ = recorded(tmp_path, rows, {"max_turns": 2}, searching)
+    assert [r.score for g in groups for r in g.rollouts] == [total(reward) for reward in raw["rewards"]]
+    conversation = groups[0].rollouts[0].conversation
+    assert [message["role"] for message in conversation] == ["system", "user", "assistant", "user", "assistant"]
+    assert conversation[2]["content"] == "<search>four</search>"
+
+
+def test_the_item_is_the_same_in_every_run_and_names_the_data_source(tmp_path):
+    groups, _, _ = recorded(tmp_path / "a", prompts("gsm8k", data_source="openai/gsm8k"))
+    others, _, _ = recorded(tmp_path / "b", prompts("gsm8k", data_source="openai/gsm8k"), phase="eval")
+    assert [group.item for group in groups] == [group.item for group in others]
+    assert groups[0].task == groups[0].item_id == "openai/gsm8k" and len({group.item for group in groups}) == 2
+    assert {group.phase for group in others} == {"eval"}
+
+
+def test_rewards_outside_0_and_1_are_kept_and_the_threshold_of_the_user_says_what_is_solved(tmp_path):
+    class Paying(SkyRLGymGenerator):
+        async def generate(self, input_batch, disable_tqdm=False):
+            output = await super().generate(input_batch, disable_tqdm)
+            return output | {"rewards": [2.5, 3.0, 2.5, -1.0, 0.0, 2.5]}
+
+    groups, _, _ = recorded(tmp_path, prompts("gsm8k"), generator_class=Paying, solved_at={"gsm8k": 2.0})
+    assert [[rollout.reward for rollout in group.rollouts] for group in groups] == [[2.5, 3.0, 2.5], [-1.0, 0.0, 2.5]]
+    assert [group.outcome for group in groups] == ["all_correct", "mixed"]
+    assert {group.solved_at for group in groups} == {2.0}
+
+
+def test_rows_of_rg_dump_bring_their_verdicts_under_any_generator(tmp_path):
+    rows = ReasoningGymDataset(TASK, size=2)
+    of_rg = rows.collate_fn([rows[0], rows[1]])
+    answers = script_for(rows, right("{}"), right("no"), "no tags")
+
+    def both(prompt, sample):
+        return "#### 2" if "Be brief" in prompt else answers(prompt, sample)
+
+    groups, raw, _ = recorded(tmp_path, [*of_rg, *prompts("gsm8k", 1)], script=both)
+    assert [group.environment for group in groups] == ["rg_dump", "rg_dump", "gsm8k"]
+    assert [rollout.base_score for rollout in groups[0].rollouts] == [1.0, 0.0, 0.0]
+    assert groups[0].rollouts[2].violation == "no_think" and groups[0].item == rows.row(0)["extra_info"]["item"]
+    assert [r.reward for g in groups for r in g.rollouts] == [total(reward) for reward in raw["rewards"]]
+
+
+def test_our_generator_records_and_measures_other_rows_as_skyrl_returns_them(tmp_path):
+    kwargs = {"settings": MULTI_TURN, "script": script}
+    _, expected, _ = recorded(tmp_path / "stock", prompts("gsm8k_multi_turn"), **kwargs)
+    rg_env.register()
+    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
+    config.sampling_params.max_generate_length = 100
+    with DumpWriter(tmp_path / "ours", "run", 1, policy=KEEP_ALL) as writer:
+        ours = RGDumpGenerator(
+            config,
+            RGSkyRLGymConfig(rg_dump=RGDumpConfig()),
+            ScriptedEngine(tokenizer(), script),
+            tokenizer(),
+            writer=writer,
+        )
+        batch, _ = prepare_generator_input(prompts("gsm8k_multi_turn"), SAMPLES, {"logprobs": 1}, "", "train", 5)
+        output = asyncio.run(ours.generate(batch))
+    assert output["rewards"] == expected["rewards"]
+    metrics = {key: value for key, value in output["rollout_metrics"].items() if "completion" not in key}
+    assert metrics["environment/avg_steps"] == expected["rollout_metrics"]["environment/avg_steps"] > 2
+    assert {r.reward for g in open_run(tmp_path / "ours").groups() for r in g.rollouts}
+    assert ours.summary.take().line().startswith("groups: ")
+
+
+def test_a_mixed_batch_keeps_the_metrics_of_both(tmp_path):
+    rows = ReasoningGymDataset(TASK, size=1)
+    answers = script_for(rows, right("{}"))
+    rg_env.register()
+    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
+    config.sampling_params.max_generate_length = 100
+    engine = ScriptedEngine(tokenizer(), lambda p, k: script(p, k) if "Be brief" in p else answers(p, k))
+    with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
+        ours = RGDumpGenerator(config, RGSkyRLGymConfig(rg_dump=RGDumpConfig()), engine, tokenizer(), writer=writer)
+        mixed = [*rows.collate_fn([rows[0]]), *prompts("gsm8k_multi_turn", 1)]
+        batch, _ = prepare_generator_input(mixed, SAMPLES, {"logprobs": 1}, "", "train", 5)
+        output = asyncio.run(ours.generate(batch))
+    metrics = output["rollout_metrics"]
+    assert metrics["environment/rg_dump/mean_solved"] == 1.0 and metrics["environment/avg_steps"] > 2
+    groups = list(open_run(tmp_path).groups())
+    assert [group.environment for group in groups] == ["rg_dump", "gsm8k_multi_turn"]
+    joined = concatenate_generator_outputs([output, copy.deepcopy(output)])
+    assert joined["trajectory_ids"][0].instance_id.group_id == groups[0].group_id
+
+
+class Returning(GeneratorInterface):
+    """Returns what it is told to."""
+
+    def __init__(self, **output):
+        self.output = output
+
+    async def generate(self, input_batch):
+        count = len(input_batch["prompts"])
+        ids = [tokenizer().encode("hello")] * count
+        basis = {"prompt_token_ids": ids, "response_ids": ids, "rewards": [1.0] * count}
+        return basis | {"loss_masks": [[1] * len(row) for row in ids], "stop_reasons": None} | self.output
+
+
+def given(ids=True):
+    names = [TrajectoryID("a", 0), TrajectoryID("a", 1)]
+    message = [{"role": "user", "content": "?"}]
+    batch = {"prompts": [message] * 2, "env_classes": ["mine"] * 2, "env_extras": None, "sampling_params": None}
+    return batch | {"trajectory_ids": names if ids else None, "batch_metadata": BatchMetadata(1, "train")}
+
+
+def test_a_generator_of_ones_own_is_recorded(tmp_path):
+    with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
+        recorder = Recorder(Returning(rewards=[0.25, 0.75]), writer, tokenizer())
+        asyncio.run(recorder.generate(given(), disable_tqdm=True))
+    (group,) = open_run(tmp_path).groups()
+    assert [rollout.score for rollout in group.rollouts] == [0.25, 0.75]
+    assert group.rollouts[0].response == "hello" and group.started_at is None and group.task == "mine"
+
+
+@pytest.mark.parametrize(
+    ("output", "ids", "error"),
+    [
+        ({}, False, "neither the trainer nor the generator gave `trajectory_ids`"),
+        ({"is_last_step": [False, True]}, True, "returned 1 rollouts for 2 prompts"),
+        ({"trajectory_ids": [TrajectoryID("a", 1), TrajectoryID("a", 0)]}, True, "in another place"),
+    ],
+)
+def test_an_output_that_cannot_be_recorded_is_one_line(output, ids, error):
+    with pytest.raises(RGEnvError, match=error) as raised:
+        asyncio.run(Recorder(Returning(**output), None, tokenizer()).generate(given(ids)))
+    assert "\n" not in str(raised.value)
+
+
+def test_wrong_use_is_one_line(tmp_path):
+    recorder = Recorder(Returning(), None, tokenizer())
+    with pytest.raises(ConfigError, match="needs the policy's tokenizer"):
+        Recorder(Returning(), None, None)
+    with pytest.raises(ConfigError, match="records already"):
+        Recorder(recorder, None, tokenizer())
+
+    class Wrapping(GeneratorInterface):
+        async def generate(self, input_batch, disable_tqdm=False):
+            return await recorder.generate(input_batch, disable_tqdm)
+
+    with pytest.raises(RGEnvError, match="the groups of this batch are recorded already"):
+        asyncio.run(Recorder(Wrapping(), None, tokenizer()).generate(given()))
