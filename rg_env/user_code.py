@@ -52,7 +52,7 @@ def import_modules(config: RGDumpConfig) -> None:
         return
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.append(folder)
-    _import(names)
+    import_named(names)
     os.environ[IMPORTS] = ",".join(_modules_of_tasks())
 
 
@@ -63,9 +63,14 @@ def _modules_of_tasks() -> list[str]:
     return sorted(module for module in modules if not module.startswith("reasoning_gym."))
 
 
+def inherited_modules() -> list[str]:
+    """The modules with tasks that this process, or the one that started it, has imported."""
+    return [name for name in os.environ.get(IMPORTS, "").split(",") if name]
+
+
 def import_inherited() -> None:
-    """Import the modules with tasks that the process that started this one has imported. Raises UserCodeError."""
-    _import(filter(None, os.environ.get(IMPORTS, "").split(",")))
+    """Import `inherited_modules`. Raises UserCodeError."""
+    import_named(inherited_modules())
 
 
 def load_object(setting: str, path: str) -> Any:
@@ -75,7 +80,7 @@ def load_object(setting: str, path: str) -> Any:
         UserCodeError, ConfigError: there is none.
     """
     module, _, name = path.rpartition(".")
-    _import([module])
+    import_named([module])
     if not hasattr(sys.modules[module], name):
         refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}")
     return getattr(sys.modules[module], name)
@@ -133,7 +138,8 @@ def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None)
     return UserCodeError(f"{message}; the traceback is in {log}")
 
 
-def _import(names: Iterable[str]) -> None:
+def import_named(names: Iterable[str]) -> None:
+    """Import modules. Raises UserCodeError: one does not exist or cannot be imported."""
     for name in names:
         try:
             importlib.import_module(name)

@@ -17,7 +17,7 @@ from typing import Any
 
 from rg_env.scoring.base_score import base_score
 from rg_env.scoring.types import AnswerScore, Status
-from rg_env.scoring.workers.protocol import Waiting
+from rg_env.scoring.workers.waiting import Waiting
 
 Entry = Mapping[str, Any]
 Options = Mapping[str, Any]

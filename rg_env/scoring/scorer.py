@@ -8,6 +8,7 @@ fault of the machine (ScorerPoolError: a run must stop rather than train on zero
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -24,12 +25,14 @@ from rg_env.scoring.baselines import Baselines
 from rg_env.scoring.guard.expressions import Refusal
 from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
-from rg_env.scoring.types import AnswerScore, Status, Verdict
-from rg_env.scoring.workers.pool import Job, ScorerPool
-from rg_env.scoring.workers.protocol import Blocking, InLoop, Waiting, blocking
+from rg_env.scoring.types import AnswerScore, Form, Status, Verdict
+from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
+from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
 from rg_env.tasks.audited import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
+from rg_env.user_code import inherited_modules
 
+_IN_WORKERS = "rg_env.scoring.workers.scoring"
 _SHOWN = 80
 """How many characters of a normalized answer `detail` shows."""
 
@@ -64,7 +67,7 @@ class Scorer:
         self._normalize = normalize
         self._partial_credit = PartialCredit(partial_credit)
         self._baselines = Baselines(self._score_upstream)
-        self._pool = ScorerPool(self.workers, timeout)
+        self._pool = ScorerPool(self.workers, timeout, [_IN_WORKERS])
         self._guests: ScorerPool | None = None
         self._lock = threading.Lock()
 
@@ -171,7 +174,11 @@ class Scorer:
             raw, tagged = guard.admit(entry, answer)
         except Refusal as refusal:
             return AnswerScore.unscored(Status.REJECTED, str(refusal))
-        return await self._pool_for(task).run(Job.of(task, config, entry, raw, tagged), waiting)
+        outcome = await self._pool_for(task).run(_job(task, config, entry, raw, tagged), waiting)
+        if isinstance(outcome, Failure):
+            why = f"no scorer for {task}: " if outcome.status is Status.ERROR else ""
+            return AnswerScore.unscored(outcome.status, why + outcome.detail, outcome.starved)
+        return AnswerScore.of_forms(*outcome)
 
     def _pool_for(self, task: str) -> ScorerPool:
         """The pool of reasoning-gym's tasks, or that of tasks that users' modules bring."""
@@ -179,7 +186,7 @@ class Scorer:
             return self._pool
         with self._lock:
             if self._guests is None:
-                self._guests = ScorerPool(self.workers, self._timeout, guest=True)
+                self._guests = ScorerPool(self.workers, self._timeout, [_IN_WORKERS, *inherited_modules()])
                 if self.closed:
                     self._guests.close()
             return self._guests
@@ -215,6 +222,24 @@ def workers_for(setting: int | str, cores: int) -> int:
     ([2, 2, 4, 8, 16], 3)
     """
     return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
+
+
+def _job(
+    task: str, options: Mapping[str, Any], entry: Mapping[str, Any], raw: str, tagged: str
+) -> Job[tuple[Form, Form]]:
+    """The call that scores both forms of an answer; each gets a fresh copy of the entry."""
+    target = pickle.dumps((_IN_WORKERS, "make_scorer", task, dict(options)))
+    return Job(target, pickle.dumps((pickle.dumps(dict(entry)), raw, tagged)), _forms)
+
+
+def _forms(reply: object) -> tuple[Form, Form]:
+    if not isinstance(reply, list) or len(reply) != 2:
+        raise ProtocolError("the reply does not have two forms")
+    return _form(reply[0]), _form(reply[1])
+
+
+def _form(form: object) -> Form:
+    return form if isinstance(form, float) and 0 <= form <= 1 else reason_of(form)
 
 
 def _task_of(entry: Mapping[str, Any]) -> str:

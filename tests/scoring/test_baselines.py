@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,8 @@ from rg_env.errors import ConfigError
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.base_score import RAW_ALONE, PartialCredit, base_score
 from rg_env.scoring.baselines import CHEAP, Baselines
-from rg_env.scoring.workers.pool import Job, ScorerPool
-from rg_env.scoring.workers.protocol import Blocking, blocking
+from rg_env.scoring.workers.pool import Failure, Job, ScorerPool
+from rg_env.scoring.workers.waiting import Blocking, blocking
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -131,10 +132,11 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
     (entry,) = cured_items("sudoku", 1)
     right, failing = str(entry["answer"]), True
 
-    async def run(self: Any, job: Job, waiting: Any) -> AnswerScore:
-        if job.raw == right:
-            return AnswerScore(1.0, 0.0, 1.0, Status.OK)
-        return AnswerScore.unscored(status) if failing else AnswerScore(0.5, 0.0, 0.5, Status.OK)
+    async def run(self: Any, job: Job[Any], waiting: Any) -> Any:
+        _, answer, _ = pickle.loads(job.arguments)
+        if answer == right:
+            return 1.0, 0.0
+        return Failure(status, "") if failing else (0.5, 0.0)
 
     monkeypatch.setattr(ScorerPool, "run", run)
     with Scorer(workers=1) as scorer:

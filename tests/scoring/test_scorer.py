@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,9 +24,8 @@ from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Verdict, Violation, shared_scorer
 from rg_env.scoring.scorer import workers_for
-from rg_env.scoring.types import AnswerScore
 from rg_env.scoring.workers import pool
-from rg_env.scoring.workers.pool import Job, Worker
+from rg_env.scoring.workers.pool import Failure, Job, Worker
 from rg_env.user_code import IMPORTS
 
 Item = Callable[..., dict[str, Any]]
@@ -238,7 +238,7 @@ def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, float], N
     ask = Worker.ask
 
     async def acting(worker: Worker, request: Any, cpu: float, wall: float, waiting: Any) -> Any:
-        if len(request) == 4:
+        if request[1] is not None:
             act(worker, cpu)
         return await ask(worker, request, cpu, wall, waiting)
 
@@ -264,10 +264,9 @@ def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkey
     entry = item("chain_sum")
     right = str(entry["answer"])
 
-    async def run(self: Any, job: Job, waiting: Any) -> AnswerScore:
-        if job.raw == right:
-            return AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
-        return AnswerScore(0.01, 0.01, 0.01, Status.OK)
+    async def run(self: Any, job: Job[Any], waiting: Any) -> Any:
+        _, answer, _ = pickle.loads(job.arguments)
+        return Failure(Status.TIMEOUT, "no core was free", starved=True) if answer == right else (0.01, 0.01)
 
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:

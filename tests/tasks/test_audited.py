@@ -11,7 +11,7 @@ import pytest
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import EVALUATING_TASKS
-from rg_env.scoring.workers.worker import make_scorer
+from rg_env.scoring.workers.scoring import make_scorer
 from rg_env.tasks import audited, task_categories, task_names
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.upstream.dataset import reasoning_gym, registered
@@ -66,4 +66,5 @@ def test_another_version_is_one_clear_error(use: Callable[[], object]) -> None:
 
 @pytest.mark.usefixtures("other_version")
 def test_workers_do_not_score_with_another_version() -> None:
-    assert "only the scorers of 0.1.25 were audited" in make_scorer("gcd", {})
+    with pytest.raises(ConfigError, match=r"only the scorers of 0\.1\.25 were audited"):
+        make_scorer("gcd", {})

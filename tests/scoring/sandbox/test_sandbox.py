@@ -13,20 +13,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from rg_env.scoring import AnswerScore, Status, sandbox_report
+from rg_env.scoring import AnswerScore, Status, guard, sandbox_report
 from rg_env.scoring.sandbox import landlock, sandbox, seccomp
 from rg_env.scoring.sandbox.sandbox import readable_paths
 from rg_env.scoring.sandbox.trial import Measure, MeasureName
+from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.workers import pool as pool_module
-from rg_env.scoring.workers.pool import Job, ScorerPool, Worker
-from rg_env.scoring.workers.protocol import Blocking, blocking
+from rg_env.scoring.workers.pool import Worker
 
 Item = Callable[..., dict[str, Any]]
 Attack = Callable[[str], AnswerScore]
@@ -47,19 +46,19 @@ def needs(measures: dict[str, Measure]) -> Callable[[MeasureName], None]:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ScorerPool]:
-    made = ScorerPool(size=1, timeout=30.0)
-    yield made
-    made.close()
+def scorer() -> Iterator[Scorer]:
+    with Scorer(workers=1, timeout=30.0, normalize=False) as made:
+        yield made
 
 
 @pytest.fixture
-def attack(pool: ScorerPool, item: Item) -> Iterator[Attack]:
-    """Run an expression in a worker; the oracle answer is still right afterwards."""
+def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attack]:
+    """Run an expression in a worker, past the guard; the oracle answer is still right afterwards."""
     entry = item("spiral_matrix")
+    monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, ""))
 
     def run(answer: str) -> AnswerScore:
-        return blocking(pool.run(Job.of("spiral_matrix", {}, entry, answer, ""), Blocking()))
+        return scorer.score(entry, answer)
 
     yield run
     right = run(entry["answer"])
@@ -337,24 +336,22 @@ def test_the_limits_are_those_of_the_page(attack: Attack, needs: Callable[..., N
         assert succeeds(attack, f"import resource as r; assert r.getrlimit(r.RLIMIT_{name}) == ({value}, {value})")
 
 
-def test_a_worker_is_replaced_after_its_jobs(pool: ScorerPool, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_replaced_after_its_jobs(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool_module._JOBS_PER_WORKER == 10_000
     monkeypatch.setattr(pool_module, "_JOBS_PER_WORKER", 2)
-    kept: list[tuple[Worker, bool]] = []
-    check_in = ScorerPool._check_in
+    used: list[Worker] = []
+    ask = Worker.ask
 
-    def noted(self: ScorerPool, worker: Worker, keep: bool) -> None:
-        kept.append((worker, keep))
-        check_in(self, worker, keep)
+    async def noted(self: Worker, request: Any, *limits: Any) -> Any:
+        if request[1] is not None:
+            used.append(self)
+        return await ask(self, request, *limits)
 
+    monkeypatch.setattr(Worker, "ask", noted)
     entry = item("chain_sum")
-    job = Job.of("chain_sum", {}, entry, entry["answer"], "")
-    with closing(ScorerPool(size=1)) as fresh:
-        monkeypatch.setattr(ScorerPool, "_check_in", noted)
-        assert [blocking(fresh.run(job, Blocking())).raw for _ in range(3)] == [1.0] * 3
-    workers = [worker for worker, _ in kept]
-    assert [keep for _, keep in kept] == [True, True, False, True, True]  # new, used, used up, new, used
-    assert workers[0] is workers[2] is not workers[3]
+    with Scorer(workers=1) as fresh:
+        assert [fresh.score(entry, entry["answer"]).raw for _ in range(3)] == [1.0] * 3
+    assert used[0] is used[1] is not used[2]
 
 
 # -- as another user, and where the system offers less

@@ -29,7 +29,7 @@ TESTED_BY = {
     "output is discarded": "test_workers_fill_no_file_and_do_not_write_to_our_output",
     "every value is checked": "test_any_other_bytes_are_two_valid_forms_or_refused",
     "no worker outlives the trainer": "test_no_worker_outlives_its_trainer",
-    "holds for stopped processes": "test_a_stopped_fork_server_dies_with_its_trainer",
+    "holds for stopped workers": "test_a_stopped_worker_dies_with_its_trainer",
     # The guard, and scorers that you bring
     "No character of a response": "test_what_reaches_a_scorer_that_evaluates_is_made_by_us",
     "takes time linear in the answer": "test_four_times_the_answer_takes_about_four_times_as_long",

@@ -20,7 +20,7 @@ import pytest
 
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.workers import fork_server
+from rg_env.scoring.workers import pool
 from tests.scoring.workers.processes import fork_server_pid, is_alive, living_children, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -91,7 +91,7 @@ def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel ends a stopped process with its parent")
-def test_a_stopped_fork_server_dies_with_its_trainer(item: Item) -> None:
+def test_a_stopped_worker_dies_with_its_trainer(item: Item) -> None:
     body = """
         made = []
         thread = threading.Thread(target=lambda: made.append(Scorer(workers=1)))
@@ -107,8 +107,7 @@ def test_a_stopped_fork_server_dies_with_its_trainer(item: Item) -> None:
         assert trainer.stdout is not None
         pids = [int(pid) for pid in trainer.stdout.readline().split()]
         assert len(pids) == 2
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        os.kill(pids[1], signal.SIGSTOP)
         trainer.kill()
     assert wait_until(lambda: not any(map(is_alive, pids)))
 
@@ -208,9 +207,9 @@ def test_a_pool_that_cannot_start_says_why_once_and_for_all(
     starts = tmp_path / "starts"
     fake = f"open({str(starts)!r}, 'a').write('x'); raise ImportError('no such wheel')"
     (tmp_path / "reasoning_gym.py").write_text(fake)
-    environment = fork_server.environment(guest=False)
+    environment = pool.environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
-    monkeypatch.setattr(fork_server, "environment", lambda guest: environment)
+    monkeypatch.setattr(pool, "environment", lambda: environment)
     with Scorer(workers=2) as scorer, ThreadPoolExecutor(4) as threads:
         failures = [threads.submit(scorer.score, item("chain_sum"), "4") for _ in range(8)]
         for failure in failures:

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reasoning_gym
 import sympy
 
-from rg_env.scoring.workers import worker
-from rg_env.scoring.workers.worker import as_score, make_scorer, score_form
+from rg_env.scoring import Scorer, Status
+from rg_env.scoring.workers import scoring
+from rg_env.scoring.workers.scoring import as_score, make_scorer, score_form
 
 
 def test_the_examples_in_its_docstrings_hold() -> None:
-    result = doctest.testmod(worker)
+    result = doctest.testmod(scoring)
     assert result.attempted > 0
     assert result.failed == 0
 
@@ -81,14 +83,20 @@ def test_each_form_gets_an_entry_of_its_own() -> None:
     assert [score_form(Spoiling(), entry, "4") for _ in range(2)] == [1.0, 1.0]
 
 
-def test_a_scorer_is_made_with_the_options_given_and_without_items() -> None:
-    scorer = make_scorer("acre", {"size": 10**9})
-    assert scorer.config.size == 1
-    assert make_scorer("chain_sum", {"min_terms": 5, "max_terms": 5}).config.min_terms == 5
+def test_a_scorer_is_made_with_the_options_given_and_without_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    create = reasoning_gym.create_dataset
+    monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *a, **k: made.append(create(*a, **k)) or made[-1])
+    make_scorer("acre", {"size": 10**9})
+    make_scorer("chain_sum", {"min_terms": 5, "max_terms": 5})
+    assert [made[0].config.size, made[1].config.min_terms] == [1, 5]
 
 
 @pytest.mark.parametrize(
     ("task", "options"), [("nope", {}), ("chain_sum", {"nope": 1}), ("chain_sum", {"min_terms": -1})]
 )
-def test_a_scorer_that_cannot_be_made_says_why(task: str, options: dict[str, Any]) -> None:
-    assert isinstance(make_scorer(task, options), str)
+def test_a_scorer_that_cannot_be_made_says_why(scorer: Scorer, task: str, options: dict[str, Any]) -> None:
+    entry = {"question": "", "answer": "4", "metadata": {"source_dataset": task}}
+    scored = scorer.score(entry, "4", options)
+    assert scored.status is Status.ERROR
+    assert scored.detail.startswith(f"no scorer for {task}: ")

@@ -1,0 +1,55 @@
+"""What a worker does for Reasoning Gym's tasks: score both forms of an answer."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import reasoning_gym
+
+from rg_env.errors import one_line
+from rg_env.scoring.types import Form
+from rg_env.tasks.audited import check_audited
+
+_LONGEST_REASON = 200
+
+
+def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form]]:
+    """What scores answers to this task: pickled (pickled entry, raw, tagged) → both forms. Raises if there is none.
+
+    The scorers of seven tasks read the options of their dataset; none reads its items, so the size is 1.
+    """
+    check_audited()
+    dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+
+    def score(arguments: bytes) -> list[Form]:
+        entry, raw, tagged = pickle.loads(arguments)
+        return [score_form(dataset, entry, raw), score_form(dataset, entry, tagged)]
+
+    return score
+
+
+def score_form(dataset: Any, entry: bytes, text: str) -> Form:
+    """Score one form of an answer with a copy of the entry. Returns for every exception, SystemExit included."""
+    try:
+        return as_score(dataset.score_answer(text, pickle.loads(entry)))
+    except BaseException as error:
+        try:
+            return one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+        except BaseException:  # an exception class that the answer defined
+            return type(error).__name__[:_LONGEST_REASON]
+
+
+def as_score(value: Any) -> Form:
+    """A scorer's result as a float in [0, 1]. Integers, booleans and NumPy numbers are accepted; the range is clamped.
+
+    >>> as_score(1.0000000000000002), as_score(True), as_score(float("nan"))
+    (1.0, 1.0, 'the scorer returned nan, which is not a score')
+    """
+    number = value.item() if type(value).__module__ == "numpy" else value
+    if isinstance(number, numbers.Real) and math.isfinite(number):
+        return min(1.0, max(0.0, float(number)))
+    return f"the scorer returned {value!r:.60}, which is not a score"
