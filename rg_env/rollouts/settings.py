@@ -8,15 +8,14 @@ is typed is honored or refused.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rg_env.config import GONE, PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, did_you_mean, need, one_line
+from rg_env.errors import ConfigError, did_you_mean, need
+from rg_env.setting_files import read_file, read_value
 from rg_env.user_code import import_modules
 
 _GONE = {
@@ -108,19 +107,20 @@ def read_settings(args: Iterable[str], command: str, **ours: Any) -> Settings:
     Raises:
         ConfigError: naming the setting and what would be right.
     """
+    known = {f"{PREFIX}.{name}" for name in _names(RGDumpConfig())}
     files: dict[str, Any] = {}
     ours_typed: list[str] = []
     typed: dict[str, Any] = {}
     for arg in args:
         key, sign, text = arg.partition("=")
         if arg.endswith((".yaml", ".yml")) and not sign:
-            files |= _read_yaml(Path(arg))
+            files |= read_file(Path(arg), known.__contains__)
         elif key in _GONE:
             raise ConfigError(f"{key} has gone: {_GONE[key]}")
         elif key.startswith(("trainer.", "generator.", "data.")):
             why = f"{command} only sends requests to a server, so this would change nothing; leave it out"
-            need(key.startswith(_HONORED), key, _value(key, text), why)
-            typed[key] = _value(key, text)
+            need(key.startswith(_HONORED), key, read_value(key, text), why)
+            typed[key] = read_value(key, text)
         else:
             ours_typed.append(arg)
     config = RGDumpConfig()
@@ -148,7 +148,7 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
         key, sign, text = override.partition("=")
         if not sign or override.startswith("-"):
             raise ConfigError(f"{override!r}: expected key=value, such as scorer.timeout=10")
-        _set(config, key.removeprefix(f"{PREFIX}."), _value(key, text))
+        _set(config, key.removeprefix(f"{PREFIX}."), read_value(key, text))
     config.validate()
 
 
@@ -163,35 +163,6 @@ def generator_settings(
         "sampling_params": {"max_generate_length": max_tokens, "temperature": temperature, "top_p": top_p},
     }
     return config.as_nested() | {"generator": generator}
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not valid YAML ({one_line(error)})") from None
-    if not isinstance(content, Mapping) or not content:
-        raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
-    return dict(_flatten(content, "", {f"{PREFIX}.{name}" for name in _names(RGDumpConfig())}))
-
-
-def _flatten(node: Mapping[Any, Any], prefix: str, ours: set[str]) -> Iterator[tuple[str, Any]]:
-    """Nested and dotted keys as dotted ones; the value of one of our settings may itself be a mapping."""
-    for key, value in node.items():
-        dotted = f"{prefix}{key}"
-        if isinstance(value, Mapping) and dotted not in ours:
-            yield from _flatten(value, f"{dotted}.", ours)
-        else:
-            yield dotted, value
-
-
-def _value(key: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"{key}: cannot read {text!r}; quote it") from None
 
 
 def _set(config: RGDumpConfig, key: str, value: Any) -> None:

@@ -14,18 +14,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, UnavailableError, did_you_mean, one_line
+from rg_env.errors import ConfigError, UnavailableError, one_line
+from rg_env.setting_files import read_file, read_value
 from rg_env.skyrl.checks import check_all, check_quickly
 from rg_env.skyrl.checks.limits import limits_of
 from rg_env.skyrl.checks.model import NAMED_MODELS
-from rg_env.skyrl.checks.other_names import as_sentence, other_name
+from rg_env.skyrl.checks.other_names import other_name
 from rg_env.skyrl.checks.settings import Setting, check_setting
 from rg_env.user_code import import_modules, load_reward
 
@@ -78,9 +78,8 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
         RGEnvError: one line naming the setting and what would be right.
     """
     settings = _read_settings(args)
-    extended = any(settings.get(f"{PREFIX}.{name}") for name in ("imports", "reward", "experiment_class"))
     for key, value in settings.items():
-        check_setting(key, value, known_settings(), extended=extended)
+        check_setting(key, value, known_settings())
     if settings.get(f"{PREFIX}.device") == "cpu":
         from rg_env.cpu import CPU_OVERRIDES
 
@@ -109,19 +108,21 @@ def _build(kind: type[RGTrainConfig], settings: Mapping[str, Any]) -> RGTrainCon
 
 
 def _read_settings(args: Iterable[str]) -> dict[str, Any]:
+    known = known_settings()
+    groups = {name.rsplit(".", depth)[0] for name in known for depth in range(1, name.count(".") + 1)}
     settings: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
     for arg in args:
-        if arg.startswith("trainer.override_entrypoint="):
+        key, sign, text = arg.partition("=")
+        if key == "trainer.override_entrypoint":
             continue  # SkyRL's own switch to this entrypoint
-        if arg.endswith((".yaml", ".yml")) and "=" not in arg:
-            settings |= _read_yaml(Path(arg))
-        elif "=" in arg and not arg.startswith(("-", "+", "=")):
-            overrides |= _read_override(arg)
+        if arg.endswith((".yaml", ".yml")) and not sign:
+            settings |= read_file(Path(arg), lambda name: name not in groups)
+        elif sign and key and not key.startswith(("-", "+")):
+            overrides[key] = read_value(key, text)
         else:
-            other = other_name(arg)
-            hint = f"; {as_sentence(other)}" if other else ", such as trainer.max_training_steps=10"
-            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value{hint}")
+            hint = other_name(arg, known) or "such as trainer.max_training_steps=10"
+            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value; {hint}")
     if not settings and not overrides:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     return settings | overrides
@@ -151,43 +152,6 @@ def _parts(kind: Any) -> tuple[Any, ...]:
 
 def _dataclass_in(kind: Any) -> type | None:
     return next((c for c in _parts(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)), None)
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        # OmegaConf's YAML, as on SkyRL's command line: `1e-4` is a number, a key given twice is an error.
-        content = OmegaConf.to_container(OmegaConf.create(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        others = [other.name for other in path.parent.glob("*.y*ml")]
-        hint = did_you_mean(path.name, others, "check the path")
-        raise ConfigError(f"{path}: cannot be read (no such file){hint}") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not valid YAML ({one_line(error)})") from error
-    if not isinstance(content, Mapping) or not content:
-        raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
-    return dict(_flatten(content, ""))
-
-
-def _flatten(node: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Turn nested and dotted keys into dotted ones, down to the settings themselves."""
-    groups = {name.rsplit(".", depth)[0] for name in known_settings() for depth in range(1, name.count(".") + 1)}
-    for key, value in node.items():
-        dotted = f"{prefix}{key}"
-        if isinstance(value, Mapping) and dotted in groups:
-            yield from _flatten(value, f"{dotted}.")
-        else:
-            yield dotted, value
-
-
-def _read_override(arg: str) -> dict[str, Any]:
-    key, _, text = arg.partition("=")
-    try:
-        value = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(f"{key}: cannot read {text!r} ({one_line(error)}); quote it") from error
-    return {key: value["value"]}  # type: ignore[index, call-overload]
 
 
 def _resolve(cfg: RGTrainConfig) -> None:

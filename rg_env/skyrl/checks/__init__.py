@@ -12,11 +12,11 @@ from typing import Any
 from rg_env.errors import ConfigError, UnavailableError, one_line
 from rg_env.skyrl.checks.batches import check_batches
 from rg_env.skyrl.checks.cpu import check_cpu
-from rg_env.skyrl.checks.folders import check_folders
 from rg_env.skyrl.checks.gpus import check_gpus
+from rg_env.skyrl.checks.limits import check_registered
 from rg_env.skyrl.checks.loops import check_loop
 from rg_env.skyrl.checks.model import check_hub_models, check_model_paths, check_models
-from rg_env.skyrl.checks.run import check_run, check_training
+from rg_env.skyrl.checks.run import check_folders, check_run, check_training
 from rg_env.skyrl.checks.server import check_servers
 
 __all__ = ["check_all", "check_quickly"]
@@ -52,6 +52,7 @@ def check_all(cfg: Any, *, tolerate: Callable[[UnavailableError], None] | None =
     Raises:
         ConfigError: for the first problem found.
     """
+    check_registered(cfg)
     if cfg.rg_dump.device != "cpu":
         _available(tolerate, lambda: check_gpus(cfg))
     check_models(cfg)
@@ -70,6 +71,7 @@ def _available(tolerate: Callable[[UnavailableError], None] | None, check: Calla
 
 
 def _validate(cfg: Any) -> None:
+    """SkyRL's own checks, their assertions as one line."""
     from skyrl.train.utils import validate_cfg
 
     try:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rg_env.config import PREFIX
 from rg_env.errors import UnavailableError
 
+_RAY_FOLDER = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")
+"""Where `ray start` leaves the address of the cluster."""
+
 
 def check_gpus(cfg: Any) -> None:
-    """Raises UnavailableError if this machine has too few GPUs. If RAY_ADDRESS names a cluster, Ray decides."""
-    if os.environ.get("RAY_ADDRESS"):
+    """Raises UnavailableError if this machine has too few GPUs. In a cluster that the run would join, Ray decides."""
+    if os.environ.get("RAY_ADDRESS") or _ray_is_running():
         return
     import torch
 
@@ -27,6 +33,15 @@ def check_gpus(cfg: Any) -> None:
             f"this run needs {needed} GPUs and this machine has {have}: lower trainer.placement.*_num_gpus_per_node "
             "and generator.inference_engine.num_engines, or name a larger cluster in RAY_ADDRESS (docs/gpu.md)"
         )
+
+
+def _ray_is_running() -> bool:
+    """Whether a Ray that `ray start` started on this machine answers; SkyRL joins it."""
+    with suppress(OSError, ValueError):
+        host, _, port = (_RAY_FOLDER / "ray_current_cluster").read_text().strip().rpartition(":")
+        socket.create_connection((host, int(port)), timeout=1).close()
+        return True
+    return False
 
 
 def gpus_needed(cfg: Any) -> int:

@@ -15,20 +15,9 @@ _FULLY_ASYNC_LOSSES = ("rollout_is", "dppo")
 
 
 def check_loop(cfg: Any) -> None:
-    """Refuse what the loop cannot run or resume.
-
-    Args:
-        cfg: a `SkyRLTrainConfig` or a subclass, with SkyRL's defaults filled in.
-
-    Raises:
-        ConfigError: one line naming the setting, its value and what would be right.
-    """
+    """Refuse what the loop cannot run or resume. Raises ConfigError."""
     if cfg.trainer.fully_async.enabled:
         _check_fully_async(cfg)
-    _check_resumption(cfg)
-
-
-def _check_resumption(cfg: Any) -> None:
     trainer = cfg.trainer
     mode = str(getattr(trainer.resume_mode, "value", trainer.resume_mode))
     if mode == "from_path":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,42 +17,31 @@ from rg_env.skyrl.checks.settings import value_of
 NAMED_MODELS = ("nano", "smollm2")
 """Accepted as a model path: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
 
-_ROLES = ("policy", "ref", "critic")
+_SETTINGS = tuple(f"trainer.{role}.model.path" for role in ("policy", "ref", "critic"))
 _HUB_SECONDS = 5.0
 _ANSWER = "An answer."
 _LONGEST_REASON = 200
 
 
 def check_model_paths(cfg: Any) -> None:
-    """Refuse a model path that is neither a folder, a hub model nor a named model.
-
-    Args:
-        cfg: a `SkyRLTrainConfig` or a subclass.
-
-    Raises:
-        ConfigError: no policy is named, or a folder does not exist.
-    """
-    for role in _ROLES:
-        setting = f"trainer.{role}.model.path"
+    """Refuse a model path that is neither a folder, a hub model nor a named model, and a run without a policy."""
+    known = f"a hub model such as Qwen/Qwen2.5-1.5B-Instruct, {' or '.join(f'`{name}`' for name in NAMED_MODELS)}"
+    need(cfg.trainer.policy.model.path, _SETTINGS[0], None, f"it is not set; name a model folder, {known}")
+    for setting in _SETTINGS:
         path = value_of(cfg, setting)
-        if path or role == "policy":
-            _check_path(setting, path)
+        if path and path not in NAMED_MODELS and not Path(path).expanduser().is_dir():
+            is_name = not Path(path).expanduser().exists() and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)
+            need(is_name, setting, path, f"there is no such folder; name an existing one, {known}")
 
 
 def check_models(cfg: Any) -> None:
-    """Check the model folders of policy, reference and critic.
-
-    Raises:
-        ConfigError: a folder lacks a file, or the policy's tokenizer cannot write a prompt or ends an answer
-            differently from its template.
-    """
-    for role in _ROLES:
-        setting = f"trainer.{role}.model.path"
+    """Check the model folders of policy, reference and critic, and the policy's tokenizer. Raises ConfigError."""
+    for setting in _SETTINGS:
         path = value_of(cfg, setting)
         if path and Path(path).expanduser().is_dir():
             folder = ModelFolder(Path(path).expanduser(), setting)
             folder.check_weights()
-            if role == "policy":
+            if setting == _SETTINGS[0]:
                 folder.check_tokenizer(cfg.generator.chat_template.name_or_path)
 
 
@@ -63,45 +51,26 @@ def check_hub_models(cfg: Any) -> None:
     Raises:
         ConfigError: the hub has no such model. UnavailableError: it is not in the cache, and the hub does not answer.
     """
-    if os.environ.get("RAY_ADDRESS"):
-        return
-    settings = [f"trainer.{role}.model.path" for role in reversed(_ROLES)]
-    for path, setting in {value_of(cfg, setting): setting for setting in settings}.items():
-        if path and not Path(path).expanduser().is_dir():
-            _check_hub_model(setting, path)
-
-
-def _check_hub_model(setting: str, path: str) -> None:
     import huggingface_hub
     from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
-    if isinstance(huggingface_hub.try_to_load_from_cache(path, "config.json"), str):
-        return
-    try:
-        huggingface_hub.model_info(path, timeout=_HUB_SECONDS)
-    except RepositoryNotFoundError:
-        refuse(setting, path, "the hub has no such model, or it is private and you are not logged in")
-    except OfflineModeIsEnabled:
-        reason = "HF_HUB_OFFLINE is set"
-    except Exception as error:  # the errors of its HTTP client, which differs between versions
-        reason = f"the hub does not answer: {one_line(error, _LONGEST_REASON)}"
-    else:
-        return
-    raise UnavailableError(
-        f"{setting}={path!r}: the model is not in the cache, and {reason}; download it with `hf download {path}`, or "
-        "name a folder"
-    )
-
-
-def _check_path(setting: str, path: str | None) -> None:
-    known = f"a hub model such as Qwen/Qwen2.5-1.5B-Instruct, {' or '.join(f'`{name}`' for name in NAMED_MODELS)}"
-    if not path:
-        refuse(setting, path, f"it is not set; name a model folder, {known}")
-    if path in NAMED_MODELS:
-        return
-    folder = Path(path).expanduser()
-    ok = folder.is_dir() or (not folder.exists() and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path))
-    need(ok, setting, path, f"there is no such folder; name an existing one, {known}")
+    paths = {value_of(cfg, setting): setting for setting in reversed(_SETTINGS)}
+    for path, setting in paths.items() if not os.environ.get("RAY_ADDRESS") else ():
+        if not path or Path(path).expanduser().is_dir():
+            continue
+        if isinstance(huggingface_hub.try_to_load_from_cache(path, "config.json"), str):
+            continue
+        try:
+            huggingface_hub.model_info(path, timeout=_HUB_SECONDS)
+        except RepositoryNotFoundError:
+            refuse(setting, path, "the hub has no such model, or it is private and you are not logged in")
+        except Exception as error:  # the errors of its HTTP client differ between versions
+            offline = isinstance(error, OfflineModeIsEnabled)
+            why = "HF_HUB_OFFLINE is set" if offline else f"the hub does not answer: {one_line(error, _LONGEST_REASON)}"
+            raise UnavailableError(
+                f"{setting}={path!r}: the model is not in the cache, and {why}; download it with `hf download {path}`, "
+                "or name a folder"
+            ) from None
 
 
 class ModelFolder:
@@ -134,12 +103,13 @@ class ModelFolder:
         Args:
             other_template: the template that replaces the tokenizer's, as SkyRL's `generator.chat_template` names it.
         """
-        with suppress(Exception):  # whatever it is, the tokenizer's own class decides
-            self._check_tokenizer(self._plain_tokenizer(), other_template)
-            return
-        self._check_tokenizer(self._load_tokenizer(), other_template)
+        from transformers import AutoTokenizer
 
-    def _check_tokenizer(self, tokenizer: Any, other_template: str | None) -> None:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.path, trust_remote_code=True)
+        except Exception as error:  # a broken file can raise anything
+            reason = one_line(error, _LONGEST_REASON)
+            self.refuse(f"its tokenizer cannot be loaded ({reason}); copy tokenizer.json and tokenizer_config.json")
         if tokenizer.eos_token is None:
             self.refuse(
                 "the tokenizer has no eos token, so no answer would ever end; set eos_token in tokenizer_config.json"
@@ -153,21 +123,6 @@ class ModelFolder:
             )
         self._check_end(tokenizer)
 
-    def _plain_tokenizer(self) -> Any:
-        """The tokenizer without the defaults of its class, which takes a second less to import."""
-        from transformers import PreTrainedTokenizerFast
-
-        return PreTrainedTokenizerFast.from_pretrained(self.path)
-
-    def _load_tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
-        try:
-            return AutoTokenizer.from_pretrained(self.path, trust_remote_code=True)
-        except Exception as error:  # a broken file can raise anything
-            reason = one_line(error, _LONGEST_REASON)
-            self.refuse(f"its tokenizer cannot be loaded ({reason}); copy tokenizer.json and tokenizer_config.json")
-
     def _check_end(self, tokenizer: Any) -> None:
         """The token that the template puts after an answer must be one that ends generation."""
         talk = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": _ANSWER}]
@@ -179,20 +134,15 @@ class ModelFolder:
         after = after.strip()
         if not before or not after:
             return  # the template rewrites answers or ends them with nothing: there is nothing to compare
-        ends = {tokenizer.eos_token, *self._generation_ends(tokenizer)}
-        if not any(after.startswith(end) for end in ends):
+        found = (self.path / "generation_config.json").is_file() and self._read_json("generation_config.json")
+        ids = found.get("eos_token_id") if found else None
+        ids = [number for number in (ids if isinstance(ids, list) else [ids]) if isinstance(number, int)]
+        if not after.startswith((tokenizer.eos_token, *tokenizer.convert_ids_to_tokens(ids))):
             used = next((token for token in tokenizer.all_special_tokens if after.startswith(token)), after.split()[0])
             self.refuse(
                 f"the chat template ends an answer with {used!r}, but the tokenizer's eos is {tokenizer.eos_token!r}, "
                 f"so generation would not stop; set eos_token to {used!r} in tokenizer_config.json"
             )
-
-    def _generation_ends(self, tokenizer: Any) -> list[str]:
-        if not (self.path / "generation_config.json").is_file():
-            return []
-        ids = self._read_json("generation_config.json").get("eos_token_id")
-        ids = ids if isinstance(ids, list) else [ids]
-        return [tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)]
 
     def _read_json(self, name: str) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""Checks beyond single values: tasks, prompts, the dump folder, data files, group and dataset size, and difficulty."""
+"""Checks beyond single values: tasks, prompts, folders, data files, group and dataset size, and difficulty."""
 
 from __future__ import annotations
 
@@ -11,28 +11,51 @@ from loguru import logger
 from rg_env.config import PREFIX
 from rg_env.curriculum import Planner
 from rg_env.dataset import ENV_CLASS
-from rg_env.errors import ConfigError, did_you_mean
+from rg_env.dump.files import try_folder
+from rg_env.errors import ConfigError, did_you_mean, refuse
 from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
-from rg_env.skyrl.checks.settings import require
+from rg_env.skyrl.checks.settings import require, value_of
 from rg_env.tasks import TaskMix
 
+_FOLDERS = (f"{PREFIX}.dump_dir", "trainer.ckpt_path", "trainer.export_path", "trainer.log_path")
 _NEEDS_GROUPS = ("grpo", "rloo", "maxrl")
 """Advantage estimators that compare a response with the others of its group."""
 
 
+def check_folders(cfg: Any) -> None:
+    """Refuse a folder of the run that cannot be written, and leave nothing behind. Paths with `://` are not checked."""
+    for setting in _FOLDERS:
+        path = str(value_of(cfg, setting))
+        try:
+            if "://" not in path:
+                try_folder(Path(path).expanduser())
+        except OSError as error:
+            refuse(setting, path, f"the folder cannot be written ({error.strerror}); choose another one")
+
+
 def check_run(cfg: Any) -> None:
-    """Checks for training and evaluation. Raises ConfigError."""
-    rg = cfg.rg_dump
-    _check_env_class(cfg)
-    _check_logger(cfg)
-    _check_files(cfg)
-    complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length
-    require(
-        cfg,
-        f"{PREFIX}.length_penalty.buffer",
-        rg.length_penalty.buffer is None or rg.length_penalty.buffer <= complete_at,
-        f"must be at most the length at which the penalty is complete, {complete_at}",
+    """Rows, logger, prompt and what is kept. Raises ConfigError."""
+    rg, data = cfg.rg_dump, cfg.data
+    import skyrl_gym
+
+    known = [ENV_CLASS, *skyrl_gym.registry] if data.train_data or data.val_data else [ENV_CLASS]
+    name, more = (
+        cfg.environment.env_class,
+        "" if len(known) > 1 else "; others need rows of their own in data.train_data",
     )
+    hint = did_you_mean(name, known, f"it must be one of {', '.join(known)}{more}")
+    require(cfg, "environment.env_class", name in known, hint.removeprefix("; "))
+    tracker = cfg.trainer.logger
+    installed = tracker == "console" or importlib.util.find_spec(tracker)
+    require(cfg, "trainer.logger", installed, f"the package {tracker} is not installed; install it or use console")
+    for name in ("train_data", "val_data"):
+        for source in getattr(data, name):
+            if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
+                raise ConfigError(f"data.{name}: no file {source!r}; `rg-env dataset --out {source}` makes one")
+    complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length
+    fits = rg.length_penalty.buffer is None or rg.length_penalty.buffer <= complete_at
+    right = f"must be at most the length at which the penalty is complete, {complete_at}"
+    require(cfg, f"{PREFIX}.length_penalty.buffer", fits, right)
     system_prompt = resolve_system_prompt(rg.system_prompt)
     check_worked_examples(rg.worked_examples, rg.format)
     warning = format_warning(
@@ -42,51 +65,23 @@ def check_run(cfg: Any) -> None:
         prefilled_think=rg.prefilled_think,
         setting=f"{PREFIX}.format",
     )
-    if warning and not cfg.data.train_data:
+    if warning and not data.train_data:
         logger.warning(warning)
     if rg.dump_rollouts and rg.rollout_save_score_threshold == 1:
         logger.warning(
             f"{PREFIX}.rollout_save_score_threshold=1.0: no score is above it, so the text of no solved group is kept; "
             "lower it"
         )
-    TaskMix.parse(rg.tasks)
-
-
-def _check_files(cfg: Any) -> None:
-    for name in ("train_data", "val_data"):
-        for source in getattr(cfg.data, name):
-            if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
-                raise ConfigError(f"data.{name}: no file {source!r}; `rg-env dataset --out {source}` makes one")
-
-
-def _check_env_class(cfg: Any) -> None:
-    """Our own items always use `rg_dump`; rows of files without an `env_class` use the setting."""
-    import skyrl_gym
-
-    known = [ENV_CLASS, *skyrl_gym.registry] if cfg.data.train_data or cfg.data.val_data else [ENV_CLASS]
-    name = cfg.environment.env_class
-    more = "" if len(known) > 1 else "; others need rows of their own in data.train_data"
-    hint = did_you_mean(name, known, f"it must be one of {', '.join(known)}{more}")
-    require(cfg, "environment.env_class", name in known, hint.removeprefix("; "))
-
-
-def _check_logger(cfg: Any) -> None:
-    name = cfg.trainer.logger
-    installed = name == "console" or importlib.util.find_spec(name)
-    require(cfg, "trainer.logger", installed, f"the package {name} is not installed; install it or use console")
 
 
 def check_training(cfg: Any) -> None:
     """Group size, dataset size, difficulty and sampling. Raises ConfigError."""
     size, estimator = cfg.generator.n_samples_per_prompt, cfg.trainer.algorithm.advantage_estimator
     estimator = getattr(estimator, "value", estimator)
-    require(
-        cfg,
-        "generator.n_samples_per_prompt",
-        size > 1 or (size == 1 and estimator not in _NEEDS_GROUPS),
-        f"{estimator} compares the responses of a group, so a group needs at least 2",
-    )
+    right = f"{estimator} compares the responses of a group, so a group needs at least 2"
+    require(cfg, "generator.n_samples_per_prompt", size > 1 or estimator not in _NEEDS_GROUPS, right)
     rg, batch = cfg.rg_dump, cfg.trainer.train_batch_size
+    mix = TaskMix.parse(rg.tasks)
     if cfg.data.train_data:
         for name, default in (("complexity_mode", None), ("sampling", "weighted"), ("items", None)):
             require(cfg, f"{PREFIX}.{name}", getattr(rg, name) == default, "has no effect with data.train_data")
@@ -95,7 +90,6 @@ def check_training(cfg: Any) -> None:
         rows = getattr(rg, name)
         enough = f"must be at least trainer.train_batch_size={batch}"
         require(cfg, f"{PREFIX}.{name}", rows is None or rows >= batch, enough)
-    mix = TaskMix.parse(rg.tasks)
     if rg.complexity_mode is None:
         mix.refuse_levels()
     scales = {task.name: scale for task in mix.tasks if (scale := task.scale) is not None}

@@ -10,8 +10,9 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from rg_env.errors import UnavailableError, one_line, refuse
@@ -20,15 +21,16 @@ from rg_env.skyrl.checks.settings import require
 _SECONDS = 5.0
 _ENGINE = "generator.inference_engine"
 _LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
-_GENERATE = "/inference/v1/generate"
-_RELOAD = "/collective_rpc"
+
+
+class _Refuse(Protocol):
+    """Refuses one server."""
+
+    def __call__(self, right: str) -> NoReturn: ...
 
 
 def check_servers(cfg: Any) -> None:
     """Ask each server named in `generator.inference_engine`; does nothing if none is named.
-
-    Args:
-        cfg: a `SkyRLTrainConfig` or a subclass.
 
     Raises:
         ConfigError: one line for the first server that cannot be used; UnavailableError if none answers.
@@ -38,85 +40,62 @@ def check_servers(cfg: Any) -> None:
     urls = dict.fromkeys(engine.external_server_urls or [], "external_server_urls") | proxy
     reloads = not cfg.trainer.fully_async.simulate_training and cfg.rg_dump.device == "cpu"
     for url, setting in urls.items():
-        server = _Server(url, f"{_ENGINE}.{setting}")
-        server.check_model(cfg)
-        server.check_routes(reloads=reloads)
+        refuse_it: _Refuse = partial(refuse, f"{_ENGINE}.{setting}", url)
+        _check_model(cfg, _models(url, f"{_ENGINE}.{setting}"), refuse_it)
+        if reloads and urlsplit(url).hostname not in _LOCAL_HOSTS:
+            refuse_it(f"new weights are passed in a file, so the server has to be at {_LOCAL_HOSTS[0]}")
+        _check_routes(url, reloads, refuse_it)
     if urls and reloads:
         _check_cpu_policy(cfg)
 
 
-class _Server:
-    def __init__(self, url: str, setting: str) -> None:
-        self.url = url
-        self.setting = setting
-
-    def refuse(self, what: str) -> NoReturn:
-        refuse(self.setting, self.url, what)
-
-    def check_model(self, cfg: Any) -> None:
-        models, path = self._models(), cfg.trainer.policy.model.path
-        wanted = cfg.generator.inference_engine.served_model_name or path
-        found = next((model for model in models if model.get("id") == wanted), None)
-        if found is None:
-            names = ", ".join(repr(model.get("id")) for model in models) or "nothing"
-            self.refuse(
-                f"the server has {names}, not {wanted!r}; start it with that model, or set {_ENGINE}.served_model_name "
-                "to the name that it has there"
-            )
-        root = str(found.get("root") or "")
-        if _different_models(root, path):
-            self.refuse(f"what the server calls {wanted!r} is {root}, not trainer.policy.model.path={path}")
-        room = found.get("max_model_len")
-        needed = cfg.trainer.max_prompt_length + cfg.generator.sampling_params.max_generate_length
-        if isinstance(room, int) and needed > room:
-            self.refuse(
-                f"the server has room for {room} tokens, but trainer.max_prompt_length and "
-                f"generator.sampling_params.max_generate_length add up to {needed}; "
-                f"start it with --max-model-len {needed}"
-            )
-
-    def check_routes(self, *, reloads: bool) -> None:
-        """Check that SkyRL can sample from it and, with `reloads`, that it loads new weights.
-
-        Without `reloads`, a server that does not list its routes, such as a router, is not refused.
-        """
-        if reloads and urlsplit(self.url).hostname not in _LOCAL_HOSTS:
-            self.refuse(f"new weights are passed in a file, so the server has to be at {_LOCAL_HOSTS[0]}")
-        try:
-            routes = self._get("openapi.json").get("paths", {})
-        except (OSError, ValueError) as error:
-            if not reloads:
-                return
-            self.refuse(f"the server does not list its routes ({_reason(error)})")
-        if _GENERATE not in routes:
-            self.refuse(f"SkyRL samples from {_GENERATE}, which the server lacks; start it with --enable-scale-out")
-        if reloads and _RELOAD not in routes:
-            self.refuse("the server takes no new weights; start it with VLLM_SERVER_DEV_MODE=1")
-
-    def _models(self) -> list[dict[str, Any]]:
-        try:
-            return [dict(model) for model in self._get("v1/models")["data"]]
-        except (urllib.error.HTTPError, KeyError, TypeError, ValueError, http.client.HTTPException) as error:
-            if isinstance(error, ValueError) and "url type" in str(error):
-                self.refuse("must be an address such as http://127.0.0.1:8000")
-            self.refuse(f"something answers there, but not a vLLM server ({_reason(error)})")
-        except OSError as error:
-            raise UnavailableError(
-                f"{self.setting}={self.url!r}: no server answers ({_reason(error)}); start one, for example with "
-                "scripts/serve_vllm.sh"
-            ) from error
-
-    def _get(self, route: str) -> Any:
-        with urllib.request.urlopen(f"{self.url.rstrip('/')}/{route}", timeout=_SECONDS) as answer:
-            return json.load(answer)
+def _models(url: str, setting: str) -> list[dict[str, Any]]:
+    try:
+        return [dict(model) for model in _get(url, "v1/models")["data"]]
+    except (urllib.error.HTTPError, KeyError, TypeError, ValueError, http.client.HTTPException) as error:
+        if isinstance(error, ValueError) and "url type" in str(error):
+            refuse(setting, url, "must be an address such as http://127.0.0.1:8000")
+        refuse(setting, url, f"something answers there, but not a vLLM server ({_reason(error)})")
+    except OSError as error:
+        more = f"no server answers ({_reason(error)}); start one, for example with scripts/serve_vllm.sh"
+        raise UnavailableError(f"{setting}={url!r}: {more}") from error
 
 
-def _different_models(root: str, path: str) -> bool:
-    """Whether two folders hold models of different shape. A copy of a folder is the same model."""
+def _check_model(cfg: Any, models: list[dict[str, Any]], refuse_it: _Refuse) -> None:
+    path = cfg.trainer.policy.model.path
+    wanted = cfg.generator.inference_engine.served_model_name or path
+    found = next((model for model in models if model.get("id") == wanted), None)
+    if found is None:
+        names = ", ".join(repr(model.get("id")) for model in models) or "nothing"
+        refuse_it(
+            f"the server has {names}, not {wanted!r}; start it with that model, or set {_ENGINE}.served_model_name "
+            "to the name that it has there"
+        )
+    root = str(found.get("root") or "")
     configs = [Path(folder).expanduser() / "config.json" for folder in (root, path)]
-    if not all(config.is_file() for config in configs):
-        return False
-    return configs[0].read_bytes() != configs[1].read_bytes()
+    if all(one.is_file() for one in configs) and configs[0].read_bytes() != configs[1].read_bytes():
+        refuse_it(f"what the server calls {wanted!r} is {root}, not trainer.policy.model.path={path}")
+    room = found.get("max_model_len")
+    needed = cfg.trainer.max_prompt_length + cfg.generator.sampling_params.max_generate_length
+    if isinstance(room, int) and needed > room:
+        refuse_it(
+            f"the server has room for {room} tokens, but trainer.max_prompt_length and generator.sampling_params."
+            f"max_generate_length add up to {needed}; start it with --max-model-len {needed}"
+        )
+
+
+def _check_routes(url: str, reloads: bool, refuse_it: _Refuse) -> None:
+    """Without `reloads`, a server that does not list its routes, such as a router, is not refused."""
+    try:
+        routes = _get(url, "openapi.json").get("paths", {})
+    except (OSError, ValueError) as error:
+        if reloads:
+            refuse_it(f"the server does not list its routes ({_reason(error)})")
+        return
+    if "/inference/v1/generate" not in routes:
+        refuse_it("SkyRL samples from /inference/v1/generate, which the server lacks; start it with --enable-scale-out")
+    if reloads and "/collective_rpc" not in routes:
+        refuse_it("the server takes no new weights; start it with VLLM_SERVER_DEV_MODE=1")
 
 
 def _check_cpu_policy(cfg: Any) -> None:
@@ -139,6 +118,11 @@ def _check_cpu_policy(cfg: Any) -> None:
         "vLLM returns the logprobs of temperature 1 at any sampling temperature, and the trainer's would not match; "
         "set it to 1.0",
     )
+
+
+def _get(url: str, route: str) -> Any:
+    with urllib.request.urlopen(f"{url.rstrip('/')}/{route}", timeout=_SECONDS) as answer:
+        return json.load(answer)
 
 
 def _reason(error: BaseException) -> str:

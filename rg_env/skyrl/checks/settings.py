@@ -10,8 +10,7 @@ from typing import Any
 
 from rg_env.config import PREFIX, check_value
 from rg_env.errors import ConfigError, need
-from rg_env.skyrl.checks.limits import REGISTERED
-from rg_env.skyrl.checks.other_names import as_sentence, other_name
+from rg_env.skyrl.checks.other_names import other_name
 
 _SIMILAR = 0.8
 """Likeness of the last parts of two names, from 0 to 1, from which one may be meant for the other."""
@@ -44,47 +43,33 @@ def require(cfg: Any, setting: str, ok: object, right: str) -> None:
     need(ok, setting, value_of(cfg, setting), right)
 
 
-def check_setting(key: str, value: Any, known: Mapping[str, Setting], *, extended: bool) -> None:
+def check_setting(key: str, value: Any, known: Mapping[str, Setting]) -> None:
     """Check that a setting exists, and its value by type and limits.
 
     Args:
         key: dotted; may be inside a free-form setting (`….tasks.chain_sum`), where anything is accepted.
         known: every setting of a run by its dotted name.
-        extended: whether imported modules may have added to SkyRL's registries.
 
     Raises:
-        ConfigError: one line. For an unknown setting, it names those that it stands for elsewhere, or similar ones, if
-            there are any.
+        ConfigError: one line. For an unknown setting, it names what it stands for elsewhere, or similar ones.
     """
+    parts = key.split(".")
+    parent = next((name for n in range(1, len(parts)) if (name := ".".join(parts[:n])) in known), None)
     if setting := known.get(key):
-        limits = {} if extended and key in REGISTERED else setting.limits
-        check_value(key, value, setting.kind, limits)
-    elif not any(known[name].free_form for name in _parents(key) if name in known):
-        _check_group(key, value, known)
-
-
-def _check_group(key: str, value: Any, known: Mapping[str, Setting]) -> None:
-    if member := next((name for name in known if name.startswith(f"{key}.")), None):
+        check_value(key, value, setting.kind, setting.limits)
+    elif parent:
+        if not known[parent].free_form:
+            raise ConfigError(f"unknown setting {key!r}; {parent} has no parts")
+    elif member := next((name for name in known if name.startswith(f"{key}.")), None):
         if value is not None:  # null leaves out an optional group; SkyRL checks which are
             raise ConfigError(f"{key} is a group of settings; set one of them, such as {member}")
-    elif parent := next((name for name in _parents(key) if name in known), None):
-        raise ConfigError(f"unknown setting {key!r}; {parent} has no parts")
-    elif other := other_name(key):
-        raise ConfigError(f"unknown setting {key!r}; {as_sentence(other)}")
-    elif near := _similar(key, list(known)):
-        raise ConfigError(f"unknown setting {key!r}; did you mean {' or '.join(near)}?")
     else:
         listed = f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"
-        raise ConfigError(f"unknown setting {key!r}; {listed}")
+        raise ConfigError(f"unknown setting {key!r}; {other_name(key, known) or _similar(key, list(known)) or listed}")
 
 
-def _parents(key: str) -> list[str]:
-    parts = key.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _similar(key: str, known: Sequence[str]) -> list[str]:
-    """At most three settings whose last part is like the key's, those whose whole name is most like it."""
+def _similar(key: str, known: Sequence[str]) -> str:
+    """Asks for at most three settings whose last part is like the key's, those whose whole name is most like it."""
     leaf = key.rpartition(".")[2]
     leaves = {name.rpartition(".")[2] for name in known}
     near = difflib.get_close_matches(leaf, leaves, n=1, cutoff=_SIMILAR)
@@ -93,4 +78,4 @@ def _similar(key: str, known: Sequence[str]) -> list[str]:
     }
     best = max(likeness.values(), default=0.0)
     found = [name for name in sorted(likeness, key=lambda name: -likeness[name]) if likeness[name] > best - _CLOSE]
-    return found if len(found) <= _MOST else []
+    return f"did you mean {' or '.join(found)}?" if 0 < len(found) <= _MOST else ""

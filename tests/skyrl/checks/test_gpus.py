@@ -1,5 +1,6 @@
 """A GPU recipe on a machine that has too few GPUs, or none."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ def gpus(monkeypatch):
     """Fakes the number of GPUs."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("rg_env.skyrl.checks.check_hub_models", lambda cfg: None)
+    monkeypatch.setattr("rg_env.skyrl.checks.gpus._RAY_FOLDER", Path("no such folder"))
 
     def have(count):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
@@ -63,3 +65,15 @@ def test_a_cluster_is_asked_by_ray(gpus, monkeypatch):
     gpus(0)
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
     load_config([str(CONFIGS / "dapo_2x8gpu.yaml")])
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_ray_that_was_started_on_the_machine_is_joined(gpus, tmp_path, monkeypatch, alive):
+    gpus(0)
+    monkeypatch.setattr("rg_env.skyrl.checks.gpus._RAY_FOLDER", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as ray:
+        (tmp_path / "ray_current_cluster").write_text(f"127.0.0.1:{ray.getsockname()[1]}")
+        if alive:
+            load_config([str(CONFIGS / "dapo_2x8gpu.yaml")])
+    if not alive:
+        assert "no GPU" in refused("dapo_2x8gpu")

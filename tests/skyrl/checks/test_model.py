@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from rg_env.skyrl.checks.model import ModelFolder
 from rg_env.skyrl.config import load_config
 
 SETTING = "trainer.policy.model.path"
@@ -22,15 +21,6 @@ def change(path, **values):
 
 def test_a_copy_of_a_good_folder_is_accepted(args, folder):
     assert load_config([*args, f"{SETTING}={folder}"]).trainer.policy.model.path == str(folder)
-
-
-@pytest.mark.parametrize("other", ["_load_tokenizer", "_plain_tokenizer"])
-def test_one_good_way_to_load_the_tokenizer_is_enough(args, folder, monkeypatch, other):
-    def fail(_):
-        raise ValueError("no such class")
-
-    monkeypatch.setattr(ModelFolder, other, fail)
-    load_config([*args, f"{SETTING}={folder}"])
 
 
 @pytest.mark.parametrize(
