@@ -1,5 +1,6 @@
 """Modules, reward functions and experiments of users: found, loaded, and one line where they are wrong."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.tasks import Item
 from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object, load_reward
 from tests.documents import ROOT, python_blocks
+from tests.rollouts.server import completion, serving
 
 GOOD = "<think>1</think><answer>2</answer>"
 
@@ -165,3 +167,30 @@ def test_the_code_in_the_docs_is_that_of_the_examples():
     assert len(blocks) == 4
     for block in blocks:
         assert block.code in (ROOT / block.skip.removeprefix("part of ")).read_text()
+
+
+def rg_env(*args, cwd):
+    command = [sys.executable, "-m", "rg_env", *map(str, args)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+
+
+def test_every_command_finds_a_task_of_a_module(tmp_path):
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    (here / "my_double.py").write_text((ROOT / "examples" / "my_task.py").read_text())
+    options = ("--imports", "my_double")
+    assert "What is" in rg_env("score", "double", *options, cwd=here).stdout
+    with serving(lambda *_: completion(GOOD)) as server:
+        reach = ("--endpoint", f"{server.url}/v1", "--model", "m", "--tasks", "double", *options)
+        collected = rg_env("collect", *reach, "--groups", 2, "--samples", 1, "--out", elsewhere / "dump", cwd=here)
+    assert collected.returncode == 0, collected.stderr
+    # The dump's manifest names the module.
+    again = rg_env("dumps", "rescore", elsewhere / "dump", cwd=here)
+    assert (again.returncode, again.stdout) == (0, "2 rollouts scored again, 0 changed\n")
+    lost = rg_env("dumps", "rescore", elsewhere / "dump", cwd=elsewhere)
+    assert lost.returncode == 2
+    assert "task double cannot be scored: there is no module 'my_double'" in lost.stderr.replace("\n", " ")
+    assert "name its module with --imports" in lost.stderr.replace("\n", " ")

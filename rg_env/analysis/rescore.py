@@ -16,15 +16,18 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord, has_no_signal, outcome_of
 from rg_env.dump.run_settings import RunSettings, default_settings, settings_of_attempts
 from rg_env.dump.schema import answered
 from rg_env.dump.strings import unescape
-from rg_env.errors import DumpError
+from rg_env.errors import ConfigError, DumpError
 from rg_env.rewards import RewardFunction, Rollout, settle_group
 from rg_env.rollouts.group import rollout_record
 from rg_env.scoring import Status, Verdict, parse_response, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
+from rg_env.tasks.registry import check_name
+from rg_env.user_code import UserCodeError, import_modules
 
 OF_RESPONSE = ("violation", "answer", "status", "raw_score", "tagged_score", "base_score")
 """The values of a rollout that depend only on its response, in the order in which they are computed."""
@@ -73,6 +76,8 @@ class Rescorer:
         self._settings = settings_of_attempts(dump.runs)
         self._defaults = default_settings()
         self._workers, self._timeout = workers, timeout
+        self._not_imported = _import_tasks(self._settings.values())
+        self._known: set[str] = set()
 
     def settings(self, group: GroupRecord) -> RunSettings:
         """The settings of the group's attempt; the current defaults if no manifest has them."""
@@ -92,7 +97,9 @@ class Rescorer:
 
         Raises:
             ScorerPoolError: the scorer's processes cannot be started.
+            ConfigError: there is no such task, so its answers cannot be scored.
         """
+        self._need_task(group.task)
         config = self.settings(group).config
         if rollout.status is Status.NO_RESPONSE:
             return Verdict.no_response(rollout.detail)
@@ -103,6 +110,15 @@ class Rescorer:
         settings = replace(config.scorer, workers=self._workers, timeout=timeout)
         entry, options = question
         return shared_scorer(settings).judge(entry, rollout.response, options, config.prefilled_think, config.format)
+
+    def _need_task(self, task: str) -> None:
+        if task not in self._known:
+            try:
+                check_name(task)
+            except ConfigError as error:
+                why = self._not_imported or str(error)
+                raise ConfigError(f"task {task} cannot be scored: {why}; name its module with --imports") from None
+            self._known.add(task)
 
     def again(self, group: GroupRecord, verdicts: Sequence[Verdict]) -> GroupRecord:
         """The group's record with these verdicts; without the penalty if that cannot be computed."""
@@ -374,3 +390,13 @@ def rescore(
             "nothing can be scored again: the lines do not contain their questions, as in files written by Atropos"
         )
     return result
+
+
+def _import_tasks(runs: Iterable[RunSettings]) -> str:
+    """Import the modules with tasks that the runs imported. Returns why that failed, or an empty string."""
+    modules = dict.fromkeys(name for run in runs for name in run.config.imports)
+    try:
+        import_modules(RGDumpConfig(imports=list(modules)))
+    except UserCodeError as error:
+        return str(error)
+    return ""

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rg_env.audit.report import markdown, render, verdict
 from rg_env.audit.run import run_audit
-from rg_env.config import RGDumpConfig
 from rg_env.output import console, print_json, print_text
 from rg_env.tasks import TaskMix
-from rg_env.user_code import import_modules
 
 
-def run_command(
-    tasks: str | None, imports: Sequence[str], items: int, quick: bool, as_markdown: bool, as_json: bool
-) -> int:
+def run_command(tasks: str | None, items: int, quick: bool, as_markdown: bool, as_json: bool) -> int:
     """Run the audit and print the result.
-
-    Args:
-        imports: modules with tasks of users.
 
     Returns:
         the exit code: 1 if an answer can gain something from a hole in a task that counts, or such a task could not be
         audited; else 0.
     """
-    import_modules(RGDumpConfig(imports=list(imports)))
     if tasks:
         TaskMix.parse(tasks)  # a wrong name is reported before a progress bar appears
     logger.disable("rg_env")  # answers that hang are expected here

@@ -20,7 +20,7 @@ from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.endpoint import ServerCommand
 from rg_env.cli.evaluate import evaluate
-from rg_env.cli.options import Check, JsonFlag, Settings, TaskMix, Verbose
+from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
@@ -122,6 +122,7 @@ def tasks(
             metavar="TASK", help="Show the levels of difficulty of this task instead.", autocompletion=complete.tasks
         ),
     ] = None,
+    imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List the tasks of Reasoning Gym, or the levels of one.
@@ -132,6 +133,7 @@ def tasks(
       rg-env tasks
       rg-env tasks --levels chain_sum
     """
+    import_tasks(imports)
     if levels is not None:
         from rg_env.cli.levels import show_levels
 
@@ -170,6 +172,7 @@ def dataset(
         Split, typer.Option(help="Training or evaluation questions; the two never overlap.")
     ] = Split.TRAIN,
     mix: TaskMix = None,
+    imports: Imports = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of the questions. Default: 42 for train, 123 for eval.")
     ] = None,
@@ -201,6 +204,7 @@ def dataset(
     from rg_env.dataset import ReasoningGymDataset, check_parquet
     from rg_env.errors import need
 
+    import_tasks(imports)
     if check_parquet(out).exists() and not force:
         raise ConfigError(f"{out} exists: replace it with --force, or choose another file")
     need(
@@ -242,6 +246,7 @@ def score(
         ResponseFormat,
         typer.Option("--format", help="strict: a think block, then an answer block. lenient: an answer block."),
     ] = ResponseFormat.STRICT,
+    imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show an item of a task, or score a response to it.
@@ -255,6 +260,7 @@ def score(
     from rg_env.scoring import Scorer
     from rg_env.tasks import Item
 
+    import_tasks(imports)
     row = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).row(index)
     item = Item.from_extra_info(row["extra_info"])
     shown: dict[str, Any] = {
@@ -294,9 +300,7 @@ def audit(
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,
-    imports: Annotated[
-        list[str] | None, typer.Option("--import", help="A module with tasks of your own; may be repeated.")
-    ] = None,
+    imports: Imports = None,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Output docs/audit.md.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -307,11 +311,12 @@ def audit(
 
     Examples:
       rg-env audit --tasks gcd,countdown --quick
-      rg-env audit --import my_tasks --tasks my_task
+      rg-env audit --imports my_tasks --tasks my_task
     """
     from rg_env.audit.command import run_command
 
-    sys.exit(run_command(tasks, imports or [], items, quick, as_markdown, as_json))
+    import_tasks(imports)
+    sys.exit(run_command(tasks, items, quick, as_markdown, as_json))
 
 
 @app.command(cls=Command)

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import Settings
+from rg_env.cli.options import Imports, Settings
 from rg_env.output import print_error
 
 
@@ -20,6 +20,7 @@ def collect(
     endpoint: shared.Endpoint = None,
     model: shared.Model = None,
     tasks: shared.Tasks = None,
+    imports: Imports = None,
     temperature: shared.Temperature = None,
     top_p: shared.TopP = None,
     max_tokens: shared.MaxTokens = None,
@@ -46,7 +47,8 @@ def collect(
     from rg_env.rollouts.settings import read_settings
 
     shared.quiet_logs()
-    ours = {"tasks": tasks} if tasks else {}
+    ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
+    ours |= {"imports": imports} if imports else {}
     penalty = LengthPenaltyConfig(kind="none")
     given = read_settings(
         settings or [], "collect", dump_dir=str(out), dump_other_rollouts=True, length_penalty=penalty, **ours

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.cli import endpoint as shared
-from rg_env.cli.options import JsonFlag, Settings
+from rg_env.cli.options import Imports, JsonFlag, Settings
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
 from rg_env.output import console, print_error, print_json, print_line
@@ -44,6 +44,7 @@ def evaluate(
     endpoint: shared.Endpoint = None,
     model: shared.Model = None,
     tasks: shared.Tasks = None,
+    imports: Imports = None,
     temperature: shared.Temperature = None,
     top_p: shared.TopP = None,
     max_tokens: shared.MaxTokens = None,
@@ -76,6 +77,7 @@ def evaluate(
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
     shared.quiet_logs()
     ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
+    ours |= {"imports": imports} if imports else {}
     given = read_settings(settings or [], "eval", dump_eval_rollouts=True, **ours)
     folder = out or (
         Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir if given.has_file else "runs/dumps")

@@ -30,6 +30,10 @@ TaskMix = Annotated[
         autocompletion=complete.tasks,
     ),
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option("--imports", "--import", metavar="MODULE", help="A module with tasks of your own. Repeatable."),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 Check = Annotated[
     bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
@@ -59,3 +63,12 @@ def print_remarks(*dumps: Dump, biases: bool = True) -> None:
         remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *shown])
     for remark in remarks:
         print_error(remark)
+
+
+def import_tasks(modules: list[str] | None) -> None:
+    """Import modules of `--imports`. Raises ConfigError."""
+    if modules:
+        from rg_env.config import RGDumpConfig
+        from rg_env.user_code import import_modules
+
+        import_modules(RGDumpConfig(imports=modules))

@@ -73,7 +73,7 @@ def test_with_the_guard_nothing_is_left() -> None:
 @pytest.mark.parametrize(("task", "code"), [("audit_careful", 0), ("audit_careless", 1)])
 def test_a_users_own_scorer_is_audited(tmp_path: Path, task: str, code: int) -> None:
     (tmp_path / "rg_env_audited_task.py").write_text(USERS)
-    command = [sys.executable, "-m", "rg_env", "audit", "--import", "rg_env_audited_task", "--tasks", task, "--json"]
+    command = [sys.executable, "-m", "rg_env", "audit", "--imports", "rg_env_audited_task", "--tasks", task, "--json"]
     done = subprocess.run(
         [*command, "--items", "4", "--quick"], capture_output=True, text=True, cwd=tmp_path, check=False
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.cli.options import DumpPaths, JsonFlag, ScorerTimeout, print_remarks
+from rg_env.cli.options import DumpPaths, Imports, JsonFlag, ScorerTimeout, import_tasks, print_remarks
 from rg_env.cli.progress import spinner
 from rg_env.errors import DumpError
 from rg_env.output import cell, console, new_table, print_fields, print_json, print_line
@@ -33,6 +33,7 @@ def rescore(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = usable_cores(),
     timeout: ScorerTimeout = None,
+    imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Score the recorded responses of a dump again, with the current scorer.
@@ -49,6 +50,7 @@ def rescore(
     from rg_env.analysis.rescore import rescore_group
     from rg_env.dump import open_run
 
+    import_tasks(imports)
     dump = open_run(*paths)
     if group is not None:
         _print_group(dump, rescore_group(dump, group, timeout=timeout), as_json)
