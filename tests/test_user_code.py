@@ -1,6 +1,7 @@
 """Modules, reward functions and experiments of users: found, loaded, and one line where they are wrong."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -194,3 +195,19 @@ def test_every_command_finds_a_task_of_a_module(tmp_path):
     assert lost.returncode == 2
     assert "task double cannot be scored: there is no module 'my_double'" in lost.stderr.replace("\n", " ")
     assert "name its module with --imports" in lost.stderr.replace("\n", " ")
+
+
+def test_the_minimal_example_runs_from_question_to_statistics():
+    done = subprocess.run(
+        [sys.executable, "examples/minimal.py"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"base score (\S+) \((\w+)\)", done.stdout) == [
+        ("1.00", "ok"),
+        ("1.00", "ok"),
+        ("0.00", "ok"),
+        ("0.00", "no_think"),
+    ]
+    rewards = [float(reward) for reward in re.findall(r"reward (\S+)", done.stdout)]
+    assert rewards[0] > rewards[1] > rewards[2]  # the length penalty
+    assert "chain_sum ┆ 1      ┆ 4        ┆ 0.5" in done.stdout
