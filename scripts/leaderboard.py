@@ -1,4 +1,4 @@
-"""Imports published results of Reasoning Gym's evaluations as dumps, and makes the tables of docs/leaderboard.md.
+"""Imports published results of Reasoning Gym as dumps, and makes the tables of docs/evidence/leaderboard.md.
 
     python scripts/leaderboard.py import zero-shot/easy --out dumps/easy
     python scripts/leaderboard.py tables dumps/easy/*

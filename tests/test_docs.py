@@ -34,7 +34,7 @@ OLD_NAMES = "For users of a development version:"
 
 
 def page_id(page):
-    return page.name
+    return page.relative_to(ROOT).as_posix()
 
 
 def documented():
@@ -68,7 +68,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 def test_every_page_is_in_the_reading_order():
     linked = re.findall(
-        r"\]\((docs/[\w-]+\.md|[A-Z]+\.md)\)", (ROOT / "README.md").read_text().split("## Documentation")[1]
+        r"\]\((docs/[\w/-]+\.md|[A-Z]+\.md)\)", (ROOT / "README.md").read_text().split("## Documentation")[1]
     )
     pages = [page.relative_to(ROOT).as_posix() for page in PAGES if page.name != "README.md"]
     assert sorted(linked) == sorted([*pages, "CHANGELOG.md"])
@@ -186,7 +186,7 @@ def test_the_spelling_is_american():
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in endings]
     texts = {path: path.read_text() for path in [*PAGES, ROOT / "CHANGELOG.md", *files] if "vendor" not in path.parts}
     texts[ROOT / "CHANGELOG.md"] = texts[ROOT / "CHANGELOG.md"].split(OLD_NAMES)[0]
-    found = {path.name: BRITISH.findall(text.replace("inter_generalisation", "")) for path, text in texts.items()}
+    found = {page_id(path): BRITISH.findall(text.replace("inter_generalisation", "")) for path, text in texts.items()}
     assert len(texts) > 200
     assert {name: words for name, words in found.items() if words} == {}
 

@@ -69,8 +69,8 @@ def markdown(audit: Audit) -> str:
             "answers of `rg_env/scoring/baselines.py`, random moves. They are chosen on some items and measured on up "
             f"to {POLICY_ITEMS * audit.items - 8} others. *Prior*: the largest share of items that one constant or "
             f"frequent answer gets fully right; a policy that earns over {FREE_MARGIN:g} more is a hole. "
-            "[security.md](security.md) describes the protection, [upstream-findings.md](upstream-findings.md) the "
-            "bugs of Reasoning Gym's own scorers.",
+            "[security.md](security.md) describes the protection, "
+            "[upstream-findings.md](evidence/upstream-findings.md) the bugs of Reasoning Gym's own scorers.",
             "",
             f"| {' | '.join(_COLUMNS)} |",
             "|---" * len(_COLUMNS) + "|",

@@ -4,8 +4,8 @@ Invariant: an answer depends on the question and on metadata that upstream compu
 answer, so that correcting an entry twice changes nothing. `correct` is used when an item is made: a question without a
 clear answer is no item. `corrected` is used when an entry of any origin is scored.
 
-Each function says in one line what is wrong upstream; docs/upstream-findings.md has examples and frequencies, and the
-tasks that were checked against independent solvers (docs/upstream-findings.md).
+Each function says in one line what is wrong upstream. docs/evidence/upstream-findings.md has examples, frequencies, and
+the tasks that were checked against independent solvers.
 """
 
 from __future__ import annotations
