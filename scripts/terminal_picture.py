@@ -33,7 +33,7 @@ def draw(console, screen, args, lines):
 def main():
     out, *args = sys.argv[1:]
     guard_streams()
-    screen = Screen("train", stderr=True)
+    screen = Screen("train")
     result = supervise(lambda: train.train(args), screen)
     screen.close()
     lines = list(ending(screen, result, args))

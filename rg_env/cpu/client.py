@@ -116,11 +116,6 @@ class CPUInferenceClient(InferenceEngineInterface):
         """Called by SkyRL's `WorkerDispatch` after each weight sync, although it is not part of the interface."""
         self._weight_version += 1
 
-    async def weights(self) -> dict[str, torch.Tensor]:
-        """The sampler's current weights, for comparison with the policy's."""
-        state: dict[str, torch.Tensor] = await self._actor.weights.remote()
-        return state
-
     # ------------------------------------------------------------------ the rest of the interface
     @property
     def model_name(self) -> str:
@@ -130,20 +125,12 @@ class CPUInferenceClient(InferenceEngineInterface):
         return 1, 1
 
     def get_endpoint_url(self) -> NoReturn:
-        self._no_server("get_endpoint_url")
+        raise NotImplementedError("the CPU sampler has no HTTP server; use generate(), or vLLM")
 
     async def chat_completion(self, request_payload: dict[str, Any]) -> NoReturn:
-        self._no_server("chat_completion")
+        self.get_endpoint_url()
 
-    async def render_chat_completion(self, request_payload: dict[str, Any]) -> NoReturn:
-        self._no_server("render_chat_completion")
-
-    async def completion(self, request_payload: dict[str, Any]) -> NoReturn:
-        self._no_server("completion")
-
-    @staticmethod
-    def _no_server(method: str) -> NoReturn:
-        raise NotImplementedError(f"{method}: the CPU sampler has no HTTP server; use generate(), or vLLM")
+    render_chat_completion = completion = chat_completion
 
     async def _nothing_to_do(self, *args: Any, **kwargs: Any) -> None:
         """There is no GPU memory, prefix cache, process group or session to manage.
@@ -181,11 +168,18 @@ class _Batcher:
                 await self._quiet()
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
                 batch = [(request, future) for request, future in batch if not future.done()]  # done: canceled
-                if batch:
-                    await self._answer(batch)
+                try:
+                    responses = await self._send([request for request, _ in batch]) if batch else []
+                except Exception as error:
+                    for future in (future for _, future in batch if not future.done()):
+                        future.set_exception(error)
+                    continue
+                for (_, future), response in zip(batch, responses, strict=True):
+                    if not future.done():
+                        future.set_result(response)
         finally:
             self._task = None
-            for _, future in [*batch, *self._waiting]:  # not empty only if this task was canceled
+            for _, future in [*batch, *self._waiting]:  # not done only if this task was canceled
                 future.cancel()
 
     async def _quiet(self) -> None:
@@ -195,15 +189,3 @@ class _Batcher:
         while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
             count = len(self._waiting)
             await asyncio.sleep(QUIET_SECONDS)
-
-    async def _answer(self, batch: list[tuple[Request, asyncio.Future[Response]]]) -> None:
-        try:
-            responses = await self._send([request for request, _ in batch])
-        except Exception as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for (_, future), response in zip(batch, responses, strict=True):
-            if not future.done():
-                future.set_result(response)

@@ -1,7 +1,7 @@
 """Batched sampling from a Hugging Face model, as SkyRL's inference engine.
 
 Invariants: every token has a logprob, and it is the one that the trainer recomputes: temperature-scaled over the whole
-vocabulary, before top-p, top-k, min-p or a minimum length remove anything. One call to `sample` uses one set of
+vocabulary, before top-p, top-k or min-p remove anything. One call to `sample` uses one set of
 weights.
 
 Reproducibility: each request has its own random stream, determined by the seed, the number of weight updates so far,
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,10 +120,6 @@ class Sampler:
         self._updates += 1
         self._asked.clear()
 
-    def weights(self) -> dict[str, torch.Tensor]:
-        """The current weights."""
-        return dict(self._model.state_dict())
-
     # ------------------------------------------------------------------ sampling
     @torch.inference_mode()
     def sample(self, requests: Sequence[Request]) -> list[Response]:
@@ -138,13 +134,17 @@ class Sampler:
         rows = [self._start(request) for request in requests]
         live, batch = rows, _Batch(self._model, rows)
         while True:
-            tokens, logprobs = _choose(batch.logits, live, batch.limits)
+            tokens, logprobs = _choose(batch.logits, live, batch.limits, self._eos)
             for row, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
                 if not row.stop_reason:
                     self._accept(row, token, logprob)
             keep = [number for number, row in enumerate(live) if not row.stop_reason]
             if not keep:
-                return [row.response(self._decode) for row in rows]
+                texts = [self._decode(row.tokens) if row.text is None else row.text for row in rows]
+                return [
+                    Response(row.tokens, row.logprobs, row.stop_reason, text)
+                    for row, text in zip(rows, texts, strict=True)
+                ]
             if 2 * len(keep) <= len(live):  # copying the cache costs as much as about two steps
                 live = [live[number] for number in keep]
                 tokens = batch.compact(torch.tensor(keep), live, tokens)
@@ -160,15 +160,11 @@ class Sampler:
                 f"a prompt of {length} tokens fills the model's context of {self._context}; "
                 "lower trainer.max_prompt_length"
             )
-        if params.seed is not None:
-            name = f"{params.seed}"
-        else:
-            name = f"{self._seed} {self._updates} {self._asked[request.prompt]} {request.prompt}"
-            self._asked[request.prompt] += 1
+        name = f"{self._seed} {self._updates} {self._asked[request.prompt]} {request.prompt}"
+        self._asked[request.prompt] += 1
         key = hashlib.blake2b(name.encode(), digest_size=16).digest()
         stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, np.uint64)))
-        ends = self._eos | frozenset(params.stop_token_ids)
-        return _Row(request, room, ends, self._eos if params.ignore_eos else frozenset(), stream.random(room))
+        return _Row(request, room, stream.random(room))
 
     def _accept(self, row: _Row, token: int, logprob: float) -> None:
         """Add a token to a row and check whether it ends the row, in vLLM's order: end token, stop string, length."""
@@ -177,21 +173,21 @@ class Sampler:
         params = row.request.params
         row.tokens.append(token)
         row.logprobs.append(logprob)
-        if token in row.ends and (token not in row.ignored or token in params.stop_token_ids):
-            row.stop_reason, row.ended_by_token = "stop", True
+        if token in self._eos:
+            row.stop_reason = "stop"
             return
-        if params.stop:
-            count, text = len(row.tokens), self._decode(row.tokens, params.skip_special_tokens)
-            if count <= params.min_tokens:
-                row.unsearched = len(text)
-            elif (cut := _stop_string_at(text, row.unsearched, params)) is not None:
-                row.stop_reason, row.text = "stop", text[:cut]
+        text = self._decode(row.tokens) if params.stop else ""
+        if len(row.tokens) == 1:
+            row.unsearched = len(text)
+        for stop in params.stop if len(row.tokens) > 1 else ():  # the first of the list counts, as in vLLM
+            if (at := text.find(stop, max(0, row.unsearched - len(stop) + 1))) >= 0:
+                row.stop_reason, row.text = "stop", text[: at + len(stop)]
                 return
         if len(row.tokens) == row.room:
             row.stop_reason = "length"
 
-    def _decode(self, tokens: Sequence[int], skip_special_tokens: bool) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
 
 @dataclass(slots=True)
@@ -200,31 +196,12 @@ class _Row:
 
     request: Request
     room: int
-    ends: frozenset[int]
-    ignored: frozenset[int]
     uniforms: np.ndarray[Any, np.dtype[np.float64]]
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stop_reason: str = ""
-    ended_by_token: bool = False
-    unsearched: int = 0  # characters of the first `min_tokens` tokens, where no stop string may end
+    unsearched: int = 0  # characters of the first token, where no stop string may end
     text: str | None = None
-
-    def response(self, decode: Any) -> Response:
-        params = self.request.params
-        if self.text is None:
-            drop = self.ended_by_token and not params.include_stop_str_in_output
-            self.text = decode(self.tokens[:-1] if drop else self.tokens, params.skip_special_tokens)
-        return Response(self.tokens, self.logprobs, self.stop_reason, self.text)
-
-
-def _stop_string_at(text: str, unsearched: int, params: SamplingParams) -> int | None:
-    """Where a stop string cuts the text, or None. If several occur, the first in the list counts, as in vLLM."""
-    for stop in params.stop:
-        at = text.find(stop, max(0, unsearched - len(stop) + 1))
-        if at >= 0:
-            return at + len(stop) if params.include_stop_str_in_output else at
-    return None
 
 
 class _Batch:
@@ -294,14 +271,15 @@ class _Limits:
         self.top_p = column(p.top_p for p in params) if any(p.top_p < 1 for p in cutting) else None
 
 
-def _choose(logits: torch.Tensor, rows: list[_Row], limits: _Limits) -> tuple[torch.Tensor, torch.Tensor]:
+def _choose(
+    logits: torch.Tensor, rows: list[_Row], limits: _Limits, ends: Collection[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The next token of each row and its logprob under the whole distribution; both of shape [rows]."""
     logprobs = (logits / limits.temperature).log_softmax(-1)
     allowed = logprobs
-    for number, row in enumerate(rows):
-        if len(row.tokens) < row.request.params.min_tokens:
-            allowed = allowed.clone() if allowed is logprobs else allowed
-            allowed[number, list(row.ends)] = -torch.inf
+    if not rows[0].tokens:  # all rows of a batch start together; the first token must not end a response
+        allowed = allowed.clone()
+        allowed[:, list(ends)] = -torch.inf
     best = allowed.argmax(-1)
     cumulative = (
         cut_distribution(allowed, limits.top_k, limits.top_p, limits.min_p).exp().cumsum(-1, dtype=torch.float64)

@@ -34,6 +34,3 @@ class SamplerActor:
 
     def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
         self._sampler.load_weights(state)
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        return self._sampler.weights()

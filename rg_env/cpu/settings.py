@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from rg_env.errors import need
+from rg_env.processes import usable_cores
 
 CPU_OVERRIDES: dict[str, Any] = {
     "trainer.strategy": "fsdp",
@@ -44,7 +45,7 @@ def cpu_threads(workers: int = 1) -> int:
     """
     text = os.environ.get(THREADS_VARIABLE)
     if text is None:
-        return max(1, len(os.sched_getaffinity(0)) // workers)
+        return max(1, usable_cores() // workers)
     need(text.isdecimal() and int(text) >= 1, THREADS_VARIABLE, text, "must be a whole number of at least 1")
     return int(text)
 

@@ -18,22 +18,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def run_shown(name: str, work: Callable[[], Any], args: Sequence[str], *, verbose: bool) -> Ended:
+def run_shown(name: str, work: Callable[[], object], args: Sequence[str], *, verbose: bool) -> Ended:
     """Run `work`, show it, and print what there is to say at its end; a user's error is one line.
 
     Args:
-        name: `train`, which is shown on standard output; or `eval` or `collect`, which have a result to print there
-            and are shown on standard error.
+        name: of the command.
         args: of the command.
         verbose: show the whole log.
     """
     guard_streams()
-    screen = Screen(name, stderr=name != "train", verbose=verbose)
+    screen = Screen(name, verbose=verbose)
     ended = supervise(work, screen)
     screen.close(clear=ended.exit_code == 2)
     if "error" in screen.facts and ended.signum is None:
         print_error(screen.facts["error"])
-    if ended.exit_code != 2 and (name == "train" or ended.exit_code != 0):
+    if ended.exit_code != 2:
         for line in ending(screen, ended, args):
             screen.line(line)
     return ended
@@ -56,7 +55,7 @@ def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[Render
     if ended.exit_code != 0:
         why = f"stopped by {signal.Signals(ended.signum).name}" if ended.signum else "failed"
         at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"
-        yield f"{why} {at}; {_how_to_continue(screen, args)}"
+        yield f"{why} {at}; {_how_to_continue(facts, args)}"
 
 
 def learned(facts: Mapping[str, Any]) -> Table | None:
@@ -77,10 +76,7 @@ def learned(facts: Mapping[str, Any]) -> Table | None:
     return render_table(found[[0, -1]] if found.height > 1 else found)
 
 
-def _how_to_continue(screen: Screen, args: Sequence[str]) -> str:
-    facts = screen.facts
-    if screen.command != "train":
-        return "the same command with --resume continues"
+def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:
     step = facts.get("checkpoint", facts.get("resumed"))
     if step is not None:
         resume = [*(arg for arg in args if not arg.startswith("trainer.resume_mode=")), "trainer.resume_mode=latest"]

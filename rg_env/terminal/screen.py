@@ -41,8 +41,7 @@ class Screen:
     """What is shown of a run.
 
     Args:
-        command: `train`, `eval` or `collect`.
-        stderr: show it on standard error.
+        command: its name.
         verbose: show the whole log.
 
     Attributes:
@@ -51,7 +50,7 @@ class Screen:
             a pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
     """
 
-    def __init__(self, command: str, *, stderr: bool = False, verbose: bool = False) -> None:
+    def __init__(self, command: str, *, verbose: bool = False) -> None:
         self.command = command
         self.facts: dict[str, Any] = {"doing": "reading the settings"}
         self.began = time.monotonic()
@@ -59,8 +58,8 @@ class Screen:
         self._evaluations: list[str] = []
         self._history: dict[str, list[float]] = defaultdict(list)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self._stream = sys.stderr if stderr else sys.stdout
-        self._console = console(stderr=stderr)
+        self._stream = sys.stdout
+        self._console = console()
         columns = BarColumn(None), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"), TimeRemainingColumn()
         self._progress = Progress(*columns, console=self._console, speed_estimate_period=1e9, expand=True)
         self._bar = self._progress.add_task("", total=None, pace="")

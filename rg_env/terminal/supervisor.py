@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import signal
 import sys
@@ -25,7 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import psutil
 
@@ -51,15 +50,14 @@ EARLY_OUTPUT = "output.log"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: by which signal, if by one; `result` is what it returned if it was successful."""
+    """How a command ended: by which signal, if by one."""
 
     exit_code: int
     signum: int | None
-    result: Any = None
 
 
-def supervise(command: Callable[[], Any], screen: Screen) -> Ended:
-    """Run `command`, which returns something picklable, in another process, show it, and clean up after it."""
+def supervise(command: Callable[[], object], screen: Screen) -> Ended:
+    """Run `command` in another process, show it, and clean up after it."""
     scratch, received = make_scratch(), list[int]()
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
     handled = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores SIGHUP
@@ -78,7 +76,7 @@ def supervise(command: Callable[[], Any], screen: Screen) -> Ended:
         finally:
             end_descendants(_STRAGGLERS if status == 0 else 0.0)
         if status == 0:
-            return Ended(0, None, pickle.loads((scratch / "result").read_bytes()))
+            return Ended(0, None)
         if received:
             return Ended(128 + received[0], received[0])
         how = f"exit code {status}" if status > 0 else signal.Signals(-status).name
@@ -129,7 +127,7 @@ def end_descendants(patience: float) -> None:
         time.sleep(0.02)
 
 
-def _work(command: Callable[[], Any], scratch: Path, supervisor: int) -> NoReturn:
+def _work(command: Callable[[], object], scratch: Path, supervisor: int) -> NoReturn:
     """Run the command in this process, which is a fork, and end the process."""
     code = 1
     try:
@@ -142,7 +140,7 @@ def _work(command: Callable[[], Any], scratch: Path, supervisor: int) -> NoRetur
         redirect_output(scratch / EARLY_OUTPUT)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         report_warnings(Reports.of_this_process())
-        code = _call(command, scratch)
+        code = _call(command)
     finally:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
@@ -152,10 +150,10 @@ def _work(command: Callable[[], Any], scratch: Path, supervisor: int) -> NoRetur
         os._exit(code)
 
 
-def _call(command: Callable[[], Any], scratch: Path) -> int:
+def _call(command: Callable[[], object]) -> int:
     reports = Reports.of_this_process()
     try:
-        result = command()
+        command()
     except RGEnvError as error:
         reports.send(error=str(error))
         return 2
@@ -165,7 +163,6 @@ def _call(command: Callable[[], Any], scratch: Path) -> int:
         traceback.print_exc()
         reports.send(error=_last_line(error))
         return 1
-    (scratch / "result").write_bytes(pickle.dumps(result))
     return 0
 
 

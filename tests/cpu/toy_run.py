@@ -65,7 +65,9 @@ class RecordingTrainer(RayPPOTrainer):
     async def on_synced(self) -> None:
         folder = Path(self.cfg.trainer.export_path) / f"policy_{len(self.report)}"
         self.dispatch.save_hf_model("policy", str(folder), self.tokenizer)
-        state = await self.inference_engine_client.weights()
+        state = await self.inference_engine_client._actor.__ray_call__.remote(
+            lambda actor: actor._sampler._model.state_dict()
+        )
         self.synced.append(
             {"policy": str(folder), "sampler": state, "version": self.inference_engine_client.weight_version}
         )

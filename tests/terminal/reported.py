@@ -37,9 +37,9 @@ def training(steps=12):
         yield {"step": step, **(BETTER if step > steps // 2 else MIXED)}
 
 
-def shown(reports, command="train"):
+def shown(reports):
     """A screen that has taken the reports, which were sent through a file."""
-    screen = Screen(command)
+    screen = Screen("train")
     with tempfile.TemporaryDirectory() as folder:
         sender, tail = Reports(Path(folder, "reports.jsonl")), Tail(Path(folder, "reports.jsonl"))
         for report in reports:

@@ -66,10 +66,5 @@ def test_a_failure_names_the_log_and_what_the_run_was_doing():
     assert lines == ["log: /logs/a.log", "failed while loading the policy; no step was finished"]
 
 
-def test_an_interrupted_evaluation_continues_with_an_option():
-    (line,) = lines_of(shown([], "eval"), 130, signal.SIGINT)
-    assert line == "stopped by SIGINT while reading the settings; the same command with --resume continues"
-
-
 def test_a_resumed_run_that_did_not_get_to_a_step_continues_from_where_it_was():
     assert "to continue from step 40" in lines_of(shown([{"resumed": 40}]), 129, signal.SIGHUP)[-1]

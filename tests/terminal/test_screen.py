@@ -92,13 +92,13 @@ def test_a_pipe_gets_one_line_per_step_and_no_control_sequence(capsys):
 def test_the_whole_log_is_shown_on_request(capsys, tmp_path):
     log = tmp_path / "train.log"
     log.write_text("Started a local Ray instance\x1b[2J\nhalf a li")
-    screen = Screen("train", stderr=True, verbose=True)
+    screen = Screen("train", verbose=True)
     screen.take({"log": str(log), "line": "not shown"})
     screen.tick()
     with log.open("a") as file:
         file.write("ne\n")
     screen.close()
-    lines = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Started a local Ray instance")
     assert lines[1:] == ["half a line"]
     assert "\x1b" not in "".join(lines)

@@ -32,8 +32,6 @@ def sleeper(**options):
 """
 EPILOGUE = """
 ended = run_shown("train", work, ["a.yaml"], verbose=False)
-if ended.result is not None:
-    print("RESULT", ended.result)
 sys.exit(ended.exit_code)
 """
 IN_ORDER = """
@@ -160,18 +158,16 @@ def test_a_killed_supervisor_stops_the_run_in_order(tmp_path):
         psutil.Process(pid).kill()
 
 
-def test_the_result_comes_back_and_what_the_run_started_is_ended(tmp_path):
+def test_what_a_run_prints_and_starts_is_gone_at_its_end(tmp_path):
     work = """
     def work():
         begin(subprocess.Popen(["true"]))
         print("noise")
         os.write(2, b"noise of a library")
-        return {"answer": 42}
     """
     command = start(tmp_path, textwrap.dedent(work))
     returned, out, err = command.end()
     assert returned == 0, err
-    assert out.splitlines()[-1] == "RESULT {'answer': 42}"
     assert "noise" not in out + err
     nothing_is_left(command)
 

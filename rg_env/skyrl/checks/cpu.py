@@ -6,7 +6,7 @@ from typing import Any
 
 from rg_env.cpu.sampling_params import SamplingParams
 from rg_env.cpu.settings import cpu_threads, uses_server
-from rg_env.errors import ConfigError, refuse
+from rg_env.errors import ConfigError
 from rg_env.skyrl.checks.settings import require, value_of
 
 _ENGINE = "generator.inference_engine"
@@ -59,10 +59,6 @@ def check_cpu(cfg: Any) -> None:
     else:  # vLLM supports more of them than our sampler
         for name in ("sampling_params", "eval_sampling_params"):
             _check_sampling_params(f"generator.{name}", getattr(generator, name))
-    extra = generator.sampling_params.additional_kwargs or {}
-    if "seed" in extra and generator.n_samples_per_prompt > 1:
-        setting = "generator.sampling_params.additional_kwargs.seed"
-        refuse(setting, extra["seed"], "makes all samples of a group equal; set trainer.seed instead")
     cpu_threads()
 
 
@@ -77,6 +73,6 @@ def _check_sampling_params(where: str, params: Any) -> None:
     names = ("temperature", "top_p", "top_k", "min_p", "logprobs", "stop", "repetition_penalty")
     known = {"max_tokens": params.max_generate_length, **{name: getattr(params, name) for name in names}}
     try:
-        SamplingParams.from_vllm({**(params.additional_kwargs or {}), **known, "min_tokens": 1})
+        SamplingParams.from_vllm({**(params.additional_kwargs or {}), **known})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
