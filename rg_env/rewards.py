@@ -16,7 +16,8 @@ from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError, describe, one_line
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.length import group_penalty
-from rg_env.scoring.types import Status, Verdict
+from rg_env.scoring.parse import parse_response
+from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.tasks import Item
 
 RewardFunction = Callable[[Sequence[Verdict]], Sequence[float]]
@@ -148,6 +149,26 @@ def settle_group(
     neutral = Earned(0.0, 1.0, _mean([one.reward for one in earned]), masked=True)
     remaining = iter(earned)
     return [neutral if bad else next(remaining) for bad in failed]
+
+
+def try_reward_function(function: RewardFunction) -> None:
+    """Call a reward function on a made-up group: a right answer, a wrong one, and a response without the format.
+
+    Raises:
+        RGEnvError: it raises, or does not return one finite number for each.
+    """
+    responses = {
+        "<think>2 + 2</think><answer>4</answer>": 1.0,
+        "<think>2 + 2</think><answer>5</answer>": 0.0,
+        "4": None,
+    }
+    verdicts = [
+        Verdict(parse_response(text), AnswerScore(score, score, score or 0.0, Status.OK))
+        for text, score in responses.items()
+    ]
+    _, error = _custom_rewards(function, verdicts)
+    if error:
+        raise RGEnvError(error)
 
 
 def _mean(rewards: Sequence[float]) -> float:

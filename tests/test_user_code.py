@@ -13,6 +13,7 @@ from rg_env.errors import RGEnvError
 from rg_env.rewards import Rollout, settle_group
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
+from rg_env.skyrl.config import load_config
 from rg_env.tasks import Item
 from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object, load_reward
 from tests.documents import ROOT, python_blocks
@@ -81,6 +82,12 @@ def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, 
     assert {rollout.status for rollout in record.rollouts} == {Status.REWARD_ERROR}
     assert record.outcome == "mixed" and [r.base_score for r in record.rollouts] == [1.0, 0.0]
     assert all(error in rollout.detail and rollout.custom_reward is None for rollout in record.rollouts)
+
+
+def test_a_reward_function_is_tried_before_a_run_starts(module):
+    name = module("def reward(verdicts):\n    return [verdict.score for verdict in verdicts]\n")
+    with pytest.raises(RGEnvError, match=rf"fails on a made-up group: \S+{name}.py:2: AttributeError"):
+        load_config([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
 
 
 def test_a_reward_function_that_raises_is_named_with_its_line_and_leaves_one_traceback(module, tmp_path):

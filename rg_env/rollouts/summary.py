@@ -9,6 +9,7 @@ from typing import Any
 
 from rg_env.dump.schema import GroupRecord, Outcome, answered, is_equal_partial_credit
 from rg_env.dump.write.routing import DumpPolicy, route
+from rg_env.scoring.types import Status
 
 NO_TEXT = "ledger only"
 """Where a group is whose text is not kept."""
@@ -91,6 +92,12 @@ class StepSummary:
             counts.violations.update(one.violation.value for one in rollouts if one.violation)
             counts.tasks[group.task] += 1
             self.drawn[group.task] += 1
+
+    @property
+    def every_reward_call_failed(self) -> bool:
+        """Whether the user's reward function was called and returned nothing usable for any group."""
+        statuses = self._counts.statuses
+        return statuses[Status.REWARD_ERROR.value] > 0 and not statuses[Status.OK.value]
 
     def take(self) -> StepCounts:
         """The counts, which start again at 0."""

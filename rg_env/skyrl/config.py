@@ -20,7 +20,8 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, UnavailableError, one_line
+from rg_env.errors import ConfigError, RGEnvError, UnavailableError, one_line, refuse
+from rg_env.rewards import try_reward_function
 from rg_env.setting_files import read_file, read_value
 from rg_env.skyrl.checks import check_all, check_quickly
 from rg_env.skyrl.checks.limits import limits_of
@@ -86,12 +87,20 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
         settings = {**CPU_OVERRIDES, **settings}
     draft = _build(_Draft, settings)
     import_modules(draft.rg_dump)
-    load_reward(draft.rg_dump)
+    _check_reward(draft.rg_dump)
     check_quickly(draft)
     cfg = _build(RGTrainConfig, settings)
     _resolve(cfg)
     check_all(cfg, tolerate=tolerate)
     return cfg
+
+
+def _check_reward(config: RGDumpConfig) -> None:
+    if (function := load_reward(config)) is not None:
+        try:
+            try_reward_function(function)
+        except RGEnvError as error:
+            refuse(f"{PREFIX}.reward", config.reward, f"fails on a made-up group: {error}")
 
 
 def as_yaml(cfg: RGTrainConfig) -> str:

@@ -59,7 +59,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.evaluated = StepSummary(self.config.solved_at, policy)
         """Of the evaluation groups, taken after each evaluation."""
         self._reward = load_reward(self.config, log_folder)
-        self._reward_errors: set[str] = set()
+        self.reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
         self.table = RolloutTable(self.config.log_rollouts)
         """Rollouts for the tracker, which the trainer logs after each step and evaluation."""
@@ -116,8 +116,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
             _write_back(call.output, call.rows[trajectory][-1], one)
 
     def _warn(self, group: Sequence[Earned]) -> None:
-        for error in {one.reward_error for one in group} - self._reward_errors - {""}:
-            self._reward_errors.add(error)
+        for error in {one.reward_error for one in group} - self.reward_errors - {""}:
+            self.reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
 
     def _observe(self, call: Call, groups: Sequence[Sequence[int]]) -> list[LevelRecord]:

@@ -90,6 +90,7 @@ class RGTrainerMixin(RecordingTrainer):
         self, generator_output: GeneratorOutput, uids: list[str]
     ) -> tuple[GeneratorOutput, list[str], bool]:
         """As in `RecordingTrainer`. In SkyRL 0.4.0, `filter` stops with an assertion at a batch without any signal."""
+        self._stop_if_every_reward_call_failed()
         sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
         if sampling.type == "filter" and not _has_signal(generator_output, named(generator_output, uids)):
@@ -99,6 +100,18 @@ class RGTrainerMixin(RecordingTrainer):
         if not result[-1]:
             self._batches_drawn = 0
         return result
+
+    def postprocess_generator_output(
+        self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
+    ) -> tuple[GeneratorOutput, list[str]]:
+        """As in `RecordingTrainer`, unless the user's reward function failed for all groups."""
+        self._stop_if_every_reward_call_failed()
+        return super().postprocess_generator_output(generator_output, uids, *args, **kwargs)
+
+    def _stop_if_every_reward_call_failed(self) -> None:
+        if self.generator.summary.every_reward_call_failed:
+            failed = f"step {self.global_step}: the reward function failed for every group, so nothing can be learned"
+            raise RGEnvError(f"{failed}: {min(self.generator.reward_errors)}")
 
     def _count_batch_without_signal(self, most: int) -> None:
         """Count a batch that SkyRL is not shown."""

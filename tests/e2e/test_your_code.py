@@ -1,11 +1,12 @@
 """The files in examples/, which docs/your-code.md explains, train on the CPU."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from rg_env.dump import open_run
-from tests.e2e.conftest import ROOT, rg_env, run_command
+from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -25,6 +26,22 @@ def test_task_reward_estimator_loss_and_experiment_train_together(short_run):
     assert any(rollout.custom_reward != rollout.base_score for rollout in rollouts)
     assert "training on 1000000 rows" in done.stdout + done.stderr  # the experiment's own line
     rg_env("dumps", "validate", dumps)
+
+
+def test_a_reward_function_that_always_fails_ends_the_run_at_the_first_step(short_run, tmp_path):
+    """In spite of `filter`, which would draw one batch without a signal after the other."""
+    Path(tmp_path, "broken_reward.py").write_text(
+        "def reward(verdicts):\n    return [0.0 if len(verdicts) < 8 else 1 / 0 for one in verdicts]\n"
+    )
+    settings = [f"{RG}.reward=broken_reward.reward", "trainer.algorithm.dynamic_sampling.type=filter"]
+    main = "from rg_env.cli import main; main()"
+    done = run_command(sys.executable, "-c", main, "train", *short_run, *settings, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "step 1: the reward function failed for every group" in said
+    assert f"{tmp_path}/broken_reward.py:2: ZeroDivisionError" in said
+    (group, *_) = open_run(next(tmp_path.glob("**/dumps"))).ledger()
+    assert {str(rollout.status) for rollout in group.rollouts} == {"reward_error"}
 
 
 def test_exported_rows_train_under_skyrls_own_experiment(tmp_path):
