@@ -81,6 +81,9 @@ _COLUMNS = {
 }
 
 
+_CLOSED = {name: pl.Enum(values) for name, column in _COLUMNS.items() if (values := column.allowed)}
+"""Columns of a fixed set of values: polars refuses others."""
+
 LineByLine = Callable[[Part], Iterable[Line]]
 """Reads the lines of a part that polars cannot read; yields those that are records."""
 
@@ -209,12 +212,11 @@ def _ours(parts: Sequence[Part], kind: FileKind, columns: Collection[str]) -> pl
         places = [(part.file.batch, part.offset + at) for part in parts for _, at, _ in part.placed()]
         groups = _with_places(groups, kind, places)
     rollouts = _explode(groups)
-    allowed = {name: values for name in rollouts.columns if name in _COLUMNS and (values := _COLUMNS[name].allowed)}
-    _check(rollouts, [pl.col(name).is_in(values).all() for name, values in allowed.items()])
+    _check(rollouts)
     return rollouts
 
 
-def _check(frame: pl.DataFrame, conditions: Sequence[pl.Expr]) -> None:
+def _check(frame: pl.DataFrame, conditions: Sequence[pl.Expr] = ()) -> None:
     """Raise `_UnsoundError` unless all conditions hold and no required value is null."""
     filled = [name for name in frame.columns if name not in _COLUMNS or not _COLUMNS[name].may_be_null]
     if not frame.select(pl.all_horizontal(*conditions, *(pl.col(name).is_not_null().all() for name in filled))).item():
@@ -225,8 +227,9 @@ def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: boo
     """One row per line, with lists for the rollouts. Missing keys are null; so are values of another type, which
     foreign files may have, unless `strict`.
     """
-    of_rollout = {name: dtype for name, dtype in _OF_ROLLOUT.items() if name in columns}
-    schema: dict[str, pl.DataType] = {name: dtype for name, dtype in _OF_GROUP.items() if name in columns}
+    known = _CLOSED if strict else {}
+    of_rollout = {name: known.get(name, dtype) for name, dtype in _OF_ROLLOUT.items() if name in columns}
+    schema: dict[str, pl.DataType] = {n: known.get(n, dtype) for n, dtype in _OF_GROUP.items() if n in columns}
     if kind.holds_text:
         schema = {name: dtype for name, dtype in schema.items() if name not in ("text", "text_reason", *_PLACE)}
         schema["rollouts"] = pl.List(pl.Struct(of_rollout))
