@@ -3,14 +3,7 @@
 Imports neither torch nor ray nor skyrl.
 """
 
-from rg_env.dump.codec import (
-    NewerSchemaError,
-    from_line,
-    ledger_from_line,
-    level_from_line,
-    to_line,
-    trained_from_line,
-)
+from rg_env.dump.codec import NewerSchemaError, from_line, record_from_line, to_line
 from rg_env.dump.files import check_folder
 from rg_env.dump.manifest import write_manifest
 from rg_env.dump.open_file import open_lines
@@ -64,14 +57,12 @@ __all__ = [
     "from_line",
     "group_id",
     "has_no_signal",
-    "ledger_from_line",
-    "level_from_line",
     "new_run_id",
     "open_lines",
     "open_run",
     "outcome_of",
+    "record_from_line",
     "route",
     "to_line",
-    "trained_from_line",
     "write_manifest",
 ]

@@ -38,15 +38,12 @@ from rg_env.dump.schema import (
     FileKind,
     GroupFacts,
     GroupRecord,
-    LedgerRecord,
-    LevelRecord,
     Mark,
     Message,
     Phase,
     Place,
     Record,
     RolloutFacts,
-    TrainedRecord,
     has_no_signal,
     marks_of,
     outcome_of,
@@ -269,35 +266,8 @@ def _completed(atropos: Wire) -> Wire:
     return {"task": task, "outcome": outcome, "no_signal": no_signal}
 
 
-def ledger_from_line(line: bytes) -> LedgerRecord:
-    """The group in a line of the ledger.
-
-    Raises:
-        BadLineError, NewerSchemaError: as `from_line`.
-    """
-    return record_from_line(LedgerRecord, line)
-
-
-def trained_from_line(line: bytes) -> TrainedRecord:
-    """The record in a line of a `trained` file.
-
-    Raises:
-        BadLineError, NewerSchemaError: as `from_line`.
-    """
-    return record_from_line(TrainedRecord, line)
-
-
-def level_from_line(line: bytes) -> LevelRecord:
-    """The record in a line of a `levels` file.
-
-    Raises:
-        BadLineError, NewerSchemaError: as `from_line`.
-    """
-    return record_from_line(LevelRecord, line)
-
-
 def record_from_line[R: Record](kind: type[R], line: bytes, *, strict: bool = False) -> R:
-    """The record in a line that our writer wrote.
+    """The record of a class in a line that our writer wrote.
 
     Args:
         strict: a damaged value is an error, even if it is not one of `VITAL`.

@@ -12,7 +12,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.read.runs import Run
-from rg_env.dump.schema import FileKind, Phase
+from rg_env.dump.schema import Phase
 from rg_env.errors import ConfigError
 
 _NOT_NEEDED = {"tasks", "worked_examples"}
@@ -26,8 +26,6 @@ class RunSettings:
         config: `environment.skyrl_gym.rg_dump`.
         max_generate_length: in tokens; None if the manifest lacks it.
         zero_reward_on_non_stop: SkyRL's switch.
-        overlapping: True if calls overlap, so that their groups are written in any order: in SkyRL's fully-async loop
-            and against an endpoint.
         samples: rollouts per group, by phase; without phases that the manifest lacks.
         absent: names of the settings that the manifest lacks, or has with an invalid value.
     """
@@ -35,7 +33,6 @@ class RunSettings:
     config: RGDumpConfig
     max_generate_length: int | None
     zero_reward_on_non_stop: bool
-    overlapping: bool
     samples: Mapping[Phase, int]
     absent: tuple[str, ...]
 
@@ -62,13 +59,6 @@ def default_settings() -> RunSettings:
     return _read({})
 
 
-def batch_limit(settings: Mapping[int, RunSettings], kind: FileKind) -> int | None:
-    """Maximum number of lines in a batch of this kind, over all attempts; None without a manifest."""
-    configs = [attempt.config for attempt in settings.values()]
-    limits = [c.failed_groups_per_file if kind is FileKind.FAILED else c.groups_per_file for c in configs]
-    return max(limits, default=None)
-
-
 def _read(start: Mapping[str, Any]) -> RunSettings:
     absent: list[str] = []
     settings = _part(start, "settings")
@@ -89,7 +79,6 @@ def _read(start: Mapping[str, Any]) -> RunSettings:
         config=config,
         max_generate_length=longest,
         zero_reward_on_non_stop=bool(zero),
-        overlapping="endpoint" in start or bool(_part(_part(settings, "trainer"), "fully_async").get("enabled")),
         samples={phase: count for phase, count in samples.items() if count},
         absent=tuple(absent),
     )

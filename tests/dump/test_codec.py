@@ -15,17 +15,16 @@ from rg_env.dump import (
     DumpWriter,
     FileKind,
     LedgerRecord,
+    LevelRecord,
     NewerSchemaError,
     NotKept,
     Outcome,
     RolloutRecord,
     TrainedRecord,
     from_line,
-    ledger_from_line,
-    level_from_line,
     open_run,
+    record_from_line,
     to_line,
-    trained_from_line,
 )
 from rg_env.dump.codec import group_lines
 from rg_env.dump.schema import SCHEMA_VERSION, GroupFacts, RolloutFacts
@@ -117,7 +116,7 @@ def test_the_ledger_keeps_everything_but_the_texts(record):
         if kind is not None:
             at = to_line(LedgerRecord.of(record, kind, None, (3, 17)))
             assert group_lines(record, kind, (3, 17)) == (to_line(record), at)
-        back = ledger_from_line(line)
+        back = record_from_line(LedgerRecord, line)
         expected = _as_kept(record)
         assert (back.text, back.text_reason) == (kind, reason)
         assert all(_same(getattr(back, f.name), getattr(expected, f.name)) for f in fields(GroupFacts))
@@ -128,13 +127,13 @@ def test_the_ledger_keeps_everything_but_the_texts(record):
 
 @given(st.builds(TrainedRecord, any_text, whole, whole, any_text, whole))
 def test_what_was_trained_on_comes_back(record):
-    assert trained_from_line(to_line(record)) == record
+    assert record_from_line(TrainedRecord, to_line(record)) == record
 
 
 @pytest.mark.parametrize("changes", [{}, {"lower": None, "upper": None}, {"reason": "\ud800"}])
 def test_a_move_of_a_level_comes_back(changes):
     record = move(**changes)
-    assert level_from_line(to_line(record)) == record
+    assert record_from_line(LevelRecord, to_line(record)) == record
 
 
 @settings(max_examples=25)
@@ -253,18 +252,18 @@ def test_a_key_that_a_line_lacks_has_the_default_of_its_field():
     assert [rollout.normalized for rollout in read.rollouts] == [False, False]
     ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None)))
     del ledger["normalized"], ledger["attempt"]
-    back = ledger_from_line(json.dumps(ledger).encode())
+    back = record_from_line(LedgerRecord, json.dumps(ledger).encode())
     assert [rollout.normalized for rollout in back.rollouts] == [False, False]
     for name in ("base_score", "outcome", "schema_version"):
         without = {key: value for key, value in ledger.items() if key != name}
         with pytest.raises(BadLineError, match=f"(no|required field) .{name}"):
-            ledger_from_line(json.dumps(without).encode())
+            record_from_line(LedgerRecord, json.dumps(without).encode())
 
 
 def test_lists_of_different_lengths_are_no_ledger_line():
     ledger = json.loads(to_line(LedgerRecord.of(group(rollouts=[1.0, 0.0]), None, None))) | {"status": ["ok"]}
     with pytest.raises(BadLineError, match="differ in length"):
-        ledger_from_line(json.dumps(ledger).encode())
+        record_from_line(LedgerRecord, json.dumps(ledger).encode())
 
 
 LINE = to_line(group())
@@ -310,4 +309,4 @@ def test_noise_is_a_bad_line_and_nothing_worse(noise):
     with pytest.raises(BadLineError):
         from_line(noise)
     with pytest.raises(BadLineError):
-        ledger_from_line(noise)
+        record_from_line(LedgerRecord, noise)

@@ -16,7 +16,7 @@ import rg_env
 ROUND_TRIP = """
 import json, sys
 from pathlib import Path
-from rg_env.dump import DumpWriter, from_line, ledger_from_line, open_run, to_line
+from rg_env.dump import DumpWriter, from_line, open_run, record_from_line, to_line
 from rg_env.dump.repair.validate import validate
 from tests.dump.records import RUN_ID, group, rollout
 

@@ -19,7 +19,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
-from rg_env.dump import FileKind, open_lines, open_run, trained_from_line
+from rg_env.dump import FileKind, TrainedRecord, open_lines, open_run, record_from_line
 from rg_env.dump.repair.validate import validate
 from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env
 
@@ -41,7 +41,7 @@ def trained_in(folder):
     [run] = open_run(folder).runs
     for file in run.files_of(FileKind.TRAINED):
         with open_lines(file.path) as lines:
-            for record in map(trained_from_line, lines):
+            for record in (record_from_line(TrainedRecord, line) for line in lines):
                 assert record.group_id not in steps[record.attempt, record.step], "noted twice"
                 steps[record.attempt, record.step][record.group_id] = record.rollouts
     return steps

@@ -13,7 +13,7 @@ import pytest
 from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
-from rg_env.dump import FileKind, group_id, open_lines, open_run, trained_from_line
+from rg_env.dump import FileKind, TrainedRecord, group_id, open_lines, open_run, record_from_line
 from rg_env.dump.repair.validate import validate
 from rg_env.dump.write.batch import Batch
 from rg_env.errors import RGEnvError
@@ -45,7 +45,7 @@ def trained_in(folder):
     for run in open_run(folder).runs:
         for file in run.files_of(FileKind.TRAINED):
             with open_lines(file.path) as lines:
-                for record in map(trained_from_line, lines):
+                for record in (record_from_line(TrainedRecord, line) for line in lines):
                     assert record.group_id not in steps[record.step], "recorded twice"
                     steps[record.step][record.group_id] = record.rollouts
     return dict(steps)
@@ -270,9 +270,9 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
     append = Batch.append
 
-    def slow(batch, lines):
-        time.sleep(0.1)
-        append(batch, lines)
+    def slow(batch, *lines):
+        time.sleep(0.05)
+        append(batch, *lines)
 
     monkeypatch.setattr(Batch, "append", slow)
     trainer = build(tmp_path, **KEEP_ALL, **CHECKPOINTS)

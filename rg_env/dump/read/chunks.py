@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
@@ -24,10 +23,10 @@ CHUNK = 1 << 24
 MAX_LINE = 1 << 28
 """Longest line that is read, in bytes. Real lines have less than a tenth of that."""
 
+
 _TAIL = 1 << 20
 _SOUGHT = 1 << 30
 """Bytes of a compressed file in which its last line is looked for."""
-_SPACE = re.compile(rb"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +50,13 @@ class Part:
         """Number of lines, including empty ones and a last one without line feed."""
         return self.data.count(b"\n") + (bool(self.data) and not self.data.endswith(b"\n"))
 
-    def placed(self, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
-        """Number in the file, offset in `data` and bytes of each line.
-
-        Args:
-            blank: also yield blank lines. Consecutive ones come as one, with the number of the first.
-        """
-        number, at = self.first_line, 0
-        while at < len(self.data):
-            if end := self._end_of_blank_lines(at):
-                if blank:
-                    yield number, at, self.data[at:end].removesuffix(b"\n")
-                number += self.data.count(b"\n", at, end)
-            else:
-                end = self.data.find(b"\n", at) + 1 or len(self.data)
-                yield number, at, self.data[at:end].removesuffix(b"\n")
-                number += 1
-            at = end
-
-    def _end_of_blank_lines(self, at: int) -> int:
-        """The end of the blank lines that begin at this offset; 0 if there are none."""
-        space = _SPACE.match(self.data, at)
-        if space is None or space.end() == len(self.data):
-            return 0 if space is None else space.end()
-        return self.data.rfind(b"\n", at, space.end()) + 1
+    def placed(self) -> Iterator[tuple[int, int, bytes]]:
+        """Number in the file, offset in `data` and bytes of each line that is not blank."""
+        at = 0
+        for number, line in enumerate(io.BytesIO(self.data), self.first_line):
+            if not line.isspace():
+                yield number, at, line.removesuffix(b"\n")
+            at += len(line)
 
 
 def bundles(files: Iterable[DumpFile], size: int = CHUNK) -> Iterator[list[Part]]:

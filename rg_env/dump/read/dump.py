@@ -288,15 +288,11 @@ class Dump:
 
     def trained_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """`trained` with one row per record."""
-        from rg_env.dump.read import frames
-
-        return frames.trained_frame(self.trained(all_attempts=all_attempts))
+        return _frame(TrainedRecord, self.trained(all_attempts=all_attempts))
 
     def levels_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """`levels` with one row per record."""
-        from rg_env.dump.read import frames
-
-        return frames.levels_frame(self.levels(all_attempts=all_attempts))
+        return _frame(LevelRecord, self.levels(all_attempts=all_attempts))
 
     def to_pandas(self, *, texts: bool = False, all_attempts: bool = False) -> pd.DataFrame:
         """`scan` collected as a pandas frame; pandas has to be installed."""
@@ -415,13 +411,6 @@ class Dump:
             self._replaced_by_run[run.run_id] = found
         return self._replaced_by_run[run.run_id]
 
-    def is_last_attempt(self, run_id: str, phase: str, step: int | None, attempt: int) -> bool:
-        """False if a later attempt of the run replaced this."""
-        found = self._replaced_by_run.get(run_id)
-        if found is None:
-            found = self.replaced(next(run for run in self.runs if run.run_id == run_id))
-        return (phase, step, attempt) not in found
-
     def _sound(self, lines: Iterable[Line]) -> Iterator[Line]:
         """The lines that are records; what is wrong with the others becomes a problem."""
         for line in lines:
@@ -444,6 +433,15 @@ def open_run(*paths: str | Path) -> Dump:
         DumpError: a path does not exist, or there is no dump in it.
     """
     return Dump(find_runs(paths))
+
+
+def _frame[R: (TrainedRecord, LevelRecord)](kind: type[R], records: Iterable[R]) -> pl.DataFrame:
+    """A row for each record."""
+    import polars as pl
+
+    from rg_env.dump.read.frames import schema_of
+
+    return pl.DataFrame(list(records), schema=schema_of(kind))
 
 
 def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int]) -> G:

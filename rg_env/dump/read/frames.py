@@ -25,11 +25,9 @@ from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
     LedgerRecord,
-    LevelRecord,
     Record,
     RolloutFacts,
     RolloutRecord,
-    TrainedRecord,
 )
 
 
@@ -37,25 +35,23 @@ def _type(column: Column) -> pl.DataType:
     return {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64()}.get(column.type, pl.String())
 
 
-def _schema(record: type[Record | RolloutFacts]) -> dict[str, pl.DataType]:
+def schema_of(record: type[Record | RolloutFacts]) -> dict[str, pl.DataType]:
     layout = layout_of(record)
     schema: dict[str, pl.DataType] = {name: _type(column) for name, column in layout.columns.items()}
     message = pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String()))
     return schema | ({layout.conversation: pl.List(message)} if layout.conversation else {})
 
 
-GROUP_SCHEMA = _schema(LedgerRecord)
+GROUP_SCHEMA = schema_of(LedgerRecord)
 """Columns that hold one value for a group."""
 
-ROLLOUT_SCHEMA = _schema(RolloutFacts)
+ROLLOUT_SCHEMA = schema_of(RolloutFacts)
 """Columns that hold one value for a rollout: lists in the ledger's lines, plain in every frame."""
 
-GROUP_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(GroupRecord).items() if n not in GROUP_SCHEMA}
-ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in _schema(RolloutRecord).items() if n not in ROLLOUT_SCHEMA}
+GROUP_TEXT_SCHEMA = {n: dtype for n, dtype in schema_of(GroupRecord).items() if n not in GROUP_SCHEMA}
+ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in schema_of(RolloutRecord).items() if n not in ROLLOUT_SCHEMA}
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
-TRAINED_SCHEMA = _schema(TrainedRecord)
-LEVELS_SCHEMA = _schema(LevelRecord)
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 
@@ -149,16 +145,6 @@ def without(frame: pl.DataFrame, replaced: Collection[tuple[str, int | None, int
     schema = {name: SCHEMA[name] for name in REPLACED_BY}
     old = pl.DataFrame(list(replaced), schema=schema, orient="row")
     return frame.join(old, on=REPLACED_BY, how="anti", maintain_order="left")
-
-
-def trained_frame(records: Iterable[TrainedRecord]) -> pl.DataFrame:
-    """One row per record."""
-    return pl.DataFrame(list(records), schema=TRAINED_SCHEMA)
-
-
-def levels_frame(records: Iterable[LevelRecord]) -> pl.DataFrame:
-    """One row per record."""
-    return pl.DataFrame(list(records), schema=LEVELS_SCHEMA)
 
 
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:

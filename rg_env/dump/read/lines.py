@@ -1,8 +1,8 @@
 """Reads dump files line by line, each line as a record or a fault.
 
-Invariant: every line of a file is yielded once, in order, with its number and its bytes. A damaged line is yielded as a
-fault and affects no other line; so is the rest of a file that cannot be read. Only this module selects the parser by
-the kind of file. Memory does not grow with the file.
+Invariant: every line of a file that is not blank is yielded once, in order, with its number and its bytes. A damaged
+line is yielded as a fault and affects no other line; so is the rest of a file that cannot be read. Only this module
+selects the parser by the kind of file. Memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lines_in(file: DumpFile, *, strict: bool = False) -> Iterator[Line]:
     """The lines of a file.
 
     Args:
-        strict: see `parse`; also makes blank lines, which are skipped otherwise, faults: consecutive ones one fault.
+        strict: see `parse`.
 
     Raises:
         DumpError: the file cannot be opened.
@@ -60,7 +60,7 @@ def lines_in(file: DumpFile, *, strict: bool = False) -> Iterator[Line]:
 
 def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
     """The lines of a part of a file, as `lines_in`."""
-    for place in part.placed(blank=strict):
+    for place in part.placed():
         yield _line(part, *place, strict=strict)
     if part.damage is not None:
         yield Line(part.file, part.first_line, part.offset, b"", None, UnreadableError(part.damage))
@@ -69,19 +69,12 @@ def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
 def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line:
     record, fault = None, None
     try:
-        if not raw or raw.isspace():
-            raise BadLineError(_blank(raw))
         record = parse(part.file, number, raw, strict=strict)
     except BadLineError as error:
         fault = error
     except NewerSchemaError as error:
         raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
     return Line(part.file, number, part.offset + at, raw, record, fault, ended=at + len(raw) < len(part.data))
-
-
-def _blank(raw: bytes) -> str:
-    following = raw.count(b"\n")
-    return f"{following + 1} blank lines" if following else "a blank line"
 
 
 def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> Record:

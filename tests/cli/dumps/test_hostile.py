@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -90,15 +89,6 @@ def test_every_command_ends_and_says_what_is_wrong(case, tmp_path, monkeypatch):
     of_case = [line for line in (out + err).splitlines() if NEXT in line or manifest_name(RUN_ID) in line]
     if case not in ("a lock that is a FIFO", "an entry of brackets"):
         assert len(of_case) == 1, "one line"
-
-
-def test_blank_lines_are_one_finding(tmp_path):
-    write_texts(tmp_path, [group(k, step=k) for k in range(3)])
-    (tmp_path / NEXT).write_bytes((tmp_path / TEXTS).read_bytes().replace(b"\n", b"\n" * 1000, 1))
-    found = json.loads(CliRunner().invoke(app, ["dumps", "validate", str(tmp_path / NEXT), "--json"]).stdout)
-    (finding,) = found["findings"]
-    assert (finding["line"], finding["what"]) == (2, "999 blank lines")
-    assert found["texts"] == 3
 
 
 @pytest.mark.parametrize("line", [b"x" * (1 << 20), b"\n" * (1 << 20)], ids=["a line of 3 GB", "a billion empty lines"])

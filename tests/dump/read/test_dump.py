@@ -150,8 +150,6 @@ def test_what_an_attempt_took_back_does_not_count(tmp_path):
     assert set(dump.ledger_frame().select("phase", "step", "attempt").rows()) == kept
     assert sum(1 for _ in dump.ledger(all_attempts=True)) == sum(1 for _ in dump.groups(all_attempts=True)) == 11
     assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 11
-    assert [dump.is_last_attempt(RUN_ID, "train", 3, attempt) for attempt in (1, 2, 3)] == [False, False, True]
-    assert dump.is_last_attempt(RUN_ID, "train", None, 1)
 
 
 def _atropos(path, count=3):

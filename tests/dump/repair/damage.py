@@ -11,10 +11,9 @@ from rg_env.scoring.types import Status
 from tests.dump.records import RUN_ID, group, move, rollout, violating
 
 
-def manifest(attempt: int = 1, *, samples: int | None = 2, fully_async: bool = False, **rg_dump: Any) -> dict[str, Any]:
+def manifest(attempt: int = 1, *, samples: int | None = 2, **rg_dump: Any) -> dict[str, Any]:
     """What a run notes about its start, as far as the record depends on it."""
     settings = {
-        "trainer": {"fully_async": {"enabled": fully_async}},
         "generator": {
             "n_samples_per_prompt": samples,
             "eval_n_samples_per_prompt": samples,

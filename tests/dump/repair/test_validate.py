@@ -128,7 +128,6 @@ def test_a_ledger_line_that_contradicts_itself_is_found(record, change):
         lambda line: line[:-9] + b"\n",
         lambda line: line[:-1] + line,
         lambda line: b"\0" * len(line) + b"\n" + line,
-        lambda line: b"\n" + line,
     ],
 )
 def test_damaged_lines_are_found(record, damage):

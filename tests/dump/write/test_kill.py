@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import FileKind, from_line, ledger_from_line, open_lines, open_run, trained_from_line
+from rg_env.dump import FileKind, from_line, open_lines, open_run, record_from_line
 from rg_env.dump.files import DumpFile, list_files
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.repair.validate import validate
@@ -23,7 +23,6 @@ from tests.dump.write.dying import Death, DyingWriters, Life, Moment, uids_of
 THREADS = ("MainThread", "writer")
 COMPRESSED = ["rename", "open", "fsync", "close", "unlink"]
 """The file operations that replace a batch by its compressed form."""
-PARSERS = {FileKind.LEDGER: ledger_from_line, FileKind.TRAINED: trained_from_line}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def _records(file: DumpFile) -> list:
     if file.part and lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     assert lines or file.part, f"{file.path.name} is empty"
-    return [PARSERS.get(file.kind, from_line)(line) for line in lines]
+    return [from_line(line) if file.kind.holds_text else record_from_line(file.kind.record, line) for line in lines]
 
 
 def _check(folder: Path, acknowledged: list[str], trained: list[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from loguru import logger
 
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, close_all, open_run, trained_from_line
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, close_all, open_run, record_from_line
 from rg_env.dump.files import list_files, parse_name
 from rg_env.dump.write.writer import _OPEN
 from rg_env.errors import DumpError
@@ -327,7 +327,7 @@ def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
         assert writer.submit(_trained(2, 2)).result(5)
         assert writer.missing == 0
     lines = [line for file in list_files(tmp_path) if file.kind is FileKind.TRAINED for line in file.path.open("rb")]
-    assert [trained_from_line(line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
+    assert [record_from_line(TrainedRecord, line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
     assert {"trained_0000.jsonl", "trained_0001.jsonl"} <= names(tmp_path)
     dump = open_run(tmp_path)
     assert [record.uid for record in dump.ledger()] == [record.uid for record in dump.groups()] == ["0", "1", "2"]
