@@ -29,6 +29,9 @@ def evaluate(
             autocompletion=lambda: ["fixed", "rg_easy", "rg_hard"],
         ),
     ] = "fixed",
+    items: Annotated[
+        int | None, typer.Option(min=1, help="Ask only N questions, evenly over the tasks, to try a suite cheaply.")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Responses per question. Default: as configured, or 1.")
     ] = None,
@@ -60,7 +63,7 @@ def evaluate(
     to that server. A configuration gives tasks, prompt, sampling and model. Needs neither Ray nor SkyRL.
 
     Examples:
-      rg-env eval --endpoint http://127.0.0.1:8000/v1 --model qwen --suite rg_easy
+      rg-env eval --endpoint http://127.0.0.1:8000/v1 --model qwen --suite rg_easy --items 200
       rg-env eval --model runs/NAME/exports/global_step_60/policy -- --tensor-parallel-size 4
       rg-env eval configs/quickstart.yaml --checkpoint all
     """
@@ -78,7 +81,7 @@ def evaluate(
     shared.quiet_logs()
     ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
     ours |= {"imports": imports} if imports else {}
-    given = read_settings(settings or [], "eval", dump_eval_rollouts=True, **ours)
+    given = read_settings(settings or [], "eval", suite, dump_eval_rollouts=True, **ours)
     folder = out or (
         Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir if given.has_file else "runs/dumps")
     )
@@ -89,7 +92,7 @@ def evaluate(
     exit_code = 0
     try:
         limits = _limits(given, options[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
-        questions = suite_questions(suite, given.rg, **limits)
+        questions = suite_questions(suite, given.rg, items, **limits)
         for one, option in zip(found, options, strict=True):
             name = one.name if one else option.name
             place = folder / name.replace(" ", "_") if len(found) > 1 else folder

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +60,11 @@ def train_questions(config: RGDumpConfig, groups: int) -> Questions:
     return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), question)
 
 
-def suite_questions(name: str, config: RGDumpConfig, **limits: Any) -> Questions:
+def suite_questions(name: str, config: RGDumpConfig, items: int | None = None, **limits: Any) -> Questions:
     """The questions of a suite; sets the settings that the suite determines: format and system prompt.
 
     Args:
+        items: take only so many of its questions, evenly over its tasks; None: all.
         limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`.
 
     Raises:
@@ -71,10 +73,28 @@ def suite_questions(name: str, config: RGDumpConfig, **limits: Any) -> Questions
     suite = load_suite(name, config, **limits)
     config.format, config.system_prompt = suite.format.value, suite.system_prompt
     examples = config.worked_examples if suite.name == FIXED else []
-    items = list(suite.items())
+    every = list(suite.items())
+    asked = every if items is None else _evenly(every, items)
+    label = suite.name if len(asked) == len(every) else f"{suite.name}, {len(asked):,} of {len(every):,} questions"
 
     def question(index: int) -> Question:
-        item = items[index]
+        item = asked[index]
         return Question(item, build_messages(item.entry["question"], item.task, suite.system_prompt, examples))
 
-    return Questions({"suite": Fingerprint.of(items).as_manifest(suite.name)}, len(items), question)
+    return Questions({"suite": Fingerprint.of(asked).as_manifest(label)}, len(asked), question)
+
+
+def _evenly(items: Sequence[Item], count: int) -> list[Item]:
+    """The first items of each task, as many of each as there are, up to `count`.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    need(count <= len(items), "--items", count, f"the suite has {len(items)} questions")
+    places: Counter[str] = Counter()
+    turns = []  # of which turn over all tasks an item is
+    for item in items:
+        turns.append(places[item.task])
+        places[item.task] += 1
+    chosen = sorted(range(len(items)), key=lambda index: (turns[index], index))[:count]
+    return [items[index] for index in sorted(chosen)]

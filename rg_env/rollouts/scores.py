@@ -92,7 +92,7 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
 
 def render(summary: Summary) -> Table:
     """The scores by category and task, total first."""
-    table = new_table([""], ["items", "score", "solved", "upstream", "format", *_tries(summary)])
+    table = new_table([_part(summary)], ["items", "score", "solved", "upstream", "format", *_tries(summary)])
     previous = ""
     for row in summary.rows:
         if row["kind"] != previous and previous:
@@ -105,10 +105,16 @@ def render(summary: Summary) -> Table:
 def render_all(summaries: list[Summary]) -> Table:
     """One row per run, to compare checkpoints."""
     tries = _tries(summaries[0])
-    table = new_table(["checkpoint"], ["items", "score", "solved", "upstream", "format", *tries])
+    table = new_table([_part(summaries[0]) or "checkpoint"], ["items", "score", "solved", "upstream", "format", *tries])
     for summary in summaries:
         table.add_row(cell(summary.name), str(summary.total["groups"]), *_cells(summary.total, tries))
     return table
+
+
+def _part(summary: Summary) -> str:
+    """The name of the suite if only a part of it was asked."""
+    name = str((summary.suite or {}).get("name", ""))
+    return name if name.endswith(" questions") else ""
 
 
 def _tries(summary: Summary) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
 from rg_env.errors import RGEnvError
+from rg_env.output import print_error
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Sampling
 from rg_env.rollouts.plan import Claim, Plan, claim, done_questions
 from rg_env.rollouts.progress import showing_progress
@@ -167,6 +168,8 @@ class _Session:
     async def _collect(self, endpoint: Endpoint, writer: DumpWriter, concurrency: int, server: Server | None) -> None:
         plan, most = self._plan, self._options.max_tokens_total
         done = done_questions(self._folder, self._run.run_id)  # the writer has completed the ledger of a killed attempt
+        questions = plan.groups - len(done)
+        print_error(f"{questions * plan.samples:,} requests: {questions:,} questions × {plan.samples}")
         with showing_progress(plan.groups, len(done), most) as report:
             self._collection = EndpointRun(
                 self._questions,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.config import GONE, PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, did_you_mean, need
+from rg_env.errors import ConfigError, did_you_mean, need, refuse
 from rg_env.setting_files import read_file, read_value
 from rg_env.user_code import import_modules
 
@@ -45,6 +45,11 @@ _HONORED = (
     *_ELSEWHERE,
     *(f"generator.{kind}sampling_params.{name}" for kind in ("", "eval_") for name in _SAMPLING),
 )
+
+_OF_TRAINING = ("size", "items", "curriculum_target_accuracy", "mask_too_long_completions", "log_rollouts", "device")
+_OF_EVALUATION = ("num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts")
+_OF_TRAIN_QUESTIONS = ("seed", "sampling", "length_penalty")
+_OF_A_SUITE = (*_OF_EVALUATION[:2], "tasks", "complexity_mode", "format", "system_prompt", "worked_examples")
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,12 @@ class Settings:
         return {name.removeprefix(prefix): value for name, value in self.skyrl.items() if name.startswith(prefix)}
 
 
-def read_settings(args: Iterable[str], command: str, **ours: Any) -> Settings:
+def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **ours: Any) -> Settings:
     """Read YAML files and `key=value` settings, which override those in files.
 
     Args:
         command: `eval` or `collect`.
+        suite: the questions of `eval`; one other than `fixed` has tasks, seeds, prompt and format of its own.
         ours: values of our settings that take the place of those in files.
 
     Raises:
@@ -122,6 +128,7 @@ def read_settings(args: Iterable[str], command: str, **ours: Any) -> Settings:
             need(key.startswith(_HONORED), key, read_value(key, text), why)
             typed[key] = read_value(key, text)
         else:
+            _refuse_idle(key, text, command, suite)
             ours_typed.append(arg)
     config = RGDumpConfig()
     skyrl = {name: value for name, value in files.items() if not name.startswith(f"{PREFIX}.")} | typed
@@ -136,6 +143,20 @@ def read_settings(args: Iterable[str], command: str, **ours: Any) -> Settings:
     apply_overrides(config, ours_typed)
     import_modules(config)
     return Settings(config, skyrl, bool(files))
+
+
+def _refuse_idle(key: str, text: str, command: str, suite: str) -> None:
+    """Refuse a setting that is typed and would change nothing."""
+    name = key.removeprefix(f"{PREFIX}.").partition(".")[0]
+    idle = dict.fromkeys(_OF_TRAINING, f"{command} does not train")
+    if command == "collect":
+        idle |= dict.fromkeys(_OF_EVALUATION, "collect asks training questions")
+    else:
+        idle |= dict.fromkeys(_OF_TRAIN_QUESTIONS, "eval asks no training questions")
+    if suite != "fixed":
+        idle |= dict.fromkeys(_OF_A_SUITE, f"the suite {suite} has its own; --items takes a part of its questions")
+    if name in idle:
+        refuse(key, read_value(key, text), f"{idle[name]}, so this would change nothing; leave it out")
 
 
 def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:

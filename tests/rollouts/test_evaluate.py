@@ -97,9 +97,27 @@ def test_the_result_of_a_resumed_evaluation_counts_all_attempts(suite, tmp_path)
     assert json.loads(second.stdout)["total"]["rollouts"] == 5 == len(server.requests)
 
 
+def test_a_part_of_a_suite_is_spread_over_its_tasks_and_said(suite, tmp_path):
+    with serving(lambda number, body: completion("<answer>1</answer>")) as server:
+        done = evaluate(server, suite, "--items", "3", "--samples", "2", "--out", str(tmp_path / "dump"))
+    assert done.exit_code == 0, done.output
+    assert "6 requests: 3 questions × 2" in done.stderr
+    assert "3 of 5 questions" in done.stdout
+    tasks = Counter(record.task for record in open_run(tmp_path / "dump").ledger())
+    assert tasks == {"gcd": 2, "chain_sum": 1}
+    (run,) = open_run(tmp_path / "dump").runs
+    assert run.manifest["suite"]["name"] == "mine, 3 of 5 questions"
+    assert run.manifest["suite"]["questions"] == 3
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        (["num_eval_samples_per_task=1"], "num_eval_samples_per_task=1: the suite"),
+        (["environment.skyrl_gym.rg_dump.format=strict"], "format='strict': the suite"),
+        (["--suite", "fixed", "items=5"], "items=5: eval does not train"),
+        (["--suite", "fixed", "seed=5"], "seed=5: eval asks no training questions"),
+        (["--items", "6"], "--items=6: the suite has 5 questions"),
         (["--checkpoint", "latest"], "a server has one model"),
         (["--tasks", "gcd"], "has its own tasks"),
         (["--suite", "rg_esay"], "did you mean rg_easy"),
