@@ -34,6 +34,8 @@ class By(StrEnum):
     PHASE = "phase"
     LEVEL = "level"
     """A task at a tenth of its scale of difficulty."""
+    ENVIRONMENT = "environment"
+    """SkyRL's env class."""
     OUTCOME = "outcome"
     VIOLATION = "violation"
 

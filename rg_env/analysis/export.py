@@ -187,7 +187,7 @@ class Dpo:
         for chosen, rejected in zip(good[: self.pairs], reversed(ranked), strict=False):
             if self._value(chosen) - self._value(rejected) < self.margin:
                 break
-            if chosen.response != rejected.response:
+            if chosen.response != rejected.response and chosen.prompt == rejected.prompt:
                 yield chosen, rejected
 
     def _value(self, candidate: Candidate) -> float:

@@ -19,7 +19,7 @@ from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
 from rg_env.choices import By
 from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
-from rg_env.dump.schema import Outcome
+from rg_env.dump.schema import RG_DUMP, Outcome
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
@@ -30,6 +30,8 @@ GROUP = "group"
 
 _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
+_FORMATTED = _JUDGED & (pl.col("environment") == RG_DUMP).fill_null(True)
+"""The same, for environments that have a format."""
 _LOST = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
 _SCORED = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
 _UNKNOWN = pl.lit("unknown")
@@ -105,7 +107,7 @@ STATISTICS = (
     *(
         _share(
             f"violation_{one.value}",
-            pl.when(_JUDGED).then((pl.col("violation") == one.value).fill_null(False)),
+            pl.when(_FORMATTED).then((pl.col("violation") == one.value).fill_null(False)),
             f"share with the violation {one.value}",
         )
         for one in Violation
@@ -127,9 +129,9 @@ UNBOUNDED = frozenset(one.name for one in STATISTICS if not one.bounded)
 _BY_GROUP = [one for one in STATISTICS if one.interval and not one.per_group]
 """Of rollouts, with an interval: summed group by group."""
 _PLAIN = [one for one in STATISTICS if not one.interval]
-_OF_GROUP = ("run_id", "phase", "task", "complexity", "step", "outcome", "no_signal", "attempt")
+_OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal", "attempt")
 _TIMES = ("started_at", "ended_at", "generation_seconds", "scoring_seconds")
-_TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "task"), pl.Categorical())
+_TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "environment", "task"), pl.Categorical())
 _TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(Violation), "status": pl.Enum(Status)}
 NEEDED = list(
     dict.fromkeys(
@@ -137,6 +139,7 @@ NEEDED = list(
             *_OF_GROUP,
             *_TIMES,
             "violation",
+            "solved_at",
             *(column for one in STATISTICS for column in one.value.meta.root_names() if column in SCHEMA),
         ]
     )
@@ -179,10 +182,14 @@ def measure(
 
     Args:
         rollouts: rows as `Dump.scan` gives them, in any order; of whole groups, unless `whole` is False.
-        solved_at: a rollout is solved when its base score is at least this, in [0, 1].
+        solved_at: a rollout is solved when its base score is at least this, in [0, 1], unless its group says otherwise.
         whole: `Dump.whole_groups`.
         to_match: also read the columns that `compare` needs.
         details: False leaves out what tables for a terminal do not show; it is then null, and reading is faster.
+
+    Returns:
+        With several environments, the phase of those that are not rg_dump is followed by the env class, such as
+        `train gsm8k`, so that no statistic mixes them.
 
     Raises:
         DumpError: no rollout can be counted.
@@ -196,9 +203,14 @@ def measure(
         for name in columns
     ]
     every = rollouts.lazy().select(*read, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
+    if every["environment"].n_unique() > 1:
+        of_other = pl.format("{} {}", "phase", "environment").cast(pl.Categorical())
+        every = every.with_columns(
+            phase=pl.when(pl.col("environment") == RG_DUMP).then(pl.col("phase")).otherwise(of_other)
+        )
     counted = every.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).with_columns(
-        solved=(pl.col("base_score") >= solved_at).fill_null(False),
-        well_formed=pl.when(_JUDGED).then(pl.col("violation").is_null()),
+        solved=(pl.col("base_score") >= pl.col("solved_at").fill_null(solved_at)).fill_null(False),
+        well_formed=pl.when(_FORMATTED).then(pl.col("violation").is_null()),
     )
     if every.is_empty():
         raise NoRolloutsError("there are no rollouts")
@@ -238,7 +250,7 @@ def statistics(
     Args:
         rollouts: as for `measure`: `Dump.scan()`, perhaps of `Dump.where(…)`. Or what `measure` returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
-            of the complexity), `outcome`, `violation` or `phase`.
+            of the complexity), `environment`, `outcome`, `violation` or `phase`.
         solved_at, whole: as for `measure`.
         pool_runs: combine all runs into one row.
         confidence: of the intervals, between 0 and 1.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rg_env.dump.schema import GroupRecord, RolloutRecord
+from rg_env.dump.schema import RG_DUMP, GroupRecord, RolloutRecord
 from rg_env.scoring.types import Status
 
 
@@ -25,18 +25,15 @@ def place_of(rank: int, count: int) -> str:
 
 
 def response(rollout: RolloutRecord) -> str:
-    """The text that was scored; empty if the conversation does not end with a response."""
-    last = rollout.conversation[-1] if rollout.conversation else {"role": "", "content": ""}
-    return last["content"] if last["role"] == "assistant" else ""
+    """What the model wrote, with all turns; empty if the conversation has no response."""
+    return rollout.transcript()
 
 
 def prompt(group: GroupRecord) -> list[tuple[str, str]]:
     """Roles and contents of the messages before the response."""
     if not group.rollouts:
         return []
-    messages = group.rollouts[0].conversation
-    before = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
-    return [(message["role"], message["content"]) for message in before]
+    return [(message["role"], message["content"]) for message in group.rollouts[0].prompt]
 
 
 def group_facts(group: GroupRecord) -> str:
@@ -46,6 +43,7 @@ def group_facts(group: GroupRecord) -> str:
         f"step {'–' if group.step is None else group.step}",
         group.phase,
         group.task,
+        *([] if group.environment in (RG_DUMP, group.task) else [group.environment]),
         f"{len(group.rollouts)} rollouts",
         group.outcome.value,
         *(["no signal"] if group.no_signal else []),
@@ -64,6 +62,8 @@ def rollout_facts(rollout: RolloutRecord) -> str:
     facts.append(f"reward {rollout.reward:.3g}")
     if rollout.response_tokens is not None:
         facts.append(f"{rollout.response_tokens} tokens")
+    if rollout.turns is not None:
+        facts.append("1 turn" if rollout.turns == 1 else f"{rollout.turns} turns")
     if rollout.truncated:
         facts.append("cut off")
     if rollout.violation is not None:

@@ -164,6 +164,32 @@ class RolloutRecord(RolloutFacts):
         said = (one["content"] for one in reversed(self.conversation) if one["role"] == "assistant")
         return next(said, self.conversation[-1]["content"] if self.conversation else "")
 
+    @property
+    def prompt(self) -> Sequence[Message]:
+        """The messages before the model's first turn."""
+        said = [number for number, one in enumerate(self.conversation) if one["role"] == "assistant"]
+        turns = self.turns or 1
+        whole = len(said) < turns or (self.turns is None and said[-1] != len(self.conversation) - 1)
+        return self.conversation if whole else self.conversation[: said[-turns]]
+
+    def transcript(self, fold: int | None = None) -> str:
+        """What follows the prompt, as one text: a single response as it is, several turns with their roles.
+
+        Args:
+            fold: of what the model was shown, at most so many characters.
+        """
+        after = self.conversation[len(self.prompt) :]
+        if len(after) == 1:
+            return after[0]["content"]
+        return "\n\n".join(f"[{one['role']}]\n{_folded(one, fold)}" for one in after)
+
+
+def _folded(message: Message, fold: int | None) -> str:
+    text = message["content"]
+    if fold is None or message["role"] == "assistant" or len(text) <= fold:
+        return text
+    return f"{text[:fold]} … ({len(text) - fold} more characters)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:

@@ -26,6 +26,7 @@ KEYS = {
     "step": lambda g, r: (g.step,),
     "phase": lambda g, r: (),
     "level": lambda g, r: (g.task, tenth(g.complexity)),
+    "environment": lambda g, r: (g.environment,),
     "outcome": lambda g, r: (g.outcome.value,),
     "violation": lambda g, r: (r.violation and r.violation.value,),
 }

@@ -99,7 +99,9 @@ def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):
 
 
 def test_an_unknown_grouping_is_refused(tmp_path):
-    with pytest.raises(DumpError, match="use one of task, category, step, phase, level, outcome, violation"):
+    with pytest.raises(
+        DumpError, match="use one of task, category, step, phase, level, environment, outcome, violation"
+    ):
         statistics(ledger_rows(tmp_path, [group(0)]), "color")
 
 

@@ -17,6 +17,8 @@ from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.read.frames import ROLLOUT_SCHEMA
 from rg_env.dump.strings import escape
 
+FOLD = 1000
+"""Maximum number of characters of a message that the model was shown between its turns."""
 MAX_TEXT = 20_000
 """Maximum number of characters of a message; the middle of longer ones is omitted."""
 
@@ -122,15 +124,15 @@ def _texts(dump: Dump, ledger: pl.DataFrame, ids: dict[str, int], budget: int) -
 
 
 def _text_of(record: GroupRecord) -> Group:
-    conversation = record.rollouts[0].conversation if record.rollouts else []
+    prompt = record.rollouts[0].prompt if record.rollouts else []
     return {
-        "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in conversation[:-1]],
+        "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in prompt],
         "expected": _shorten(record.expected_answer or ""),
         "task_config": _shorten(record.task_config),
         "rollouts": [
             {
                 "repetition": rollout.repetition,
-                "text": _shorten(rollout.response),
+                "text": _shorten(rollout.transcript(FOLD)),
                 "answer": None if rollout.answer is None else _shorten(rollout.answer),
                 "detail": _shorten(rollout.detail),
             }

@@ -1,0 +1,83 @@
+"""Everything that reads dumps, on one of three environments: rg_dump, gsm8k and gsm8k_multi_turn."""
+
+import asyncio
+import json
+
+import pytest
+from skyrl.train.config import GeneratorConfig
+from skyrl.train.generators.utils import prepare_generator_input
+from typer.testing import CliRunner
+
+import rg_env
+from rg_env.analysis.report.groups import _text_of as text_of
+from rg_env.analysis.stats import statistics
+from rg_env.cli.app import app
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.dump import DumpWriter, open_run, write_manifest
+from rg_env.skyrl.config import RGSkyRLGymConfig
+from rg_env.skyrl.generator import RGDumpGenerator
+from tests.skyrl.generating import TASK, right, script_for, tokenizer
+from tests.skyrl.scripted_engine import ScriptedEngine
+from tests.skyrl.test_recorder import KEEP_ALL, MULTI_TURN, SAMPLES, prompts, script
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Two steps with three environments each."""
+    folder = tmp_path_factory.mktemp("mixed")
+    rg_env.register()
+    rows = ReasoningGymDataset(TASK, size=2)
+    answers = script_for(rows, right("{}"), right("no"), "no tags")
+    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
+    config.sampling_params.max_generate_length = 100
+    engine = ScriptedEngine(tokenizer(), lambda p, k: script(p, k) if "Be brief" in p else answers(p, k))
+    gym = RGSkyRLGymConfig(rg_dump=RGDumpConfig(solved_at_by_env={"gsm8k_multi_turn": 0.5}))
+    with DumpWriter(folder, "run", 1, policy=KEEP_ALL) as writer:
+        write_manifest(folder, "run", {"attempt": 1, "model": "scripted"})
+        generator = RGDumpGenerator(config, gym, engine, tokenizer(), writer=writer)
+        for step in (1, 2):
+            batch = [*rows.collate_fn([rows[0], rows[1]]), *prompts("gsm8k_multi_turn", 2), *prompts("gsm8k", 1)]
+            batch = [row | {"uid": str(number)} for number, row in enumerate(batch)]
+            asyncio.run(generator.generate(prepare_generator_input(batch, SAMPLES, {}, "", "train", step)[0]))
+    return folder
+
+
+def run(*args):
+    result = CliRunner().invoke(app, ["dumps", *map(str, args)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_statistics_keep_env_classes_apart(mixed):
+    found = statistics(open_run(mixed).scan(), "phase")
+    assert found["phase"].to_list() == ["train", "train gsm8k", "train gsm8k_multi_turn"]
+    assert found["format_rate"].to_list() == [pytest.approx(2 / 3), None, None]
+    assert found["solve_rate"].to_list() == [pytest.approx(1 / 3), 0.0, pytest.approx(1 / 3)]
+    assert found["step_seconds"].is_not_null().all()
+    alone = statistics(open_run(mixed).where(["environment=gsm8k"]).scan(), "environment")
+    assert alone.select("phase", "environment").rows() == [("train", "gsm8k")]
+
+
+def test_every_command_reads_it(mixed, tmp_path):
+    assert "no problems found" in run("validate", mixed)
+    assert "gsm8k_multi_turn" in run("stats", mixed, "--by", "task")
+    assert json.loads(run("stats", mixed, "--json"))
+    assert "nothing found" in run("audit", mixed)
+    assert "0 changed" in run("rescore", mixed)
+    run("report", mixed, "--out", tmp_path / "report.html")
+    texts = [text_of(group) for group in open_run(mixed).groups() if group.environment == "gsm8k_multi_turn"]
+    assert [one["role"] for one in texts[0]["prompt"]] == ["system", "user"]
+    assert texts[0]["rollouts"][0]["text"].startswith("[assistant]\n  turn 0")
+    shown = run("show", mixed, "--where", "environment=gsm8k_multi_turn")
+    assert "[user]" in shown and "[assistant]" in shown and "2 turns" in shown
+
+
+def test_exports_have_whole_conversations_and_no_pair_of_different_prompts(mixed, tmp_path):
+    run("export", "sft", mixed, "--out", tmp_path / "sft.jsonl", "--where", "environment=gsm8k_multi_turn")
+    lines = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    assert [one["role"] for one in lines[0]["messages"]] == ["system", "user", "assistant", "user", "assistant"]
+    result = CliRunner().invoke(app, ["dumps", "export", "dpo", str(mixed), "--out", str(tmp_path / "dpo.jsonl")])
+    assert result.exit_code in (0, 1)
+    pairs = [json.loads(line) for line in (tmp_path / "dpo.jsonl").read_text().splitlines()]
+    assert {pair["task"] for pair in pairs} == {"chain_sum"}
