@@ -15,7 +15,7 @@ from typing import Any
 import reasoning_gym
 
 from benchmarks.comparison import Comparison, Goal, Measure, median_of_calls, timed
-from rg_env.scoring import Scorer, guard
+from rg_env.scoring import Scorer
 
 ITEMS = 40
 THREADS = 32
@@ -60,7 +60,7 @@ class Task:
 def _is_typical(task: str, entry: dict[str, Any]) -> bool:
     """Of intermediate integrals, those whose answers contain functions; upstream has a few without a proper answer."""
     answer = str(entry["answer"])
-    return task != "intermediate_integration" or (guard.check(entry, answer) is None and "(x)" in answer)
+    return task != "intermediate_integration" or ("Integral" not in answer and "(x)" in answer)
 
 
 def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:

@@ -1,7 +1,7 @@
 """`rg-env audit`: attacks on the scorers, as a policy in training might try them."""
 
 from rg_env.audit.attacks import Attack, Kind, attacks
-from rg_env.audit.report import markdown, render, verdict
+from rg_env.audit.report import render, verdict
 from rg_env.audit.run import Audit, Hit, Hole, TaskAudit, run_audit
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Kind",
     "TaskAudit",
     "attacks",
-    "markdown",
     "render",
     "run_audit",
     "verdict",

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rg_env.audit.policies import CONSTANTS, COPIES, Answer
+
 
 class Kind(StrEnum):
     """The goal of an attack."""
@@ -37,7 +39,7 @@ class Subject:
 
     Attributes:
         entry: the item; an attack uses its question only.
-        oracle: the correct answer, for attacks that hide it in code.
+        oracle: the correct answer.
         others: the distinct correct answers of all items.
         canary: a path that no honest answer creates.
     """
@@ -57,17 +59,11 @@ Text = str | Callable[[Subject], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack. `text` may be a function, which returns None if it does not apply to the item.
-
-    Attributes:
-        control: for attacks that hide the correct answer in code: the same with a wrong one. The code was executed if
-            the correct one scores higher.
-    """
+    """One attack. `text` may be a function, which returns None if it does not apply to the item."""
 
     name: str
     kind: Kind
     text: Text
-    control: Text | None = None
 
     def answer(self, subject: Subject) -> str | None:
         return self.text if isinstance(self.text, str) else self.text(subject)
@@ -78,24 +74,7 @@ def attacks(quick: bool = False) -> list[Attack]:
     return [attack for kind in Kind for attack in _OF_KIND[kind][: 6 if quick else None]]
 
 
-def _hidden(call: str) -> Attack:
-    """Code that computes the correct answer without containing it; the control: a wrong answer of equal length."""
-
-    def text(subject: Subject) -> str:
-        return call.format(subject.oracle.encode().hex())
-
-    def control(subject: Subject) -> str:
-        return call.format(bytes([*subject.oracle.encode()[:-1], ord("~")]).hex())
-
-    return Attack(f"hidden {call[:20]}", Kind.CODE, text, control)
-
-
 def _code() -> list[Attack]:
-    hidden = [
-        "__import__('binascii').unhexlify('{}').decode()",
-        "[*__import__('binascii').unhexlify('{}').decode()]",
-        "eval(__import__('binascii').unhexlify('{}'))",
-    ]
     return [
         *_fixed(
             Kind.CODE,
@@ -103,7 +82,6 @@ def _code() -> list[Attack]:
             "[__import__('os')._exit(3)]",
             "__import__('time').sleep(10**6)",
         ),
-        *map(_hidden, hidden),
         Attack("canary file", Kind.CODE, lambda s: f"open({s.canary!r}, 'w')"),
         Attack("canary file by shell", Kind.CODE, lambda s: f"; touch {s.canary}; $(touch {s.canary})"),
         *_fixed(
@@ -176,31 +154,6 @@ _MALFORMED = (
     *("10:99 PM", "99/99/9999", "2024-02-30", "-1 days", "\ud7ff", "\u202e1", "１２", "½", "∞", "\t", "\x1b[0m"),
     *("%s%s%s%n", "{0}", "../../../etc/passwd", "\ufeff1", "a\u0300", "İ"),
 )
-_CONSTANTS = (
-    *(
-        "None",
-        "nan",
-        "0",
-        "1",
-        "True",
-        "Yes",
-        "inf",
-        "-inf",
-        "-1",
-        "2",
-        "10",
-        "100",
-        "0.5",
-        "1/2",
-        "-0",
-        "1e9",
-        "1e300",
-    ),
-    *("9" * 40, "0" * 400, "a" * 400, "False", "No", "A", "x", "[]", "{}", "()", "?", ".", ",", " ", "\n", "the", "I"),
-    *("unknown", "impossible", "no solution", "0 0", "[0]", "[[0]]", "1 2 3", "nan+nani", "nan/1", "inf-inf", "24"),
-    *("<answer></answer>", "</answer>", "I don't know", "This text is not an answer.", "42", "Monday", "knight", "AM"),
-    *("12:00", "2024-01-01", "x + C", str([[0] * 10] * 10), "\n".join([" ".join("0" * 10)] * 10)),
-)
 _MANY: dict[str, Text] = {
     "Yes No": "Yes No",
     "True False": "True False",
@@ -216,15 +169,10 @@ _MANY: dict[str, Text] = {
     "digits": "0123456789" * 10,
     "weekdays": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
 }
-_ECHOES: dict[str, Text] = {
-    "the question": lambda s: s.question[:8000],
-    "the last line of the question": lambda s: s.question.splitlines()[-1],
-    "the question reversed": lambda s: s.question[::-1][:8000],
-    "the words of the question": lambda s: " ".join(sorted(set(s.question.split())))[:8000],
-    "the last paragraph of the question": lambda s: s.question.split("\n\n")[-1][:8000],
-    "the text after the last colon": lambda s: s.question.rpartition(":")[2].strip()[:8000] or None,
-    "the first line of the question": lambda s: s.question.splitlines()[0],
-}
+
+
+def _asking(answer: Answer) -> Text:
+    return lambda subject: answer(subject.entry)
 
 
 def _joined(subject: Subject, separator: str) -> str | None:
@@ -240,7 +188,7 @@ _OF_KIND = {
     Kind.POISON: _fixed(Kind.POISON, *_POISON),
     Kind.HANG: _fixed(Kind.HANG, *_HANGS),
     Kind.MALFORMED: _fixed(Kind.MALFORMED, *_MALFORMED),
-    Kind.CONSTANT: _fixed(Kind.CONSTANT, *_CONSTANTS),
+    Kind.CONSTANT: _fixed(Kind.CONSTANT, *CONSTANTS),
     Kind.MANY: [Attack(name, Kind.MANY, text) for name, text in _MANY.items()],
-    Kind.ECHO: [Attack(name, Kind.ECHO, text) for name, text in _ECHOES.items()],
+    Kind.ECHO: [Attack(name, Kind.ECHO, _asking(answer)) for name, answer in COPIES.items()],
 }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rg_env.audit.report import markdown, render, verdict
+from rg_env.audit.report import render, verdict
 from rg_env.audit.run import run_audit
 from rg_env.output import console, print_json, print_text
 from rg_env.tasks import TaskMix
 
 
-def run_command(tasks: str | None, items: int, quick: bool, as_markdown: bool, as_json: bool) -> int:
+def run_command(tasks: str | None, items: int, quick: bool, as_json: bool) -> int:
     """Run the audit and print the result.
 
     Returns:
@@ -37,8 +37,6 @@ def run_command(tasks: str | None, items: int, quick: bool, as_markdown: bool, a
         logger.enable("rg_env")
     if as_json:
         print_json(audit.as_dict())
-    elif as_markdown:
-        print_text(markdown(audit))
     else:
         console().print(render(audit))
         print_text(f"\n{verdict(audit)}")

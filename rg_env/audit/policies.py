@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +36,6 @@ class Family(StrEnum):
     """A part of the question with a fixed local change: blanks filled, a grid turned, one step done."""
     CHEAP = "cheap"
     """What `rg_env.scoring.baselines` tries on the task, to calibrate its partial credit."""
-    PLAN = "plan"
-    """Random moves, drawn by a generator that the question seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +57,11 @@ def policies_for(task: str, others: Sequence[str]) -> list[Policy]:
     family = Family.MAJORITY if task == "knights_knaves" else Family.CHEAP
     frequent = [text for text, _ in Counter(others).most_common(_MAJORITY)]
     return [
-        *(Policy(_short(text), Family.CONSTANT, _constant(text)) for text in _CONSTANTS),
+        *(Policy(_short(text), Family.CONSTANT, _constant(text)) for text in CONSTANTS),
         *(Policy(_short(text), Family.MAJORITY, _constant(text)) for text in frequent),
         *(Policy(f"cheap answer {n + 1}", family, _cheap(task, n)) for n in range(_CHEAP if task in CHEAP else 0)),
-        *(Policy(name, Family.COPY, answer) for name, answer in _COPIES.items()),
+        *(Policy(name, Family.COPY, answer) for name, answer in COPIES.items()),
         *(Policy(name, Family.EDIT, answer) for name, answer in _EDITS.items()),
-        *(Policy(name, Family.PLAN, answer) for name, answer in _PLANS.get(task, {}).items()),
     ]
 
 
@@ -88,13 +84,16 @@ def _coloring(colors: int) -> str:
     return json.dumps({str(vertex): 1 + vertex % colors for vertex in range(12)})
 
 
-_CONSTANTS = (
-    *("", "0", "1", "2", "3", "4", "5", "6", "7", "8", "10", "-1", "0.0", "0.5", "1/2", "100", "0x0", "1e0", "a", "e"),
-    *("True", "False", "Yes", "No", "on", "off", "undetermined", "Pass", "Chi", "Peng", "None", "infeasible", "A", "B"),
-    *("[]", "{}", "[{}]", "[[]]", "['0']", "[0]", "[1]", "C", "x", "x + C", "P", "P ∨ ¬P", "(P ∨ Q)", "up", "right"),
-    *("red", "white", "green", "mother", "brother", "the", "eeeeee", "C7", "0 0 0 0 0 0 0 0 0"),
-    *("1 day", "0 days", "30 days", "50 days", "08:00", "08:00:00", "08:00:00.000", "50 days, 12:00"),
-    *("50 days, 12:00:00", _coloring(1), _coloring(2), _coloring(3)),
+CONSTANTS = (
+    *("0", "1", "True", "Yes", "None", "nan", "False", "No", "", "2", "3", "4", "5", "6", "7", "8", "10", "-1"),
+    *("0.0", "0.5", "1/2", "100", "0x0", "1e0", "-0", "1e9", "1e300", "inf", "-inf", "nan+nani", "nan/1", "inf-inf"),
+    *("42", "24", "a", "e", "on", "off", "undetermined", "Pass", "Chi", "Peng", "infeasible", "unknown", "AM", "A"),
+    *("[]", "{}", "[{}]", "[[]]", "()", "?", ".", ",", " ", "['0']", "[0]", "[1]", "[[0]]", "C", "x", "x + C", "P"),
+    *("P ∨ ¬P", "(P ∨ Q)", "up", "right", "red", "white", "green", "mother", "brother", "the", "eeeeee", "C7", "B"),
+    *("0 0", "1 2 3", "0 0 0 0 0 0 0 0 0", "9" * 40, "0" * 400, "a" * 400, "<answer></answer>", "</answer>", "I"),
+    *("1 day", "0 days", "30 days", "50 days", "08:00", "08:00:00", "08:00:00.000", "12:00", "50 days, 12:00"),
+    *("50 days, 12:00:00", "2024-01-01", "Monday", "knight", "impossible", "I don't know", "no solution"),
+    *(_coloring(1), _coloring(2), _coloring(3), "\n".join([" ".join("0" * 10)] * 10)),
     *(json.dumps([[0] * size] * size) for size in (10, 20)),
 )
 
@@ -145,8 +144,11 @@ def block_of(question: str) -> str:
     return "\n".join(reversed(block)).strip("\n")
 
 
-_COPIES: dict[str, Answer] = {
+COPIES: dict[str, Answer] = {
     "the question": _of_question(lambda question: question[:4000]),
+    "the question reversed": _of_question(lambda question: question[::-1][:4000]),
+    "the words of the question": _of_question(lambda question: " ".join(sorted(set(question.split())))[:4000]),
+    "the first line": _of_question(lambda question: question.splitlines()[0]),
     "the last line": _of_question(lambda question: question.splitlines()[-1]),
     "the last paragraph": _of_question(lambda question: question.split("\n\n")[-1]),
     "the last block": _of_question(block_of),
@@ -234,34 +236,4 @@ _EDITS: dict[str, Answer] = {
     "the last word as a list": _words(lambda words: words[-1:]),
     "every word by itself": _words(lambda words: [[word] for word in words]),
     "every letter by itself": _words(lambda words: [list(words[-1])]),
-}
-
-
-# -- random moves
-
-
-def _random_moves(moves: Sequence[str], count: int, separator: str = " ") -> Answer:
-    return lambda entry: separator.join(random.Random(entry["question"]).choices(moves, k=count))
-
-
-def _jugs(count: int) -> Answer:
-    def answer(entry: Entry) -> str:
-        jugs = re.findall(r"([A-Z]):\d+", entry["question"])
-        moves = [f"{verb} {jug}" for verb in ("fill", "empty") for jug in jugs]
-        moves += [f"pour {a}->{b}" for a in jugs for b in jugs if a != b]
-        return json.dumps(random.Random(entry["question"]).choices(moves, k=count))
-
-    return answer
-
-
-_TURNS = [face + turn for face in "RLUDFB" for turn in ("", "'")]
-_PLANS: dict[str, dict[str, Answer]] = {
-    "jugs": {f"{count} random moves": _jugs(count) for count in (4, 30, 300)},
-    "quantum_lock": {
-        **{f"{count} random buttons": _random_moves("ABC", count, " → ") for count in (2, 4, 8, 60)},
-        **{f"{letter} × {n}": _constant(" → ".join(letter * n)) for letter in "ABC" for n in (1, 3, 5)},
-    },
-    "rubiks_cube": {f"{count} random turns": _random_moves(_TURNS, count) for count in (3, 300)},
-    "shortest_path": {f"{n} random steps": _random_moves(("up", "down", "left", "right"), n) for n in (1, 2, 4)},
-    "sokoban": {f"{count} random moves": _random_moves("UDLR", count, "") for count in (10, 100, 4000)},
 }

@@ -4,7 +4,7 @@ Invariants: no attack reaches the calling process; tasks are independent of each
 
 | finding | when |
 |---|---|
-| code | an attack with code ended or stopped its process, made the canary file, or scored higher with the correct answer hidden in code than with a wrong one |
+| code | an attack with code ended or stopped its process, or made the canary file |
 | poison | afterwards, the correct answer or a wrong one has another score than before |
 | free reward | the attack scored at least 0.5 on average without being correct (many answers in one text: 0.3); a policy that solves nothing earns over 0.2 more than the class prior |
 | hang, crash, exception | the scorer used up its CPU time, its process died, or it raised: contained, so the answer scored 0 |
@@ -41,9 +41,6 @@ POLICY_ITEMS = 5
 """Policies get this many times the items of attacks."""
 _SEED = 7
 _MAX_REDRAWS = 100
-_HIDDEN_ON = 3
-"""Hidden code must score on this many items to count; a single one may be chance."""
-_HIDDEN_MARGIN = 0.05
 _KEPT = 8
 """Number of policies that are measured, and again of those that do not read the question."""
 _BLIND = frozenset({Family.CONSTANT, Family.MAJORITY})
@@ -266,7 +263,7 @@ def _attack(scorer: _Scorer, subjects: Sequence[Subject], attack: Attack, refere
     if contained := CONTAINED.get(outcome.status):
         hit(contained, outcome.detail)
     ended = outcome.status in (Status.TIMEOUT, Status.CRASHED)
-    if attack.kind is Kind.CODE and (ended or _is_touched(first.canary) or _hidden_ran(scorer, subjects, attack)):
+    if attack.kind is Kind.CODE and (ended or _is_touched(first.canary)):
         hit(Hole.CODE, outcome.status.value)
     if changed := reference.changed():
         hit(Hole.POISON, changed)
@@ -276,17 +273,6 @@ def _attack(scorer: _Scorer, subjects: Sequence[Subject], attack: Attack, refere
         if (mean := _unearned_mean(scorer, subjects, attack, outcome, enough)) >= enough:
             hit(Hole.FREE_REWARD, f"mean of {len(subjects)} items", round(mean, 3))
     return hits
-
-
-def _hidden_ran(scorer: _Scorer, subjects: Sequence[Subject], attack: Attack) -> bool:
-    control = attack.control
-    if not callable(control):
-        return False
-    return all(
-        scorer.score(subject.entry, attack.answer(subject) or "").score
-        > scorer.score(subject.entry, control(subject) or "").score + _HIDDEN_MARGIN
-        for subject in subjects[:_HIDDEN_ON]
-    )
 
 
 def _unearned_mean(

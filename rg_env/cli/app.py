@@ -301,7 +301,6 @@ def audit(
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,
     imports: Imports = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Output docs/audit.md.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Attack scorers with texts and cheap policies that solve nothing, as a model in training might.
@@ -316,7 +315,7 @@ def audit(
     from rg_env.audit.command import run_command
 
     import_tasks(imports)
-    sys.exit(run_command(tasks, items, quick, as_markdown, as_json))
+    sys.exit(run_command(tasks, items, quick, as_json))
 
 
 @app.command(cls=Command)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rg_env.audit import Audit, Hit, Hole, Kind, TaskAudit, attacks, markdown, run_audit
+from rg_env.audit import Audit, Hit, Hole, Kind, TaskAudit, attacks, run_audit
 from rg_env.cli import app
 from rg_env.scoring import guard
 
@@ -66,8 +66,6 @@ def test_with_the_guard_nothing_is_left() -> None:
     assert audit.failed == ()
     read = json.loads(json.dumps(audit.as_dict()))
     assert {"items", "deadline", "tasks", "failed"} <= set(read)
-    page = markdown(audit)
-    assert all(f"\n| {task.task} | yes | – | " in page for task in audit.tasks)
 
 
 @pytest.mark.parametrize(("task", "code"), [("audit_careful", 0), ("audit_careless", 1)])
@@ -103,7 +101,7 @@ HIT = (Hit(Hole.CODE, "p", "t"),)
         (TaskAudit("a", True, "sound", problem="makes no items"), 1),
     ],
 )
-@pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
+@pytest.mark.parametrize("form", [[], ["--json"]])
 def test_the_exit_code_says_whether_a_task_that_counts_has_a_hole(
     monkeypatch: pytest.MonkeyPatch, task: TaskAudit, code: int, form: list[str]
 ) -> None:

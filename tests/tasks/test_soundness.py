@@ -17,6 +17,7 @@ from rg_env.scoring import guard
 from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, Soundness, TaskMix, soundness_of, task_names
 from rg_env.tasks.soundness import GUARDED
 from rg_env.tasks.upstream.dataset import UpstreamDataset
+from tests.scoring.guard.refusal import refusal_of
 
 Entry = dict[str, Any]
 
@@ -92,7 +93,7 @@ def test_what_upstream_pays_for_nothing_the_guard_closes(
     assert raw_mean(task, answer) >= earned
     scorer = raw(task)
     left = [
-        0.0 if guard.check(entry, answer(entry)) else scorer.score_answer(answer(entry), copy.deepcopy(entry))
+        0.0 if refusal_of(entry, answer(entry)) else scorer.score_answer(answer(entry), copy.deepcopy(entry))
         for entry in scorer
     ]
     right = [float(str(answer(entry)).strip() == str(entry["answer"])) for entry in scorer]
@@ -103,31 +104,31 @@ def test_what_upstream_pays_for_nothing_the_guard_closes(
 def test_upstream_runs_the_answer(task: str, capsys: pytest.CaptureFixture[str]) -> None:
     raw_mean(task, same("print('the answer runs')"))
     assert "the answer runs" in capsys.readouterr().out
-    assert guard.check(raw(task)[0], "print('the answer runs')")
+    assert refusal_of(raw(task)[0], "print('the answer runs')")
 
 
 def test_upstream_takes_near_misses() -> None:
     entry = {"question": "", "answer": "", "metadata": {"source_dataset": "puzzle24", "numbers": [7, 7, 2, 1]}}
     assert raw("puzzle24").score_answer("(7*7)/2*1", entry) == 1.0  # 24.5
-    assert "not exactly 24" in str(guard.check(entry, "(7*7)/2*1"))
+    assert "not exactly 24" in str(refusal_of(entry, "(7*7)/2*1"))
     metadata = {"source_dataset": "countdown", "numbers": [999, 1000, 1, 1], "target": 1000}
     near = {"question": "", "answer": "", "metadata": metadata}
     assert raw("countdown").score_answer("1000 + 1/999*1", near) == 1.0  # 1000.001
-    assert "not exactly 1000" in str(guard.check(near, "1000 + 1/999*1"))
+    assert "not exactly 1000" in str(refusal_of(near, "1000 + 1/999*1"))
 
 
 def test_upstream_writes_out_every_repeated_turn() -> None:
     assert len(raw("rubiks_cube").expand_moves("R9999").split()) == 9999
     entry = raw("rubiks_cube")[0]
-    assert guard.check(entry, "R99999999")
-    assert guard.check(entry, "R999 " * 3)
-    assert guard.check(entry, "R2 U' F R3 B2") is None
+    assert refusal_of(entry, "R99999999")
+    assert refusal_of(entry, "R999 " * 3)
+    assert refusal_of(entry, "R2 U' F R3 B2") is None
 
 
 @pytest.mark.parametrize(("task", "answer"), [("coin_flip", "1e999999999"), ("rush_hour", "A+99999999")])
 def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
     """`tests/scoring/test_scorer.py` shows in a separate process that it hangs."""
-    assert guard.check(raw(task)[0], answer)
+    assert refusal_of(raw(task)[0], answer)
 
 
 @pytest.mark.parametrize(
@@ -155,15 +156,15 @@ def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
 )
 def test_forms_of_answers_to_guarded_tasks(task: str, answer: str, passes: bool) -> None:
     for entry in raw(task):
-        assert (guard.check(entry, answer.format(entry["answer"])) is None) is passes
+        assert (refusal_of(entry, answer.format(entry["answer"])) is None) is passes
 
 
 def test_fractions_and_rounded_probabilities_pass() -> None:
     entry = {"question": "", "answer": "0.3125", "metadata": {"source_dataset": "coin_flip"}}
-    assert [guard.check(entry, answer) for answer in ("5/16", "10 / 32", "0.31", ".3125", "3.125e-1", "0.31250")] == [
+    assert [refusal_of(entry, answer) for answer in ("5/16", "10 / 32", "0.31", ".3125", "3.125e-1", "0.31250")] == [
         None
     ] * 6
-    assert guard.check(entry, "1/0")
+    assert refusal_of(entry, "1/0")
 
 
 # -- the exclusions

@@ -55,15 +55,6 @@ def admit(entry: Mapping[str, Any], answer: str) -> Admitted:
     return Admitted(answer, f"<answer>{answer}</answer>")
 
 
-def check(entry: Mapping[str, Any], answer: str) -> str | None:
-    """The reason why the answer is rejected, as a sentence to display; None if it may be scored."""
-    try:
-        admit(entry, answer)
-    except Refusal as refusal:
-        return str(refusal)
-    return None
-
-
 def longest(entry: Mapping[str, Any], limit: int) -> int:
     """Maximum answer length in characters: `limit`, or twice the length of the stored answer if that is more."""
     return max(limit, 2 * len(str(entry.get("answer") or "")))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.scoring import guard
 from rg_env.scoring.guard.expressions import Grammar, Refusal, read
+from tests.scoring.guard.refusal import refusal_of
 
 INTEGRALS = Grammar(names=frozenset({"x", "C", "E"}), functions=frozenset({"exp", "log", "sin"}), decimals=True)
 
@@ -139,6 +139,6 @@ def test_numbers_beyond_what_python_reads_are_refused_and_not_an_error(digits: i
     own = "+".join(["1"] * 2500)
     entry = {"question": "", "answer": own, "metadata": {"source_dataset": "polynomial_multiplication"}}
     entry["metadata"]["polynomial_expr"] = "x"
-    reason = guard.check(entry, "9" * digits)
+    reason = refusal_of(entry, "9" * digits)
     assert (reason is None) == (digits <= 4300)
     assert reason is None or reason == "a number has more than 4300 digits"

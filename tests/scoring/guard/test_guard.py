@@ -18,6 +18,7 @@ from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer, Status, guard
 from tests.scoring.guard.eval_attacks import ATTACKS, CANARY
+from tests.scoring.guard.refusal import refusal_of
 from tests.scoring.guard.right_answers import AROUND, FORMS, variants
 from tests.scoring.guard.variants import VARIANTS
 
@@ -50,12 +51,12 @@ def test_the_tasks_that_run_answers_are_those_whose_scorers_evaluate() -> None:
     [("4\0", "NUL"), ("\ud83d", "surrogate"), ("ü\udfff", "surrogate"), ("\ud83d\ude00", "surrogate")],
 )
 def test_what_is_no_text_is_refused(answer: str, word: str) -> None:
-    assert word in (guard.check(CHAIN_SUM, answer) or "")
+    assert word in (refusal_of(CHAIN_SUM, answer) or "")
 
 
 @pytest.mark.parametrize("answer", ["", "4", "ä ≤ 漢字 😀", "\x01\n\t", "\U0010ffff", "\ud7ff\ue000"])
 def test_every_other_text_passes_where_no_task_asks_for_more(answer: str) -> None:
-    assert guard.check(CHAIN_SUM, answer) is None
+    assert refusal_of(CHAIN_SUM, answer) is None
 
 
 # -- attacks
@@ -104,7 +105,7 @@ def test_every_written_variant_that_the_raw_scorer_pays_passes(task: str) -> Non
     for fields, answers in VARIANTS[task]:
         entry = entry_of(task, **fields)
         for answer in answers:
-            assert guard.check(entry, answer) is None, answer
+            assert refusal_of(entry, answer) is None, answer
             assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
 
 
@@ -115,7 +116,7 @@ def test_right_answers_to_guarded_tasks_pass_however_they_are_written(cured_item
     for entry in cured_items(task, 8):
         for answer in variants(entry):
             if _upstream(dataset, answer, entry) >= 0.1:  # it takes no line feed in some tasks
-                assert guard.check(entry, answer) is None, answer
+                assert refusal_of(entry, answer) is None, answer
                 tried += 1
     assert tried >= 30
 
@@ -124,7 +125,7 @@ def test_right_answers_to_guarded_tasks_pass_however_they_are_written(cured_item
 def test_no_right_answer_that_upstream_pays_in_full_is_refused(cured_items: Items, task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     for entry in cured_items(task, 3):
-        refused = [answer for answer in variants(entry, AROUND) if guard.check(entry, answer) is not None]
+        refused = [answer for answer in variants(entry, AROUND) if refusal_of(entry, answer) is not None]
         assert [answer for answer in refused if _upstream(dataset, answer, entry) >= 1 - 1e-9] == []
 
 
@@ -197,7 +198,7 @@ def test_forms_that_were_once_refused_earn_1(
 )
 def test_what_is_near_to_those_forms_is_refused(task: str, fields: dict[str, Any], answers: list[str]) -> None:
     for answer in answers:
-        assert guard.check(entry_of(task, **fields), answer) is not None, answer
+        assert refusal_of(entry_of(task, **fields), answer) is not None, answer
 
 
 def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_items: Items) -> None:
@@ -211,9 +212,9 @@ def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_ite
     }
     for seed in range(5):
         entry = reasoning_gym.create_dataset("polynomial_multiplication", seed=seed, size=1, **hard)[0]
-        assert guard.check(entry, entry["answer"]) is None
+        assert refusal_of(entry, entry["answer"]) is None
     entry = reasoning_gym.create_dataset("simple_integration", seed=1, size=1, min_degree=400, max_degree=500)[0]
-    assert guard.check(entry, entry["answer"]) is None
+    assert refusal_of(entry, entry["answer"]) is None
 
 
 def test_an_item_whose_own_answer_is_long_allows_long_answers(scorer: Scorer) -> None:
@@ -253,7 +254,7 @@ _JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
 @given(answer=_JUNK)
 def test_no_text_makes_the_guard_raise(item: Item, answer: str) -> None:
     for task in GUARDED:
-        reason = guard.check(_entry(task), answer)
+        reason = refusal_of(_entry(task), answer)
         assert reason is None or (reason and "\n" not in reason)
 
 
@@ -269,5 +270,5 @@ def _entry(task: str) -> dict[str, Any]:
 @pytest.mark.parametrize("task", GUARDED)
 def test_an_entry_that_is_no_item_of_its_task_has_answers_refused(task: str) -> None:
     for answer in ("1", "Yes", "[[1]]", "1/2"):
-        reason = guard.check(entry_of(task, answer=None), answer)
+        reason = refusal_of(entry_of(task, answer=None), answer)
         assert reason is None or len(reason) > 10
