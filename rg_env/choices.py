@@ -64,16 +64,6 @@ class Think(StrEnum):
     DROP = "drop"
 
 
-class PerTask(StrEnum):
-    """How many examples of each task an export keeps, as an alternative to a number."""
-
-    ALL = "all"
-    MEDIAN = "median"
-    """As many as the median task has (the lower of the two in the middle)."""
-    SMALLEST = "smallest"
-    """As many as the smallest task has: all equal."""
-
-
 class PairBy(StrEnum):
     """The score by which a preference pair is chosen."""
 

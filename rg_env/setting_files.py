@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rg_env.errors import ConfigError, did_you_mean, one_line
+from rg_env.errors import ConfigError, one_line
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,9 +42,9 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
-        others = [other.name for other in path.parent.glob("*.y*ml")]
-        hint = did_you_mean(path.name, others, "check the path")
-        raise ConfigError(f"{path}: cannot be read (no such file){hint}") from None
+        near = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.yaml")], cutoff=0.7)
+        hint = f"did you mean {path.with_name(f'{near[0]}.yaml')}?" if near else "check the path"
+        raise ConfigError(f"{path}: cannot be read (no such file); {hint}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rg_env.errors import RGEnvError
-from rg_env.output import print_error, print_text
+from rg_env.output import print_error, print_line, print_text
 from rg_env.terminal.command import run_shown
 from rg_env.terminal.reports import Reports
 
@@ -28,7 +29,10 @@ def main(argv: Iterable[str] | None = None) -> None:
     """Train, from `argv` or the command line: YAML files and `key=value` overrides. Exits 2 on a wrong setting."""
     args = list(sys.argv[1:] if argv is None else argv)
     rest = [arg for arg in args if arg not in (CHECK, VERBOSE)]
-    sys.exit(run_command(check, rest) if CHECK in args else run_training(rest, verbose=VERBOSE in args))
+    verbose = VERBOSE in args
+    sys.exit(
+        run_command(partial(check, everything=verbose), rest) if CHECK in args else run_training(rest, verbose=verbose)
+    )
 
 
 def run_training(args: list[str], *, verbose: bool = False) -> int:
@@ -79,8 +83,11 @@ def train(argv: Iterable[str]) -> Path:
     return Path(cfg.rg_dump.dump_dir)
 
 
-def check(argv: Iterable[str]) -> None:
-    """Check the settings of a run and print all of them as YAML. Starts and writes nothing.
+def check(argv: Iterable[str], *, everything: bool = False) -> None:
+    """Check the settings of a run and print as YAML what differs from the defaults. Starts and writes nothing.
+
+    Args:
+        everything: print all settings.
 
     GPUs, servers and hubs that this machine lacks are warnings on standard error.
 
@@ -91,7 +98,9 @@ def check(argv: Iterable[str]) -> None:
 
     cfg = load_config(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
     _check_experiment(cfg)
-    print_text(as_yaml(cfg).rstrip())
+    shown = "all of them" if everything else f"what differs from the defaults ({VERBOSE}: all)"
+    print_line(f"# The settings are valid. {shown.capitalize()}:")
+    print_text(as_yaml(cfg, everything=everything).rstrip())
 
 
 def _check_experiment(cfg: RGTrainConfig) -> None:

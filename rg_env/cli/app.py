@@ -7,6 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,7 +101,9 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
     from rg_env import train as command
 
     args = settings or []
-    sys.exit(command.run_command(command.check, args) if check else command.run_training(args, verbose=verbose))
+    if check:
+        sys.exit(command.run_command(partial(command.check, everything=verbose), args))
+    sys.exit(command.run_training(args, verbose=verbose))
 
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)

@@ -36,9 +36,12 @@ Imports = Annotated[
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 Check = Annotated[
-    bool, typer.Option("--check", help="Only check the settings and print them as YAML; missing GPUs are a warning.")
+    bool, typer.Option("--check", help="Only check the settings, and print those that differ from the defaults.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show the whole log, with Ray's and SkyRL's lines.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", help="Show the whole log, with Ray's and SkyRL's lines; with --check, all settings."),
+]
 DumpPaths = Annotated[list[Path], typer.Argument(metavar="DUMP", help="Dump folders or files.")]
 Where = Annotated[
     list[str] | None,

@@ -81,10 +81,7 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
     settings = _read_settings(args)
     for key, value in settings.items():
         check_setting(key, value, known_settings())
-    if settings.get(f"{PREFIX}.device") == "cpu":
-        from rg_env.cpu import CPU_OVERRIDES
-
-        settings = {**CPU_OVERRIDES, **settings}
+    settings = {**_device_settings(settings), **settings}
     draft = _build(_Draft, settings)
     import_modules(draft.rg_dump)
     _check_reward(draft.rg_dump)
@@ -103,9 +100,39 @@ def _check_reward(config: RGDumpConfig) -> None:
             refuse(f"{PREFIX}.reward", config.reward, f"fails on a made-up group: {error}")
 
 
-def as_yaml(cfg: RGTrainConfig) -> str:
-    """All settings as YAML, which `load_config` reads again."""
-    return OmegaConf.to_yaml(OmegaConf.create(json.loads(json.dumps(dataclasses.asdict(cfg), default=str))))
+def as_yaml(cfg: RGTrainConfig, *, everything: bool) -> str:
+    """Settings as YAML, which `load_config` reads again: all, or those that differ from the defaults of the device."""
+    values = _as_plain(cfg)
+    if not everything:
+        default = _build(RGTrainConfig, _device_settings({f"{PREFIX}.device": cfg.rg_dump.device}))
+        _resolve(default)
+        values = _differing(values, _as_plain(default))
+    return OmegaConf.to_yaml(OmegaConf.create(values)) if values else ""
+
+
+def _as_plain(cfg: RGTrainConfig) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
+
+
+def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        default = defaults.get(name)
+        if isinstance(value, dict) and isinstance(default, dict) and default:
+            value = _differing(value, default)
+            default = {}
+        if value != default:
+            found[name] = value
+    return found
+
+
+def _device_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Defaults that a device has in place of SkyRL's."""
+    if settings.get(f"{PREFIX}.device") != "cpu":
+        return {}
+    from rg_env.cpu import CPU_OVERRIDES
+
+    return CPU_OVERRIDES
 
 
 def _build(kind: type[RGTrainConfig], settings: Mapping[str, Any]) -> RGTrainConfig:

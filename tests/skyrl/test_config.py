@@ -127,6 +127,11 @@ def test_a_gpu_run_without_a_gpu_is_pointed_to_the_cpu(base, monkeypatch):
     assert f"{RG}.device=cpu" in refusal(base, f"{RG}.device=cuda")
 
 
+def test_a_file_that_is_not_there_suggests_one_with_a_similar_name():
+    assert "did you mean configs/quickstart.yaml?" in refusal("configs/quikstart.yaml")
+    assert refusal("configs/nope.yaml").endswith("; check the path")
+
+
 def test_nothing_at_all_is_refused():
     assert "quickstart.yaml" in refusal()
 

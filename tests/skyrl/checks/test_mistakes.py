@@ -97,16 +97,19 @@ def test_skyrls_own_defaults_are_accepted():
         check_setting(name, value, known_settings())
 
 
+@pytest.mark.parametrize("everything", [[], ["--verbose"]])
 @pytest.mark.parametrize("more", [[], ["trainer.policy.fsdp_config.mixed_precision=null"]])
-def test_check_prints_settings_that_can_be_read_again(run, more, tmp_path, capsys):
+def test_check_prints_settings_that_can_be_read_again(run, more, everything, tmp_path, capsys):
     from rg_env.train import main
 
     before = files(tmp_path)
     with pytest.raises(SystemExit) as ended:
-        main([*run, *more, "--check"])
+        main([*run, *more, *everything, "--check"])
     shown = capsys.readouterr()
     assert (ended.value.code, shown.err) == (0, "")
     assert files(tmp_path) == before
+    assert shown.out.startswith("# The settings are valid.")
+    assert ("max_grad_norm" in shown.out) == bool(everything)
     printed = tmp_path / "printed.yaml"
     printed.write_text(shown.out)
     assert load_config([str(printed)]) == load_config([*run, *more])
