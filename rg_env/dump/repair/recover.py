@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rg_env.dump.lock import RunLock
 from rg_env.dump.read.dump import open_run
-from rg_env.dump.write.resume import Finished, finish_leftovers
+from rg_env.dump.write.resume import Leftovers, finish_leftovers
 from rg_env.errors import DumpError
 
 
-def recover(folder: str | Path) -> dict[str, Finished]:
+def recover(folder: str | Path) -> dict[str, Leftovers]:
     """Finish `.part` files, cut off torn last lines, and add ledger lines of texts that have none.
 
     Args:

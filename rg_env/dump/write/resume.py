@@ -22,7 +22,7 @@ from rg_env.dump.write.compress import tidy_up
 
 
 @dataclass(slots=True)
-class Finished:
+class Leftovers:
     """What was left to do.
 
     Attributes:
@@ -36,7 +36,7 @@ class Finished:
     ledger_lines: int = 0
 
 
-def finish_leftovers(folder: Path, run_id: str, *, search_all: bool = False) -> Finished:
+def finish_leftovers(folder: Path, run_id: str, *, search_all: bool = False) -> Leftovers:
     """Finish the files that a killed attempt of this run left open. The caller holds the run's lock.
 
     Args:
@@ -47,7 +47,7 @@ def finish_leftovers(folder: Path, run_id: str, *, search_all: bool = False) -> 
     """
     tidy_up(folder, run_id)
     parts = [file for file in list_files(folder, run_id) if file.part]
-    done = Finished(torn=sum(_cut_torn_tail(file.path) for file in parts))
+    done = Leftovers(torn=sum(_cut_torn_tail(file.path) for file in parts))
     parts = [file for file in parts if file.path.exists()]
     searched = list_files(folder, run_id) if search_all else parts
     orphans = _without_ledger_line(folder, run_id, [file for file in searched if file.kind.holds_text])

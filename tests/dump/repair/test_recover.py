@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
@@ -12,9 +11,9 @@ from rg_env.dump.files import list_files
 from rg_env.dump.lock import RunLock
 from rg_env.dump.repair.recover import recover
 from rg_env.dump.repair.validate import validate
-from rg_env.dump.write.resume import Finished
+from rg_env.dump.write.resume import Leftovers
 from rg_env.errors import DumpError
-from tests.dump.records import RUN_ID, group, names, uids
+from tests.dump.records import RUN_ID, group, names
 from tests.dump.repair.damage import write_record
 
 
@@ -32,32 +31,10 @@ def _killed(folder, groups=6):
 
 def test_what_was_left_open_is_finished(tmp_path):
     _killed(tmp_path)
-    assert recover(tmp_path) == {RUN_ID: Finished(files=2, torn=0, ledger_lines=0)}
+    assert recover(tmp_path) == {RUN_ID: Leftovers(files=2, torn=0, ledger_lines=0)}
     assert names(tmp_path) == {"rollouts_0000.jsonl", "groups_0000.jsonl"}
     assert validate(tmp_path).good
-    assert recover(tmp_path) == {RUN_ID: Finished()}
-
-
-@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER])
-def test_torn_at_every_byte_of_the_last_line(tmp_path, kind):
-    """Whatever is whole is kept; every text gets a ledger line again."""
-    left = tmp_path / "left"
-    _killed(left, groups=2)
-    (path,) = [file.path for file in list_files(left) if file.kind is kind]
-    content = path.read_bytes()
-    start = content[:-1].rfind(b"\n") + 1
-    for end in range(start, len(content), 7):
-        folder = tmp_path / str(end)
-        shutil.copytree(left, folder)
-        os.truncate(folder / path.name, end)
-        done = recover(folder)[RUN_ID]
-        assert done.torn == (end > start)
-        assert done.ledger_lines == (kind is FileKind.LEDGER)
-        assert uids(folder, kind) == (["0", "1"] if kind is FileKind.LEDGER else ["0"])
-        assert uids(folder) == ["0", "1"]
-        dump = open_run(folder)
-        assert {one.uid for one in dump.where(["task=chain_sum"]).groups()} == set(uids(folder, FileKind.ROLLOUTS))
-        shutil.rmtree(folder)
+    assert recover(tmp_path) == {RUN_ID: Leftovers()}
 
 
 def test_a_lost_ledger_is_made_again_from_finished_texts(tmp_path):
@@ -74,7 +51,7 @@ def test_sound_files_and_files_of_others_stay_as_they_are(tmp_path):
     write_record(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert recover(tmp_path) == {RUN_ID: Finished()}
+    assert recover(tmp_path) == {RUN_ID: Leftovers()}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

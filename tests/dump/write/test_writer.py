@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from loguru import logger
 
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, close_all, open_run, record_from_line
-from rg_env.dump.files import list_files, parse_name
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, open_run, record_from_line
+from rg_env.dump.files import list_files
+from rg_env.dump.write import batch
 from rg_env.dump.write.writer import _OPEN
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
@@ -26,13 +26,13 @@ ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 def stuck_disk(monkeypatch):
     """Every write waits until the event is set."""
     go = threading.Event()
-    real = os.write
+    real = batch.write_all
 
     def slow(fd, data):
         go.wait(10)
         return real(fd, data)
 
-    monkeypatch.setattr("rg_env.dump.write.batch.os.write", slow)
+    monkeypatch.setattr(batch, "write_all", slow)
     yield go
     go.set()
 
@@ -66,22 +66,6 @@ def test_text_and_score_of_a_rollout_stay_together(tmp_path):
     for seen in line["rollouts"]:
         assert seen["conversation"][-1]["content"].endswith(f"<answer>{seen['score']}</answer>")
     assert lines_of(tmp_path, FileKind.LEDGER)[0]["score"] == [r["score"] for r in line["rollouts"]]
-
-
-def test_the_ledger_line_is_written_after_the_text(tmp_path, monkeypatch):
-    order = []
-    real = os.write
-
-    def write(fd, data):
-        if (file := parse_name(Path(f"/proc/self/fd/{fd}").readlink())) is not None:  # not the lock
-            order.append(file.kind)
-        return real(fd, data)
-
-    monkeypatch.setattr("rg_env.dump.write.batch.os.write", write)
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=EVERYTHING) as writer:
-        writer.submit([*(group(k, scores) for k, scores in enumerate(ONE_OF_EACH)), group(3, phase="eval")])
-    assert len(order) == 5
-    assert order[-1] is FileKind.LEDGER
 
 
 def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
@@ -234,19 +218,6 @@ def test_a_record_that_cannot_be_json_costs_itself_only(tmp_path, log):
     assert any("1 record dropped, it cannot be written as JSON" in line for line in log)
 
 
-def test_progress_is_logged_every_ten_groups_of_a_kind_for_debugging(tmp_path, log):
-    lines = []
-    sink = logger.add(lambda message: lines.append(str(message)), format="{message}", level="DEBUG")
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=100) as writer:
-        for k in range(45):
-            writer.submit([group(k, ONE_OF_EACH[k % 2])])
-    logger.remove(sink)
-    assert not any("toward" in line for line in log)
-    said = [line.split()[1:] for line in lines if "toward" in line]
-    assert [words[0] for words in said if "FAILED" not in words[-1]] == ["10/100", "20/100"]
-    assert [words[0] for words in said if "FAILED" in words[-1]] == ["10/50", "20/50"]
-
-
 def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     writer = DumpWriter(tmp_path, RUN_ID, 1)
     writer.submit([group(0)])
@@ -257,14 +228,6 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     assert [line for line in log if line.startswith("ERROR")] == [
         "ERROR dump: 1 records dropped so far, the dump is closed; training continues"
     ]
-
-
-def test_close_all_closes_what_is_open(tmp_path):
-    writers = [DumpWriter(tmp_path / name, name, 1) for name in ("a", "b")]
-    for writer in writers:
-        writer.submit([group(0, run_id=writer.run_id)])
-    close_all()
-    assert len(list(tmp_path.rglob("*.jsonl"))) == 4
 
 
 _EXIT = """
