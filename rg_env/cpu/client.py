@@ -1,7 +1,8 @@
 """The client of the sampler, with SkyRL's inference-engine interface.
 
 Invariants: a request gets exactly one result, either its response or the error that stopped its batch, unless its
-caller was canceled. The actor handles one call at a time, so the weights never change during a batch.
+caller was canceled. Requests that wait together form the same batches in whatever order they arrived. The actor handles
+one call at a time, so the weights never change during a batch.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class CPUInferenceClient(InferenceEngineInterface):
         """Sample one response per prompt.
 
         Args:
-            input_batch: SkyRL's `InferenceEngineInput` with `prompt_token_ids`. Session ids and cache salt have no
-                effect: no cache outlives a batch.
+            input_batch: SkyRL's `InferenceEngineInput` with `prompt_token_ids`. A prompt's `session_ids` name the
+                rollout, and so its random stream. Cache salt has no effect: no cache outlives a batch.
 
         Returns:
             SkyRL's `InferenceEngineOutput`, in the order of the prompts.
@@ -75,7 +76,11 @@ class CPUInferenceClient(InferenceEngineInterface):
         batcher = self._batchers.get(loop)
         if batcher is None:
             batcher = self._batchers[loop] = _Batcher(self._sample)
-        responses = await asyncio.gather(*(batcher.submit(Request(tuple(prompt), params)) for prompt in prompts))
+        sessions = input_batch.get("session_ids") or [""] * len(prompts)
+        requests = [
+            Request(tuple(prompt), params, str(session)) for prompt, session in zip(prompts, sessions, strict=True)
+        ]
+        responses = await asyncio.gather(*map(batcher.submit, requests))
         return {
             "responses": [response.text for response in responses],
             "response_ids": [response.token_ids for response in responses],
@@ -147,7 +152,8 @@ class CPUInferenceClient(InferenceEngineInterface):
 
 
 class _Batcher:
-    """Collects the requests of one event loop and sends them, in order, in batches of at most `MAX_BATCH`."""
+    """Collects the requests of one event loop and sends them in batches of at most `MAX_BATCH`, ordered by session:
+    SkyRL starts the rollouts of a batch in an order that differs from run to run."""
 
     def __init__(self, send: Callable[[list[Request]], Awaitable[list[Response]]]) -> None:
         self._send = send
@@ -166,6 +172,7 @@ class _Batcher:
         try:
             while self._waiting:
                 await self._quiet()
+                self._waiting.sort(key=lambda one: one[0].session)
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
                 batch = [(request, future) for request, future in batch if not future.done()]  # done: canceled
                 try:

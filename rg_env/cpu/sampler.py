@@ -4,10 +4,10 @@ Invariants: every token has a logprob, and it is the one that the trainer recomp
 vocabulary, before top-p, top-k or min-p remove anything. One call to `sample` uses one set of
 weights.
 
-Reproducibility: each request has its own random stream, determined by the seed, the number of weight updates so far,
-the prompt, and how often this prompt was requested since the last update. So neither the order of different prompts nor
-the composition of a batch affects the stream. Not covered: another number of threads, another machine or another batch
-may change the last bits of a logit, and occasionally a token.
+Reproducibility: each request has its own random stream, determined by the seed, the session (SkyRL's name of the
+rollout), the prompt, and how often both were requested before. So neither the order of arrival nor the composition of a
+batch affects the stream. Not covered: another number of threads, another machine or another batch may change the last
+bits of a logit, and occasionally a token.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from rg_env.errors import ConfigError, RGEnvError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt, as token ids, and how to sample from it."""
+    """One prompt, as token ids, and how to sample from it; `session` is SkyRL's name of the rollout."""
 
     prompt: tuple[int, ...]
     params: SamplingParams
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,7 @@ class Sampler:
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._seed = seed
-        self._updates = 0
-        self._asked: Counter[tuple[int, ...]] = Counter()
+        self._asked: Counter[tuple[str, tuple[int, ...]]] = Counter()
         self._context = getattr(model.config, "max_position_embeddings", None)
         ends = getattr(model.generation_config, "eos_token_id", None)
         ends = ends if isinstance(ends, (list, tuple)) else [ends]
@@ -117,8 +117,6 @@ class Sampler:
             if first != name and not torch.equal(state[first], state[name]):
                 raise SamplerError(f"{first} and {name} are one weight in the sampler, but differ in the policy")
         self._model.load_state_dict(state, strict=True)
-        self._updates += 1
-        self._asked.clear()
 
     # ------------------------------------------------------------------ sampling
     @torch.inference_mode()
@@ -160,8 +158,9 @@ class Sampler:
                 f"a prompt of {length} tokens fills the model's context of {self._context}; "
                 "lower trainer.max_prompt_length"
             )
-        name = f"{self._seed} {self._updates} {self._asked[request.prompt]} {request.prompt}"
-        self._asked[request.prompt] += 1
+        asked = (request.session, request.prompt)
+        name = f"{self._seed} {self._asked[asked]} {asked}"
+        self._asked[asked] += 1
         key = hashlib.blake2b(name.encode(), digest_size=16).digest()
         stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, np.uint64)))
         return _Row(request, room, stream.random(room))

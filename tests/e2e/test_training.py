@@ -54,6 +54,33 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     assert len({row["reward"] for row in trained}) > 1
 
 
+@pytest.mark.long
+def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
+    """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores."""
+    records = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        rg_env(
+            "train",
+            *short_run,
+            "trainer.max_training_steps=3",
+            "trainer.eval_before_train=true",
+            "trainer.eval_interval=3",
+            f"{RG}.num_eval_samples_per_task=20",  # two batches of the sampler
+            f"{RG}.dump_other_rollouts=true",
+            f"{RG}.dump_eval_rollouts=true",
+            f"{RG}.dump_dir={folder}",
+        )
+        records.append(
+            [
+                (group.phase, group.step, group.uid, rollout.conversation, rollout.score, rollout.reward)
+                for group in open_run(folder).groups()
+                for rollout in group.rollouts
+            ]
+        )
+    assert {row[:2] for row in records[0]} == {("eval", 0), ("train", 1), ("train", 2), ("train", 3), ("eval", 3)}
+    assert records[0] == records[1]
+
+
 def test_at_learning_rate_0_nothing_is_learned(tmp_path, short_run):
     """Greedy answers to the fixed evaluation set are the same, character by character, before and after."""
     rg_env(
