@@ -13,6 +13,7 @@ from typing import Any
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import did_you_mean, need, need_number, refuse
+from rg_env.scoring.length import LENGTH_PENALTIES
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 
@@ -34,7 +35,7 @@ def _setting(default: Any, **limits: Any) -> Any:
 class LengthPenaltyConfig:
     """The rule that lowers the score of long responses, in the train phase only. Lengths are in response tokens."""
 
-    kind: str = _setting("atropos", choices=("atropos", "dapo", "kimi", "none"))
+    kind: str = _setting("atropos", choices=tuple(LENGTH_PENALTIES))
     """Formulas and sources are in `rg_env.scoring.length`."""
     max_length: int | None = _setting(None, at_least=1)
     """Length at which the penalty is complete. None: `generator.sampling_params.max_generate_length`."""

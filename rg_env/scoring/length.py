@@ -1,15 +1,15 @@
 """Length penalties: rules by which long responses earn less. Pure functions of one group; lengths in response tokens.
 
 Invariant: a rule changes the score only by a factor in [0, 1], and the reward only by an addition to it, so no rule
-raises a score or turns a solved group into a failed one. The limits of the settings are checked in `rg_env.config`.
+raises a score or turns a solved group into a failed one. The limits of the settings are checked in `rg_env.config`. A
+rule is one entry of `LENGTH_PENALTIES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from rg_env.config import LengthPenaltyConfig
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,12 @@ class Penalty:
 
 
 def group_penalty(
-    settings: LengthPenaltyConfig,
-    scores: Sequence[float],
-    lengths: Sequence[int],
-    correct: Sequence[bool],
-    max_length: int,
+    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], max_length: int
 ) -> Penalty:
     """Apply the configured rule to one group.
 
     Args:
-        settings: validated settings. If they have no `max_length`, the argument below is used; if they have no
+        settings: a validated `LengthPenaltyConfig`. If it has no `max_length`, the argument below is used; if it has no
             `buffer`, a quarter of the limit.
         scores: base scores, in [0, 1].
         lengths: response tokens, at least 0.
@@ -43,23 +39,7 @@ def group_penalty(
         max_length: the longest response that the engine generates, in tokens.
     """
     limit = max_length if settings.max_length is None else settings.max_length
-    neutral = [0.0] * len(scores)
-    match settings.kind:
-        case "none":
-            return Penalty([1.0] * len(scores), neutral)
-        case "atropos":
-            factors = atropos_factors(
-                scores, lengths, max_length=limit, threshold=settings.threshold, correct_at=settings.correct_at
-            )
-            return Penalty(factors, neutral)
-        case "dapo":
-            buffer = max(1, limit // 4) if settings.buffer is None else settings.buffer
-            additions = dapo_additions(lengths, max_length=limit, buffer=buffer)
-        case "kimi":
-            additions = kimi_additions(lengths, correct)
-        case unknown:
-            raise ValueError(f"length_penalty.kind={unknown!r}: there is no such rule")
-    return Penalty([1.0] * len(scores), [settings.weight * addition for addition in additions])
+    return LENGTH_PENALTIES[settings.kind].apply(settings, scores, lengths, correct, limit)
 
 
 def length_penalty(
@@ -152,3 +132,73 @@ def kimi_additions(lengths: Sequence[int], correct: Sequence[bool]) -> list[floa
     low, high = min(lengths), max(lengths)
     shares = [0.5 - (length - low) / (high - low) for length in lengths]
     return [share if right else min(0.0, share) for share, right in zip(shares, correct, strict=True)]
+
+
+def _atropos(
+    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
+) -> Penalty:
+    threshold, correct_at = settings.threshold, settings.correct_at
+    factors = atropos_factors(scores, lengths, max_length=limit, threshold=threshold, correct_at=correct_at)
+    return Penalty(factors, [0.0] * len(scores))
+
+
+def _dapo(
+    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
+) -> Penalty:
+    buffer = max(1, limit // 4) if settings.buffer is None else settings.buffer
+    return _added(settings, dapo_additions(lengths, max_length=limit, buffer=buffer))
+
+
+def _kimi(
+    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
+) -> Penalty:
+    return _added(settings, kimi_additions(lengths, correct))
+
+
+def _none(
+    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
+) -> Penalty:
+    return Penalty([1.0] * len(scores), [0.0] * len(scores))
+
+
+def _added(settings: Any, additions: Sequence[float]) -> Penalty:
+    return Penalty([1.0] * len(additions), [settings.weight * addition for addition in additions])
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPenalty:
+    """A rule that `length_penalty.kind` can name.
+
+    Attributes:
+        effect: the formula, for people.
+        apply: from the settings, the group's scores, lengths and whether they are correct, and the limit in tokens.
+        settings: those under `length_penalty` that it reads.
+    """
+
+    effect: str
+    apply: Callable[[Any, Sequence[float], Sequence[int], Sequence[bool], int], Penalty]
+    settings: tuple[str, ...] = ()
+
+
+LENGTH_PENALTIES = {
+    "atropos": LengthPenalty(
+        "if every base score of the group is at least `correct_at`: score × (1 − clip((L − t·M) / ((1 − t)·M), 0, 1)), "
+        "where L is the response length, t = `threshold` and M = `max_length`",
+        _atropos,
+        ("max_length", "threshold", "correct_at"),
+    ),
+    "dapo": LengthPenalty(
+        "soft overlong punishment, added to the reward: 0 up to M − `buffer`, then linear down to −1 at M = "
+        "`max_length`, times `weight`",
+        _dapo,
+        ("max_length", "buffer", "weight"),
+    ),
+    "kimi": LengthPenalty(
+        "length reward of Kimi k1.5, added to the reward: λ = ½ − (L − min)/(max − min) if correct, min(0, λ) if "
+        "wrong, times `weight`",
+        _kimi,
+        ("weight",),
+    ),
+    "none": LengthPenalty("no penalty", _none),
+}
+"""The rules, by name."""

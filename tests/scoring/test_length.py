@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import doctest
 import itertools
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +12,13 @@ from hypothesis import strategies as st
 
 from rg_env.config import LengthPenaltyConfig
 from rg_env.scoring import group_penalty, length, length_penalty
-from rg_env.scoring.length import atropos_factors, dapo_additions, kimi_additions
+from rg_env.scoring.length import LENGTH_PENALTIES, atropos_factors, dapo_additions, kimi_additions
 
 MAX = 1000
+ROOT = Path(__file__).parents[2]
 unit = st.floats(0, 1)
 groups = st.lists(st.tuples(unit, st.integers(0, 2 * MAX), st.booleans()), max_size=12)
-kinds = st.sampled_from(["atropos", "dapo", "kimi", "none"])
+kinds = st.sampled_from(list(LENGTH_PENALTIES))
 
 
 def columns(group: list[tuple[float, int, bool]]) -> tuple[list[float], list[int], list[bool]]:
@@ -88,7 +91,31 @@ def test_settings_left_open_follow_the_engine() -> None:
     assert group_penalty(own, [1.0], [95], [True], max_length=1000).additions == [-1.0]
 
 
-@pytest.mark.parametrize("kind", ["atropos", "dapo", "kimi", "none"])
+@pytest.mark.parametrize("kind", LENGTH_PENALTIES)
 def test_an_empty_group_stays_empty(kind: str) -> None:
     penalty = group_penalty(LengthPenaltyConfig(kind=kind), [], [], [], MAX)
     assert penalty.factors == penalty.additions == []
+
+
+@pytest.mark.parametrize("kind", LENGTH_PENALTIES)
+def test_the_page_has_the_effect_of_every_rule(kind: str) -> None:
+    assert f"| {LENGTH_PENALTIES[kind].effect} |" in (ROOT / "docs" / "rewards.md").read_text()
+
+
+@given(groups, kinds, st.integers(1, 1500), unit, unit, st.integers(1, 500), st.floats(0, 3))
+def test_a_rule_reads_the_settings_that_it_names(
+    group: list[Any], kind: str, max_length: int, threshold: float, correct_at: float, buffer: int, weight: float
+) -> None:
+    """Any other value of the others changes nothing; every setting belongs to some rule."""
+    drawn = {
+        "max_length": max_length,
+        "threshold": min(threshold, 0.99),
+        "correct_at": correct_at,
+        "buffer": buffer,
+        "weight": weight,
+    }
+    assert {"kind", *drawn} == {field.name for field in fields(LengthPenaltyConfig)}
+    assert {name for rule in LENGTH_PENALTIES.values() for name in rule.settings} == set(drawn)
+    used = {name: value for name, value in drawn.items() if name in LENGTH_PENALTIES[kind].settings}
+    one, other = LengthPenaltyConfig(kind=kind, **drawn), LengthPenaltyConfig(kind=kind, **used)
+    assert group_penalty(one, *columns(group), MAX) == group_penalty(other, *columns(group), MAX)
