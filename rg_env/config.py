@@ -84,7 +84,7 @@ class RGDumpConfig:
     num_eval_samples_per_task: int = _setting(5, at_least=1)
     items: int | None = _setting(None, at_least=1)
     """Train on the first N rows in every epoch, in a new order each time; needs `sampling=weighted` and no curriculum.
-    None: every row is new, up to `size`."""
+    None: every row is drawn anew, from one of 2³² seeds: of 100,000 rows of a task, about one repeats another."""
 
     # -- difficulty and sampling
     complexity_mode: str | None = _setting(None, choices=("random", "curriculum"))

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import operator
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,13 @@ from rg_env.config import RGDumpConfig
 from rg_env.curriculum.sampling import stratified_draws
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
+from rg_env.processes import die_with_parent
 from rg_env.prompts import Message, build_messages, check_worked_examples, resolve_system_prompt
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry
 from rg_env.tasks.draw import FIXED_COMPLEXITIES, Draw, weighted_draw
 from rg_env.tasks.levels import Scale, first_questions
 from rg_env.tasks.registry import known_to_work
+from rg_env.user_code import import_inherited
 
 ENV_CLASS = "rg_dump"
 _NAMES_SHOWN = 4
@@ -103,6 +106,13 @@ def collate(examples: Iterable[Example]) -> list[dict[str, Any]]:
     ]
 
 
+def begin_worker(number: int) -> None:
+    """Body of a process that makes rows, before its first row."""
+    die_with_parent()
+    import_inherited()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the trainer ends us
+
+
 def check_parquet(path: str | Path) -> Path:
     """The path of a parquet file that can be written, even if it exists.
 
@@ -143,7 +153,7 @@ class ReasoningGymDataset:
         max_prompt_length: in tokens. Longer prompts are redrawn; a task without shorter ones is dropped from the mix.
         chat_template_kwargs: arguments of the tokenizer's chat template.
         complexity_mode: None: the tasks' default options. `random`: every row has a random complexity in [0, 1], which
-            determines its level of difficulty. `curriculum`: the draws are made elsewhere and passed to `row_of`. A
+            determines its level of difficulty. `curriculum`: a run sets the complexity of each draw. A
             task without levels always has its default options. In a fixed set, with either mode, the items of a task
             have the `FIXED_COMPLEXITIES` in turn.
         stratify: rows per batch, if each batch is to have the shares of the mix, rounded up or down; None: tasks are
@@ -219,9 +229,18 @@ class ReasoningGymDataset:
         return cls(tasks, seed=seed, split="eval", samples_per_task=samples_per_task, **prompt_options)
 
     @classmethod
-    def train_of(cls, config: RGDumpConfig, size: int, **limits: Any) -> ReasoningGymDataset:
-        """The first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
-        return cls(config.tasks, size=size, seed=config.seed, split="train", **prompt_options(config, **limits))
+    def train_of(
+        cls, config: RGDumpConfig, size: int, batch_size: int | None = None, **limits: Any
+    ) -> ReasoningGymDataset:
+        """The first `size` rows of the train split of the settings.
+
+        Args:
+            batch_size: of training; needed for `sampling=stratified`.
+            limits: as in `prompt_options`.
+        """
+        stratify = batch_size if config.sampling == "stratified" else None
+        options = prompt_options(config, **limits)
+        return cls(config.tasks, size=size, seed=config.seed, split="train", stratify=stratify, **options)
 
     def _prepare(self, task: TaskSpec) -> None:
         """Find the usable levels of a task; without any, check its default options unless they are known to work.
@@ -263,24 +282,20 @@ class ReasoningGymDataset:
         return f"ReasoningGymDataset({tasks}, size={self._size}, seed={self.seed}, split={str(self.split)!r}{mode})"
 
     @overload
-    def __getitem__(self, index: int) -> Example: ...
+    def __getitem__(self, index: int | Draw) -> Example: ...
 
     @overload
     def __getitem__(self, index: slice) -> list[Example]: ...
 
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """(messages, env class, extras, uid) of a row, or a list of those of a slice.
+    def __getitem__(self, index: int | slice | Draw) -> Example | list[Example]:
+        """(messages, env class, extras, uid) of a row or of a draw, or a list of those of a slice.
 
         Raises:
             IndexError: unless -len(self) <= index < len(self).
         """
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(self._size))]
-        return self.example_of(self.draw(index))
-
-    def example_of(self, draw: Draw) -> Example:
-        """(messages, env class, extras, uid) of the row of a draw."""
-        return self._prompts.example(self.item_of(draw))
+        return self._prompts.example(self.item_of(index if isinstance(index, Draw) else self.draw(index)))
 
     def draw(self, index: int) -> Draw:
         """What is decided about a row before its item is made: a pure function of the arguments and the index.
@@ -303,15 +318,19 @@ class ReasoningGymDataset:
             return Draw(name, number, complexity, 1 / len(self.mix.tasks))
         if self._complexity_mode == "curriculum":
             raise ConfigError("complexity_mode='curriculum': the rows depend on the policy and are known in a run only")
+        return self.train_draw(index)
+
+    def train_draw(self, number: int) -> Draw:
+        """The draw of row `number`, which may be beyond the size; with a curriculum, without its complexity."""
+        scaled = self.scales if self._complexity_mode == "random" else {}
         if self._stratify is None:
-            return weighted_draw(self.mix, self.scales, self.seed, self.split, index)
-        batch, place = divmod(index, self._stratify)
-        number, draws = self._last_batch
-        if number != batch:
+            return weighted_draw(self.mix, scaled, self.seed, self.split, number)
+        batch, place = divmod(number, self._stratify)
+        if self._last_batch[0] != batch:
             start, count = batch * self._stratify, self._stratify
-            draws = stratified_draws(self._shares, self.scales, self.seed, self.split, start, count)
+            draws = stratified_draws(self._shares, scaled, self.seed, self.split, start, count)
             self._last_batch = batch, draws
-        return draws[place]
+        return self._last_batch[1][place]
 
     def item_of(self, draw: Draw) -> Item:
         """The item of a draw: a pure function of the arguments and the draw."""

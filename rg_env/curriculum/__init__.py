@@ -1,10 +1,10 @@
-"""Which tasks are drawn, and at which difficulty: decided from what the policy has solved so far.
+"""Difficulty: levels that follow from what the policy has solved so far, and batches that hold the mix.
 
 Invariant: pure. No files, no processes, no SkyRL. Equal seeds and observations give equal draws, in every process.
 """
 
-from rg_env.curriculum.planner import Planner
+from rg_env.curriculum.controller import Controller, check_difficulty
 from rg_env.curriculum.rules import Move
 from rg_env.curriculum.solve_rate import GroupFacts, RolloutFacts
 
-__all__ = ["GroupFacts", "Move", "Planner", "RolloutFacts"]
+__all__ = ["Controller", "GroupFacts", "Move", "RolloutFacts", "check_difficulty"]

@@ -108,7 +108,9 @@ class RGExperiment(BasePPOExp):
         if self.cfg.data.train_data:
             return self._prompt_dataset(self.cfg.data.train_data)
         rg = self.cfg.rg_dump
-        dataset = ReasoningGymDataset.train_of(rg, rg.items or rg.size, **self._prompt_limits())
+        dataset = ReasoningGymDataset.train_of(
+            rg, rg.items or rg.size, self.cfg.trainer.train_batch_size, **self._prompt_limits()
+        )
         logger.info("task mix: {}", dataset.mix)
         return dataset
 

@@ -1,310 +1,242 @@
-"""The train loader: batches are planned in the trainer's process, and their rows are made elsewhere meanwhile.
+"""The train loader: which rows a run is trained on, in which order, and where a resumed run continues.
 
 Invariants:
-- The rows are a function of the planner, its observations and the position in the run; not of the number of workers,
-  their speed, or hash seeds.
-- When a batch is handed out, the next one is planned and its rows are begun. So a level is at most one batch old in the
-  synchronous loop. In the fully asynchronous loop, batches are handed out row by row: a row has missed the observations
-  of at most `num_parallel_generation_workers + 2 · train_batch_size − 1` groups when its generation starts.
-- `state_dict` has what was planned and not used up, so a resumed run gets the same rows as an uninterrupted one.
+- Row n of a run is a pure function of n, of the settings and, with a curriculum, of the level that its task had when
+  the row was drawn; not of the number of workers, their speed, or hash seeds. Its uid ends in `#n`, so that all rows of
+  a run differ in it.
+- A resumed run gets the rows that an uninterrupted one would get. The fully asynchronous loop gets the rows again that
+  were handed out and not trained on.
+- After the last epoch there are no more rows, however often SkyRL asks. With dynamic sampling, it asks too often after
+  a resumption, because it derives the epoch from the number of steps.
 
-In the fully asynchronous loop, groups that were generated but not trained on before a crash are generated again, and
-then observed again.
+The batches are made by torch's `DataLoader`, with SkyRL's settings. SkyRL's own loader adds a state (torchdata 0.11)
+with which a resumed run gets no row in its first epoch if the checkpoint is the last of an epoch, and other rows than
+an uninterrupted run in later epochs.
+
+Not covered: a generator that never returns blocks the batch that its row belongs to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import batched, chain, pairwise
+from typing import Any
 
 from loguru import logger
 from skyrl.train.dataset import PromptDataset
+from skyrl.train.fully_async_trainer import _AsyncDataloader
+from torch.utils.data import DataLoader
 
 from rg_env.config import RGDumpConfig
-from rg_env.curriculum import GroupFacts, Move, Planner
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.curriculum import Controller, GroupFacts, Move, check_difficulty
+from rg_env.dataset import ReasoningGymDataset, begin_worker
+from rg_env.errors import ConfigError
 from rg_env.eval_set import EvalSet
 from rg_env.processes import usable_cores
-from rg_env.skyrl.row_maker import Make, RowMaker
+from rg_env.tasks.items import hash64
 
 Batch = list[dict[str, Any]]
 """Rows as SkyRL's trainers expect them."""
 
 
-class Plans(Protocol):
-    """Decides which rows a batch has: `rg_env.curriculum.Planner`, or `ShuffledFiles`."""
-
-    def plan(self, position: int, count: int) -> Sequence[Any]: ...
-    def observe(self, groups: Iterable[GroupFacts]) -> list[Move]: ...
-    def complexities(self) -> Mapping[str, float]: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class ShuffledFiles:
-    """The rows of files in an order that is new in every epoch.
-
-    Args:
-        rows: their number.
-        seed: of the order.
-    """
-
-    def __init__(self, rows: int, seed: int) -> None:
-        self._rows, self._seed = rows, seed
-
-    def plan(self, position: int, count: int) -> Sequence[int]:
-        """The numbers of the rows of a batch, which is within one epoch."""
-        epoch, place = divmod(position, self._rows)
-        return _shuffled(self._rows, self._seed, epoch)[place : place + count]
-
-    def observe(self, groups: Iterable[GroupFacts]) -> list[Move]:
-        return []
-
-    def complexities(self) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-@functools.lru_cache(maxsize=2)
-def _shuffled(rows: int, seed: int, epoch: int) -> list[int]:
-    order = list(range(rows))
-    random.Random(f"{seed} {epoch}").shuffle(order)
-    return order
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A batch whose rows are being made.
+class _Order:
+    """The rows of a run in order; a batch sampler of torch.
 
     Attributes:
-        number: of the batch in the run, from 0.
-        draws: what is decided about each row.
-        rows: the rows, as `collate_fn` takes them.
+        epoch, place: of the next row to hand out; `place` counts the rows of the epoch.
+        used: numbers of rows that were handed out before, in another order, and are left out.
+        drawn: what is decided about rows that are not handed out yet, by their number.
+        ahead: whether to draw a batch before the one before it is handed out, as a loader with a worker does.
     """
 
-    number: int
-    draws: Sequence[Any]
-    rows: Sequence[Future[Any]]
+    def __init__(self, draw: Callable[[int], Any], rows: int, epochs: int, end: int, at_once: int) -> None:
+        self._draw, self._rows, self._epochs, self._end, self._at_once = draw, rows, epochs, end, at_once
+        self.epoch, self.place, self.ahead = 0, 0, False
+        self.used: set[int] = set()
+        self.drawn: dict[int, Any] = {}
+        self._batches: deque[Sequence[int]] = deque()
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        """The draws of the batches that are left in the epoch."""
+        self._batches.clear()
+        batches = self._draw_batches()
+        return (batch for batch, _ in pairwise(chain(batches, [[]]))) if self.ahead else batches
+
+    def _draw_batches(self) -> Iterator[list[Any]]:
+        first = self.epoch * self._rows
+        left = range(first + self.place, first + self._end) if self.epoch < self._epochs else ()
+        for batch in batched((number for number in left if number not in self.used), self._at_once):
+            if len(batch) == self._at_once:  # a resumed run may have batches of another size
+                self._batches.append(batch)
+                self.drawn |= {number: self._draw(number) for number in batch if number not in self.drawn}
+                yield [self.drawn[number] for number in batch]
+
+    def take(self) -> Sequence[int]:
+        """Note that the next batch is handed out. Returns the numbers of its rows."""
+        batch = self._batches.popleft()
+        for number in batch:
+            del self.drawn[number]
+        self.place = batch[-1] + 1 - self.epoch * self._rows
+        return batch
+
+    def begin(self, epoch: int, place: int = 0, used: Iterable[int] = ()) -> None:
+        """Continue at another place."""
+        self.epoch, self.place, self.used = epoch, place, set(used)
+
+    def enter(self) -> None:
+        """Begin the next epoch if this one is over."""
+        if self.place > 0 and self.place + self._at_once > self._end:
+            self.begin(self.epoch + 1)
 
 
-class TrainLoader:
-    """Hands out the batches of a run. SkyRL's synchronous trainer uses it in place of its own loader.
+class TrainLoader(DataLoader[Any]):
+    """Hands out the rows of a run. SkyRL's trainers use it in place of their own loader.
 
     Args:
-        plans: decides which rows a batch has.
-        make: makes a row from what was decided.
-        collate: makes a batch of rows.
-        rows: in an epoch, at least `batch_size`. An epoch has whole batches only.
-        epochs: after which nothing more is planned.
-        batch_size: in rows.
-        workers: processes that make rows; 0: a thread.
+        dataset: gives a row for what `draw` decides.
+        draw: what is decided about row n of the run.
+        epochs: after which there are no more rows.
+        batch_size: rows of a training batch. An epoch has whole batches only.
+        at_once: rows that are handed out at once.
+        workers: processes that make rows; 0: this one does.
         settings: on which the rows depend, for a comparison with those of a checkpoint.
+        controller: moves the levels of a curriculum.
     """
 
     def __init__(
         self,
-        plans: Plans,
-        make: Make,
-        collate: Callable[[list[Any]], Batch],
+        dataset: ReasoningGymDataset | PromptDataset,
+        draw: Callable[[int], Any],
         *,
-        rows: int,
         epochs: int,
         batch_size: int,
+        at_once: int,
         workers: int,
         settings: Mapping[str, Any],
+        controller: Controller | None = None,
     ) -> None:
-        self._plans, self._collate = plans, collate
-        self._rows, self._epochs, self._batch_size = rows, epochs, batch_size
-        self._settings = {**settings, "train_batch_size": batch_size}
-        self._maker = RowMaker(make, workers)
-        self._lock = threading.RLock()  # plans, observations and checkpoints come from different threads
-        self._taken = 0
-        """Number of batches handed out."""
-        self._next = self._begin(0)
+        self._steps = len(dataset) // batch_size
+        self._controller, self._settings = controller, {**settings, "train_batch_size": batch_size}
+        self._lock = threading.Lock()  # observations and checkpoints come from different threads
+        if controller is not None:
+            workers = min(workers, 1)
+
+        def decide(number: int) -> Any:
+            return draw(number) if controller is None else controller.at_level(draw(number))
+
+        self.order = _Order(decide, len(dataset), epochs, self._steps * batch_size, at_once)
+        self.order.ahead = controller is not None and not workers
+        super().__init__(
+            dataset,  # type: ignore[arg-type]
+            batch_sampler=self.order,
+            collate_fn=dataset.collate_fn,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=1 if controller is not None and workers else None,
+            multiprocessing_context="spawn" if workers else None,  # a fork of Ray's connections would hang
+            worker_init_fn=begin_worker,
+        )
 
     def __len__(self) -> int:
-        return self._rows // self._batch_size
+        """Steps in an epoch, if each takes one batch."""
+        return self._steps
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of the current epoch that have not been handed out, or those of the next epoch."""
-        end = (self._taken // len(self) + 1) * len(self)
-        while self._taken < end:
-            yield self._collate([row.result() for row in self._take().rows])
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        """The batches that are left in the epoch, or those of the next."""
+        self.order.enter()
+        for batch in super().__iter__():
+            with self._lock:
+                numbers = self.order.take()
+            yield [{**row, "uid": f"{row['uid']}#{number}"} for row, number in zip(batch, numbers, strict=True)]
 
     def observe(self, groups: Iterable[GroupFacts]) -> list[Move]:
-        """Note the groups of a training batch; later plans depend on them.
+        """Note the groups of a training batch; later levels depend on them.
 
         Returns:
             the moves of levels that follow from them.
         """
+        if self._controller is None:
+            return []
         with self._lock:
-            return self._plans.observe(groups)
+            return self._controller.observe(groups)
 
     def metrics(self) -> dict[str, float]:
         """The level of each task now.
 
         The names contain `mean`, because SkyRL joins the metrics of batches by name and sums those it does not know.
         """
-        with self._lock:
-            return {f"level/mean_{task}": level for task, level in self._plans.complexities().items()}
+        levels = self._controller.complexities() if self._controller else {}
+        return {f"level/mean_{task}": level for task, level in levels.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs; it becomes part of SkyRL's checkpoint."""
         with self._lock:
-            planned = None if self._next is None else self._next.draws
-            return {
-                "settings": self._settings,
-                "taken": self._taken,
-                "planned": planned,
-                "plans": self._plans.state_dict(),
-            }
+            state = {"settings": self._settings, "epoch": self.order.epoch, "place": self.order.place}
+            if self._controller is not None:
+                state |= {"levels": self._controller.state_dict(), "drawn": dict(self.order.drawn)}
+            return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the state was saved.
 
-        If the settings have changed since, rows that are not used up follow the new ones, and levels stay.
+        If the settings have changed since, rows follow the new ones, and levels stay.
+
+        Raises:
+            ConfigError: the state is not one of `state_dict`. Nothing has changed then.
         """
-        with self._lock:
-            self._drop()
-            changed = self._changes(state["settings"])
-            if changed:
-                logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", changed)
-            if state["plans"]:  # empty for files
-                self._plans.load_state_dict(state["plans"])
-            rows = state["taken"] * state["settings"]["train_batch_size"]
-            self._taken = -(-rows // self._batch_size)
-            self._next = self._begin(self._taken, None if changed else state["planned"])
-
-    def close(self) -> None:
-        """End all processes. May be called again."""
-        self._maker.close()
-
-    def _take(self) -> _Planned:
-        """The next batch; the one after it is begun."""
-        with self._lock:
-            batch = self._next
-            assert batch is not None, "all epochs are over"
-            self._taken += 1
-            self._next = self._begin(self._taken)
-            return batch
-
-    def _begin(self, number: int, draws: Sequence[Any] | None = None) -> _Planned | None:
-        """Begin to make a batch."""
-        if number >= self._epochs * len(self):
-            return None
-        if draws is None:
-            draws = self._plans.plan(self._position(number * self._batch_size), self._batch_size)
-        return _Planned(number, draws, self._maker.submit(draws))
-
-    def _position(self, row: int) -> int:
-        """The position in the planner's sequence of a row of the run. The rows that are left over in an epoch count."""
-        epoch, place = divmod(row, len(self) * self._batch_size)
-        return epoch * self._rows + place
-
-    def _drop(self) -> None:
-        for row in self._next.rows if self._next else ():
-            row.cancel()
-
-    def _changes(self, before: Mapping[str, Any]) -> str:
-        """Which settings are not what they were, in words; empty: none."""
-        changed = [name for name, value in self._settings.items() if before.get(name) != value]
-        return ", ".join(
-            name if name == "tasks" else f"{name} was {before.get(name)}, is {self._settings[name]}" for name in changed
-        )
+        try:
+            before, epoch, place = state["settings"], int(state["epoch"]), int(state["place"])
+            changed = [name for name, value in self._settings.items() if before.get(name) != value]
+            drawn = {} if changed else dict(state.get("drawn", {}))
+            if self._controller is not None and "levels" in state:
+                self._controller.load_state_dict(state["levels"])
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ConfigError("the state of the data in the checkpoint is not one of rg_env's loader") from error
+        if changed:
+            names = ", ".join(f"{name} was {before.get(name)}, is {self._settings[name]}" for name in changed)
+            logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", names)
+        self.order.drawn = drawn
+        self.order.begin(epoch, place)
 
 
-class AsyncTrainLoader(TrainLoader):
-    """Hands out the rows of a run one by one, in place of SkyRL's `_AsyncDataloader`, of which it has the methods.
+class AsyncRows(_AsyncDataloader):
+    """Hands out rows one by one, in the fully asynchronous loop.
 
-    A row is open from when it is handed out until it is trained on or dropped; open rows are part of the checkpoint.
-    SkyRL resumes with a loader at the beginning of the epoch and skips the rows that were used up, which would need all
-    draws of the epoch again.
+    SkyRL's own resumes at the beginning of an epoch by making all rows again that were used up, and waits for a row in
+    the event loop.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._epoch = 0
-        self._waiting: deque[tuple[int, Any, Future[Any]]] = deque()
-        self._open: dict[int, Any] = {}
-        self._numbers: dict[str, int] = {}
-        self._consumed: set[str] = set()
-        self._filtered: set[str] = set()
+    def __init__(self, loader: TrainLoader) -> None:
+        super().__init__(loader, 1)
+        self._loader = loader
+        self._rows = iter(loader)
 
     async def get_next_non_consumed_data(self) -> Batch | None:
         """A batch of one row, or None at the end of the epoch."""
-        with self._lock:
-            if not self._waiting:
-                if self._taken >= (self._epoch + 1) * len(self):
-                    return None
-                batch = self._take()
-                first = batch.number * self._batch_size
-                self._waiting.extend(zip(range(first, first + self._batch_size), batch.draws, batch.rows, strict=True))
-            number, draw, row = self._waiting.popleft()
-            self._open[number] = draw
-        made = self._collate([await asyncio.wrap_future(row)])
-        self._numbers[made[0]["uid"]] = number
-        return made
-
-    async def mark_consumed_uids(self, uids: Iterable[str]) -> None:
-        """These rows were trained on."""
-        with self._lock:
-            for uid in uids:
-                assert uid not in self._consumed, f"row {uid} was used up twice in an epoch"
-                self._consumed.add(uid)
-                del self._open[self._numbers.pop(uid)]
-
-    async def mark_filtered_uids(self, uids: Iterable[str]) -> None:
-        """These rows were dropped and are not generated again."""
-        uids = list(uids)
-        await self.mark_consumed_uids(uids)
-        self._filtered.update(uids)
-
-    def get_consumed_uids_list(self) -> list[str]:
-        return list(self._consumed)
-
-    def get_filtered_uids_list(self) -> list[str]:
-        return list(self._filtered)
-
-    def num_trained(self) -> int:
-        """Number of rows of this epoch that were trained on."""
-        return len(self._consumed) - len(self._filtered)
+        async with self._lock:
+            return await asyncio.to_thread(next, self._rows, None)
 
     async def reset_at_epoch_end(self) -> None:
         """Begin the next epoch."""
-        with self._lock:
-            self._epoch += 1
-            self._consumed.clear()
-            self._filtered.clear()
+        self._consumed_data_uids.clear()
+        self._filtered_data_uids.clear()
+        self._begin(self._loader.order.epoch + 1)
 
-    def load_state_from_checkpoint(self, consumed: set[str], filtered: set[str] | None = None) -> None:
-        """Which rows of the epoch were used up. SkyRL has called `load_state_dict` before."""
-        self._consumed, self._filtered = consumed, filtered or set()
+    def load_state_from_checkpoint(
+        self, consumed_data_uids_set: set[str], filtered_data_uids_set: set[str] | None = None
+    ) -> None:
+        """Which rows of the epoch were used up. SkyRL has called `load_state_dict` of the loader before."""
+        self._consumed_data_uids, self._filtered_data_uids = consumed_data_uids_set, filtered_data_uids_set or set()
+        self._begin(self._loader.order.epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        with self._lock:
-            unused = self._open | {number: draw for number, draw, _ in self._waiting}
-            return super().state_dict() | {"epoch": self._epoch, "unused": unused}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        with self._lock:
-            super().load_state_dict(state)
-            self._epoch = state["epoch"]
-            unused = dict(sorted(state["unused"].items()))
-            if self._changes(state["settings"]):
-                unused = {number: self._plans.plan(self._position(number), 1)[0] for number in unused}
-            rows = self._maker.submit(unused.values())
-            self._waiting = deque((*item, row) for item, row in zip(unused.items(), rows, strict=True))
+    def _begin(self, epoch: int) -> None:
+        used = (int(uid.rpartition("#")[2]) for uid in self._consumed_data_uids)
+        self._loader.order.begin(epoch, used=used)
+        self._rows = iter(self._loader)
 
 
 class EvalLoader:
@@ -329,45 +261,58 @@ class EvalLoader:
             yield self._dataset.collate_fn(batch)
 
 
-_RELEVANT = (
-    "tasks",
-    "seed",
-    "items",
-    "complexity_mode",
-    "curriculum_target_accuracy",
-    "sampling",
-)
+_RELEVANT = ("tasks", "seed", "items", "complexity_mode", "curriculum_target_accuracy", "sampling")
 """Settings on which the rows of a run depend."""
 
 
-def train_loader(cfg: Any, dataset: ReasoningGymDataset | PromptDataset, kind: type[TrainLoader]) -> TrainLoader:
+def train_loader(cfg: Any, dataset: ReasoningGymDataset | PromptDataset) -> TrainLoader:
     """The loader of a run.
 
     Args:
         cfg: SkyRL's, with ours in it.
         dataset: items on demand, or the rows of files.
-        kind: the loader of the training loop.
 
     Raises:
         ConfigError: settings of difficulty or sampling that exclude each other.
     """
     rg: RGDumpConfig = cfg.rg_dump
-    plans: Plans
+    batch_size, rows, controller = cfg.trainer.train_batch_size, len(dataset), None
     if isinstance(dataset, ReasoningGymDataset):
-        plans, make = Planner(dataset.mix, dataset.scales, rg, dataset.seed), dataset.example_of
+        check_difficulty(rg, dataset.scales)
+        if rg.complexity_mode == "curriculum":
+            controller = Controller(dataset.scales, rg)
+
+        def draw(number: int) -> Any:
+            again = rg.items is not None and number >= rows  # the first pass is in order
+            return dataset.train_draw(_shuffled(number, rows, dataset.seed) if again else number)
+
         settings = {name: getattr(rg, name) for name in _RELEVANT}
         workers = min(cfg.data.dataloader.num_workers, usable_cores())  # more would only delay the first batch
     else:  # the rows are in memory: there is nothing to make
-        plans, make = ShuffledFiles(len(dataset), cfg.trainer.seed), dataset.__getitem__
+
+        def draw(number: int) -> Any:
+            return _shuffled(number, rows, cfg.trainer.seed)
+
         settings = {"data.train_data": list(cfg.data.train_data), "trainer.seed": cfg.trainer.seed}
         workers = 0
-    return kind(
-        plans,
-        make,
-        dataset.collate_fn,
-        rows=len(dataset),
+    return TrainLoader(
+        dataset,
+        draw,
         epochs=cfg.trainer.epochs,
-        batch_size=cfg.trainer.train_batch_size,
+        batch_size=batch_size,
+        at_once=1 if cfg.trainer.fully_async.enabled else batch_size,
         workers=workers,
         settings=settings,
+        controller=controller,
     )
+
+
+def _shuffled(number: int, rows: int, seed: int) -> int:
+    """Which row of a finite set is row `number` of a run; each epoch has its own order."""
+    epoch, place = divmod(number, rows)
+    return _order(rows, seed, epoch)[place]
+
+
+@functools.lru_cache(maxsize=2)
+def _order(rows: int, seed: int, epoch: int) -> list[int]:
+    return sorted(range(rows), key=lambda row: hash64("pass", seed, epoch, row))

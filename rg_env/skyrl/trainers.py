@@ -14,7 +14,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from rg_env.errors import RGEnvError
 from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import named
-from rg_env.skyrl.loader import AsyncTrainLoader, EvalLoader, TrainLoader, train_loader
+from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader, train_loader
 from rg_env.skyrl.recording import RecordingTrainer
 from rg_env.terminal.reports import Reports
 
@@ -29,7 +29,6 @@ class RGTrainerMixin(RecordingTrainer):
     train_dataset: Any
     train_dataloader: TrainLoader
     eval_dataloader: EvalLoader | None
-    _loader: type[TrainLoader]
     reports: Reports = Reports()
     _batches_drawn = 0
     """By dynamic sampling, for the next step."""
@@ -69,22 +68,19 @@ class RGTrainerMixin(RecordingTrainer):
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         """As in SkyRL, with our loader, which learns from the generator what became of its rows."""
-        self.train_dataloader = self.generator.loader = train_loader(self.cfg, self.train_dataset, self._loader)
+        self.train_dataloader = self.generator.loader = train_loader(self.cfg, self.train_dataset)
         self.total_training_steps = len(self.train_dataloader) * self.cfg.trainer.epochs
         if self.cfg.trainer.max_training_steps is not None:
             self.total_training_steps = min(self.total_training_steps, self.cfg.trainer.max_training_steps)
         logger.info("{} steps, {} in an epoch", self.total_training_steps, len(self.train_dataloader))
 
     async def train(self) -> None:
-        """As in SkyRL. The loader's processes end with the training."""
+        """As in SkyRL, when the evaluation set is there."""
         if isinstance(self.eval_dataset, EvalSet):
             self.reports.begin("making the evaluation set")
             self.eval_dataset.wait()  # an error in it ends the run before the first step
         self.reports.send(doing="training", under_way=True)
-        try:
-            await super().train()  # type: ignore[misc]
-        finally:
-            self.train_dataloader.close()
+        await super().train()  # type: ignore[misc]
 
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
@@ -144,17 +140,13 @@ class RGTrainerMixin(RecordingTrainer):
 class RGTrainer(RGTrainerMixin, RayPPOTrainer):
     """SkyRL's synchronous trainer."""
 
-    _loader = TrainLoader
-
 
 class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     """SkyRL's fully-async trainer. It has no callbacks, so it reports its steps itself."""
 
-    _loader = AsyncTrainLoader
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.async_train_dataloader = self.train_dataloader
+        self.async_train_dataloader = AsyncRows(self.train_dataloader)
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         super()._build_train_dataloader_and_compute_training_steps()

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rg_env.config import RGDumpConfig
-from rg_env.curriculum import GroupFacts, Move, Planner, RolloutFacts
-from rg_env.tasks import TaskMix
+from rg_env.curriculum import Controller, GroupFacts, Move, RolloutFacts
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.tasks.draw import Draw
-from rg_env.tasks.levels import Scale
 
 GOOD = {"well_formed": True, "scorer_ok": True, "truncated": False}
 GROUP_SIZE = 8
@@ -25,11 +24,16 @@ def group(task: str, solved: int, version: int = 0, of: int = GROUP_SIZE, **chan
     return GroupFacts(task, None, version, facts(solved, of, **changes))
 
 
-def planner(tasks: object, seed: int = 0, **settings: object) -> Planner:
-    mix = TaskMix.parse(tasks)
-    found = {task.name: task.scale for task in mix.tasks}
-    scales: dict[str, Scale] = {name: scale for name, scale in found.items() if scale is not None}
-    return Planner(mix, scales, RGDumpConfig(**settings), seed)  # type: ignore[arg-type]
+class Curriculum(Controller):
+    """A controller and the draws that it gives levels to, as the loader does."""
+
+    def __init__(self, tasks: object, seed: int = 0, stratify: int | None = None) -> None:
+        settings = RGDumpConfig(complexity_mode="curriculum")
+        self.rows = ReasoningGymDataset(tasks, seed=seed, complexity_mode="curriculum", stratify=stratify)
+        super().__init__(self.rows.scales, settings)
+
+    def plan(self, position: int, count: int) -> list[Draw]:
+        return [self.at_level(self.rows.train_draw(row)) for row in range(position, position + count)]
 
 
 @dataclass
@@ -60,7 +64,7 @@ class Policy:
 
 
 def train(
-    planner: Planner,
+    curriculum: Curriculum,
     policy: Policy,
     steps: int,
     batch: int = 16,
@@ -68,10 +72,10 @@ def train(
     each: Callable[[list[Draw], list[Move]], None] | None = None,
 ) -> int:
     """A synchronous loop that plans one batch ahead, as the trainer does. Returns the position after the last step."""
-    pending = planner.plan(start, batch)
+    pending = curriculum.plan(start, batch)
     for step in range(1, steps + 1):
-        draws, pending = pending, planner.plan(start + step * batch, batch)
-        moves = planner.observe([policy.answer(draw) for draw in draws])
+        draws, pending = pending, curriculum.plan(start + step * batch, batch)
+        moves = curriculum.observe([policy.answer(draw) for draw in draws])
         if each:
             each(draws, moves)
     return start + (steps + 1) * batch

@@ -203,7 +203,7 @@ def test_the_fully_async_loop(tmp_path, short_run):
     train = [line for line in ledger if line.phase == "train"]
     assert len({line.group_id for line in ledger}) == len(ledger)
     assert Counter(line.step for line in ledger if line.phase == "eval") == {2: 8, 4: 8}
-    assert Counter(Counter(line.uid for line in train).values()) == {2: 2 * BATCH}, "every prompt once an epoch"
+    assert Counter(Counter(line.item for line in train).values()) == {2: 2 * BATCH}, "every prompt once an epoch"
 
     trained = trained_in(tmp_path / "dumps")
     assert set(trained) == {(1, step) for step in range(1, 5)}

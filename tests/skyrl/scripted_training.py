@@ -13,6 +13,7 @@ import zlib
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from skyrl.train.dataset import PromptDataset
 from transformers import AutoTokenizer
 
 import rg_env
@@ -193,6 +194,9 @@ def build(
     if eval_size:
         evaluation = ReasoningGymDataset.fixed_eval(TASK, samples_per_task=eval_size)
         script.answers |= Script(evaluation).answers
+    rows = dataset
+    if cfg.data.train_data:
+        rows = PromptDataset(cfg.data.train_data, tokenizer, cfg.trainer.max_prompt_length, num_workers=1)
     engine = ScriptedEngine(tokenizer, script)
     writer = open_writer(cfg, "run", attempt)
     generator = RGDumpGenerator(
@@ -208,7 +212,7 @@ def build(
         cfg=cfg,
         tracker=_Tracker(),
         tokenizer=tokenizer,
-        train_dataset=dataset,
+        train_dataset=rows,
         eval_dataset=evaluation,
         inference_engine_client=engine,
         generator=generator,

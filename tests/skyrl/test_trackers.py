@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -44,8 +43,8 @@ def test_the_page_lists_every_metric(done):
     ]
     names = {f"environment/{name}" for name in RGDumpEnv.aggregate_metrics(episodes) if "/gcd/" not in name}
     names |= {name for name in metrics if name.startswith("rg_dump/")}
-    plans = SimpleNamespace(complexities=lambda: {"gcd": 0.3})
-    names |= TrainLoader.metrics(SimpleNamespace(_lock=nullcontext(), _plans=plans)).keys()
+    controller = SimpleNamespace(complexities=lambda: {"gcd": 0.3})
+    names |= TrainLoader.metrics(SimpleNamespace(_controller=controller)).keys()
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))

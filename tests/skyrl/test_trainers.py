@@ -13,13 +13,14 @@ import pytest
 from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import FileKind, TrainedRecord, group_id, open_lines, open_run, record_from_line
 from rg_env.dump.repair.validate import validate
 from rg_env.dump.write.batch import Batch
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.group_uid import GroupUid
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, NoModels, build, train
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -104,7 +105,8 @@ def run(folder, **settings):
 def test_several_epochs(tmp_path, settings):
     _, ledger, trained = run(tmp_path, trainer__epochs=2, **settings)
     uids = [line.uid for line in ledger]
-    assert len(uids) == 4 * BATCH == 2 * len(set(uids)), "SkyRL's uids repeat, group ids do not"
+    assert len(set(uids)) == len(uids) == 4 * BATCH
+    assert len({line.item for line in ledger}) == 2 * BATCH
     assert [set(trained[step]) for step in (1, 2, 3, 4)] == [
         {line.group_id for line in ledger if line.step == step} for step in (1, 2, 3, 4)
     ]
@@ -263,8 +265,38 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
     assert sorted(trained) == list(range(1, 10))
     attempt_of = {step: {group.split(":")[1] for group in groups} for step, groups in trained.items()}
     assert attempt_of == {step: {"1" if step < 5 else "2"} for step in trained}
-    uids = Counter(line.uid for line in ledger for groups in trained.values() if line.group_id in groups)
-    assert set(uids.values()) == {3}, "every prompt was trained on once an epoch, over the crash too"
+    of_group = {line.group_id: line for line in ledger}
+    uids = Counter(of_group[group].uid for groups in trained.values() for group in groups)
+    items = Counter(of_group[group].item for groups in trained.values() for group in groups)
+    assert set(uids.values()) == {1}, "no row was trained on twice"
+    assert set(items.values()) == {3}, "every prompt was trained on once an epoch, over the crash too"
+
+
+@pytest.mark.parametrize("settings", [{}, FILTER, REPLACE], ids=["plain", "filter", "replace"])
+@pytest.mark.parametrize("rows", ["items", "parquet"])
+@pytest.mark.parametrize("failed", [3, 4, 6])
+def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, settings, rows, failed):
+    """Also after the last step of an epoch. With dynamic sampling, SkyRL takes the epoch for an earlier one."""
+    more = {**KEEP_ALL, **CHECKPOINTS, **settings, "trainer__epochs": 6}
+    if rows == "parquet":
+        ReasoningGymDataset(TASK, size=3 * BATCH, seed=42).to_parquet(tmp_path / "rows.parquet")
+        more |= {f"{RG}items": "null", f"{RG}size": 3 * BATCH, "data__train_data": f"[{tmp_path}/rows.parquet]"}
+    whole = build(tmp_path / "whole", **more)
+    train(whole)
+    killed = build(tmp_path / "killed", **more)
+    killed.fail_at = failed
+    with pytest.raises(RuntimeError, match="middle of a step"):
+        train(killed)
+    resumed = build(tmp_path / "killed", attempt=2, **more)
+    train(resumed)
+    steps = [
+        [(line.step, line.uid) for line in open_run(tmp_path / name / "dumps").ledger()] for name in ("whole", "killed")
+    ]
+    assert steps[0] == steps[1]
+    assert len({uid for _, uid in steps[0]}) == len(steps[0]) == 6 * 3 * BATCH
+    assert resumed.global_step == whole.global_step
+    last = (tmp_path / "killed" / "checkpoints" / "latest_ckpt_global_step.txt").read_text()
+    assert last == str(whole.global_step)
 
 
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.config import PREFIX
-from rg_env.curriculum import Planner
+from rg_env.curriculum import check_difficulty
 from rg_env.dataset import ENV_CLASS
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, did_you_mean, refuse
@@ -93,4 +93,4 @@ def check_training(cfg: Any) -> None:
     if rg.complexity_mode is None:
         mix.refuse_levels()
     scales = {task.name: scale for task in mix.tasks if (scale := task.scale) is not None}
-    Planner(mix, scales, rg, rg.seed)
+    check_difficulty(rg, scales)

@@ -10,11 +10,10 @@ import pytest
 
 from rg_env import ReasoningGymDataset
 from rg_env.config import RGDumpConfig
-from rg_env.curriculum import Planner
+from rg_env.curriculum import check_difficulty
 from rg_env.errors import ConfigError
-from rg_env.tasks import TaskMix
 from rg_env.tasks.levels import scale_of
-from tests.curriculum.policies import Policy, group, planner, train
+from tests.curriculum.policies import Curriculum, Policy, group, train
 
 TASKS = {"spell_backward": 1, "gcd": 2, "chain_sum": 1}
 FLAWS = {
@@ -24,45 +23,27 @@ FLAWS = {
 }
 
 
-@pytest.mark.parametrize("mode", [None, "random"])
-def test_without_a_controller_the_rows_are_the_pure_draws_of_the_dataset(mode):
-    dataset = ReasoningGymDataset(TASKS, seed=5, complexity_mode=mode)
-    settings = RGDumpConfig(complexity_mode=mode)
-    drawn = Planner(dataset.mix, dataset.scales, settings, 5)
-    train(drawn, Policy(0.5), steps=3)
-    assert drawn.plan(32, 16) == [dataset.draw(row) for row in range(32, 48)]
-    assert drawn.version == 0
-
-
-@pytest.mark.parametrize("mode", [None, "random"])
-def test_stratified_rows_are_those_that_the_dataset_exports(mode):
-    dataset = ReasoningGymDataset(TASKS, seed=5, complexity_mode=mode, stratify=16)
-    drawn = Planner(dataset.mix, dataset.scales, RGDumpConfig(complexity_mode=mode, sampling="stratified"), 5)
-    assert drawn.plan(32, 16) == [dataset.draw(row) for row in range(32, 48)]
-
-
 def test_a_curriculum_draws_the_same_tasks_from_easy_questions_on():
-    pure, curriculum = planner(TASKS), planner(TASKS, complexity_mode="curriculum")
-    for plain, draw in zip(pure.plan(0, 64), curriculum.plan(0, 64), strict=True):
+    pure = ReasoningGymDataset(TASKS, seed=0)
+    for plain, draw in zip(map(pure.draw, range(64)), Curriculum(TASKS).plan(0, 64), strict=True):
         assert (draw.task, draw.index, draw.probability) == (plain.task, plain.index, plain.probability)
         assert draw.complexity == 0.3
 
 
 def test_tasks_without_levels_keep_their_default_options():
-    mixed = planner(["acre", "gcd"], complexity_mode="curriculum")
+    mixed = Curriculum(["acre", "gcd"])
     assert {(draw.task, draw.complexity) for draw in mixed.plan(0, 50)} == {("acre", None), ("gcd", 0.3)}
     assert set(mixed.complexities()) == {"gcd"}
     assert mixed.observe([group("acre", 8)] * 40) == []
 
 
-@pytest.mark.parametrize("sampling", ["weighted", "stratified"])
-@pytest.mark.parametrize("mode", [None, "random", "curriculum"])
-def test_a_plan_is_a_function_of_seed_position_and_state(sampling, mode):
-    one, other = (planner(TASKS, seed=3, sampling=sampling, complexity_mode=mode) for _ in range(2))
-    one.plan(100, 16)  # planning changes nothing
+@pytest.mark.parametrize("stratify", [None, 16])
+def test_a_draw_is_a_function_of_seed_position_and_state(stratify):
+    one, other = (Curriculum(TASKS, 3, stratify) for _ in range(2))
+    one.plan(100, 16)  # drawing changes nothing
     assert one.plan(0, 16) == other.plan(0, 16)
     assert [draw.index for draw in one.plan(7, 5)] == [7, 8, 9, 10, 11]
-    assert one.plan(0, 16) != planner(TASKS, seed=4, sampling=sampling, complexity_mode=mode).plan(0, 16)
+    assert one.plan(0, 16) != Curriculum(TASKS, 4, stratify).plan(0, 16)
     train(one, Policy(0.5), 4)
     train(other, Policy(0.5), 4)
     assert one.plan(80, 16) == other.plan(80, 16)
@@ -70,15 +51,15 @@ def test_a_plan_is_a_function_of_seed_position_and_state(sampling, mode):
 
 def test_stratified_batches_hold_the_mix():
     for batch in range(10):
-        drawn = Counter(draw.task for draw in planner(TASKS, sampling="stratified").plan(batch * 16, 16))
+        drawn = Counter(draw.task for draw in Curriculum(TASKS, stratify=16).plan(batch * 16, 16))
         assert drawn == {"spell_backward": 4, "gcd": 8, "chain_sum": 4}
 
 
 PROGRAM = """
 import json
-from tests.curriculum.policies import Policy, planner, train
-from tests.curriculum.test_planner import TASKS
-one = planner(TASKS, complexity_mode="curriculum")
+from tests.curriculum.policies import Curriculum, Policy, train
+from tests.curriculum.test_controller import TASKS
+one = Curriculum(TASKS)
 position = train(one, Policy(0.6), steps=12)
 print(json.dumps([one.state_dict(), [str(draw) for draw in one.plan(position, 16)]]))
 """
@@ -99,10 +80,9 @@ def test_draws_and_levels_do_not_depend_on_the_hash_seed():
     assert json.loads(outputs[0])[0]["version"] == 12
 
 
-@pytest.mark.parametrize("sampling", ["weighted", "stratified"])
-def test_a_resumed_run_continues_as_if_uninterrupted(sampling):
-    settings = {"sampling": sampling, "complexity_mode": "curriculum"}
-    whole, first = planner(TASKS, **settings), planner(TASKS, **settings)
+@pytest.mark.parametrize("stratify", [None, 16])
+def test_a_resumed_run_continues_as_if_uninterrupted(stratify):
+    whole, first = Curriculum(TASKS, 0, stratify), Curriculum(TASKS, 0, stratify)
     seen: list[object] = []
     train(whole, Policy(0.6), 20, each=lambda draws, moves: seen.append((draws, moves)))
     again: list[object] = []
@@ -111,7 +91,7 @@ def test_a_resumed_run_continues_as_if_uninterrupted(sampling):
     resumed = first
     for step in range(20):
         if step == 9:
-            resumed = planner(TASKS, **settings)
+            resumed = Curriculum(TASKS, 0, stratify)
             resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
         draws, pending = pending, resumed.plan((step + 1) * 16, 16)
         again.append((draws, resumed.observe([Policy(0.6).answer(draw) for draw in draws])))
@@ -121,16 +101,16 @@ def test_a_resumed_run_continues_as_if_uninterrupted(sampling):
 
 
 def test_a_state_of_another_mix_is_used_as_far_as_it_fits():
-    one = planner(TASKS, complexity_mode="curriculum")
+    one = Curriculum(TASKS)
     train(one, Policy(0.9), 20)
-    other = planner(["gcd", "lcm"], complexity_mode="curriculum")
+    other = Curriculum(["gcd", "lcm"])
     other.load_state_dict(one.state_dict())
     assert other.complexities() == {"gcd": one.complexities()["gcd"], "lcm": 0.3}
 
 
 def test_the_level_follows_a_policy_that_is_reset():
     """The target .7 is met at c = skill − .2."""
-    one = planner(["gcd"], complexity_mode="curriculum")
+    one = Curriculum(["gcd"])
     moves: list[object] = []
     position = train(one, Policy(0.9), 60, each=lambda _, made: moves.extend(made))
     top = one.complexities()["gcd"]
@@ -141,7 +121,7 @@ def test_the_level_follows_a_policy_that_is_reset():
 
 
 def test_a_move_says_why():
-    one = planner(["gcd"], complexity_mode="curriculum")
+    one = Curriculum(["gcd"])
     (move,) = one.observe([group("gcd", 8)] * 4)
     why = move.evidence
     assert (move.task, move.before, why.groups, why.rollouts) == ("gcd", 0.3, 4, 32)
@@ -150,7 +130,7 @@ def test_a_move_says_why():
 
 
 def test_a_move_is_at_least_one_level_of_an_attribute():
-    one, scale = planner(["spell_backward"], complexity_mode="curriculum"), scale_of("spell_backward", {})
+    one, scale = Curriculum(["spell_backward"]), scale_of("spell_backward", {})
     (move,) = one.observe([group("spell_backward", 8)] * 4)
     assert scale is not None
     assert move.after - move.before > 0.05, "one step leaves the word as long as it was"
@@ -158,7 +138,7 @@ def test_a_move_is_at_least_one_level_of_an_attribute():
 
 
 def test_after_a_move_groups_from_before_it_do_not_count():
-    one = planner(["gcd"], complexity_mode="curriculum")
+    one = Curriculum(["gcd"])
     assert one.observe([group("gcd", 8, version=0)] * 4)
     level = one.complexities()["gcd"]
     for _ in range(30):
@@ -171,7 +151,7 @@ def test_after_a_move_groups_from_before_it_do_not_count():
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_what_is_not_difficulty_does_not_lower_a_level(flaw):
     """Every rollout of one task is right but flawed, until the flaw is gone."""
-    one = planner(["gcd", "spell_backward", "chain_sum"], complexity_mode="curriculum")
+    one = Curriculum(["gcd", "spell_backward", "chain_sum"])
     levels = [one.complexities()["gcd"]]
 
     def watch(*_: object) -> None:
@@ -183,17 +163,6 @@ def test_what_is_not_difficulty_does_not_lower_a_level(flaw):
     assert one.complexities()["gcd"] > 0.3, "it recovers"
 
 
-def test_a_finite_set_is_reshuffled_in_every_pass():
-    one = planner(TASKS, items=20, complexity_mode="random")
-    rows = one.plan(0, 60)
-    first, second, third = rows[:20], rows[20:40], rows[40:]
-    assert [draw.index for draw in first] == list(range(20))
-    assert first != second != third != first
-    for other in (second, third):
-        assert sorted(other, key=lambda draw: draw.index) == first
-    assert one.plan(13, 10) == rows[13:23]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -203,11 +172,11 @@ def test_a_finite_set_is_reshuffled_in_every_pass():
 )
 def test_settings_that_exclude_each_other(settings, message):
     with pytest.raises(ConfigError) as error:
-        planner(TASKS, **settings)
+        check_difficulty(RGDumpConfig(**settings), {"gcd": scale_of("gcd", {})})
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize("mode", ["random", "curriculum"])
 def test_a_mix_without_levels_has_no_difficulty_to_control(mode):
     with pytest.raises(ConfigError, match="no task of the mix has levels"):
-        Planner(TaskMix.parse(["acre"]), {}, RGDumpConfig(complexity_mode=mode), 0)
+        check_difficulty(RGDumpConfig(complexity_mode=mode), {})
