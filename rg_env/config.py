@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.choices import ResponseFormat
+from rg_env.choices import ResponseFormat, TokenSteps
 from rg_env.errors import did_you_mean, need, need_number, refuse
 from rg_env.scoring.length import LENGTH_PENALTIES
 
@@ -129,6 +129,8 @@ class RGDumpConfig:
     dump_other_rollouts: bool = False
     """Train groups that fit neither file."""
     dump_eval_rollouts: bool = False
+    dump_tokens: str = "none"
+    """Token records of training steps (`rg-env dumps tokens`): `none`, `FIRST..LAST` (steps) or `last:N`."""
     rollout_save_score_threshold: float = _setting(0.7, at_least=0, at_most=1)
     """A train group is a success when any base score is strictly greater."""
     groups_per_file: int = _setting(100, at_least=1)
@@ -166,6 +168,10 @@ class RGDumpConfig:
             ConfigError: one line that names the setting, its value and what would be right.
         """
         check_fields(self, PREFIX)
+        try:
+            TokenSteps.parse(self.dump_tokens)
+        except ValueError as error:
+            refuse(f"{PREFIX}.dump_tokens", self.dump_tokens, str(error))
 
     def as_nested(self) -> dict[str, Any]:
         """The settings under their full names, as a manifest has them."""

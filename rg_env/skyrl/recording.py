@@ -1,4 +1,4 @@
-"""RecordingTrainer: for SkyRL's trainers, records the groups that each step was trained on.
+"""RecordingTrainer: for SkyRL's trainers, records what each step was trained on: groups, and tokens if asked to.
 
     class MyTrainer(RecordingTrainer, RayPPOTrainer): ...
 
@@ -7,23 +7,30 @@ groups several steps after they were generated, or never.
 
 Invariant: a group is recorded for a step after that step's training has returned, with the number of its rows in the
 training batch, without the rows that SkyRL padded. SkyRL alone decides what is trained on. The trainer keeps nothing
-about a batch: rows know their group by their uid (`GroupUid`), and the count is part of the batch's metadata.
+about a batch: rows know their group by their uid (`GroupUid`), and where they come from is in the batch's metadata.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from loguru import logger
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.train.generators.base import GeneratorOutput
 
+from rg_env.choices import TokenSteps
 from rg_env.dump import DumpWriter, TrainedRecord
+from rg_env.dump.write.tokens import TokenWriter
 from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy
+from rg_env.skyrl.token_batch import FIELDS, BatchRow, token_table
 
-_ROWS_OF_GROUPS = "rg_env_rows_of_groups"
-"""Key of a training batch's metadata: group id → number of rows."""
+_ROWS = "rg_env_rows"
+"""Key of a training batch's metadata: the `BatchRow` of each row that is not padded."""
+_TOKENS = "rg_env_tokens"
+"""Key of a training batch's metadata: its tensors, before SkyRL drops or normalizes some."""
 _CHECKPOINT_WAIT = 3600.0
 """At most so many seconds a checkpoint waits for a disk that works."""
 _NAMED = 5
@@ -31,10 +38,28 @@ _NAMED = 5
 
 
 class RecordingTrainer:
-    """Mixin in front of a trainer of SkyRL's whose generator is a `Recorder` or an `RGDumpGenerator`."""
+    """Mixin in front of a trainer of SkyRL's whose generator is a `Recorder` or an `RGDumpGenerator`.
+
+    Attributes:
+        dump_tokens: of which steps token records are written: `none`, `FIRST..LAST` or `last:N`.
+    """
 
     generator: Any
     global_step: int
+    cfg: Any
+    dump_tokens: str = "none"
+    _tokens: TokenWriter | None = None
+
+    async def train(self) -> None:
+        """As in SkyRL, with token records if asked for."""
+        writer, steps = self.generator.writer, TokenSteps.parse(self.dump_tokens)
+        if writer is not None and steps is not None:
+            self._tokens = TokenWriter(writer.folder, writer.run_id, writer.attempt, steps)
+        try:
+            await super().train()  # type: ignore[misc]
+        finally:
+            if self._tokens is not None:
+                self._tokens.close()
 
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
@@ -55,24 +80,41 @@ class RecordingTrainer:
         return result
 
     def convert_to_training_input(self, generator_output: GeneratorOutput, uids: list[str]) -> TrainingInputBatch:
-        """As in SkyRL, with the number of rows of each group in the metadata."""
+        """As in SkyRL, with the origin of each row in the metadata."""
         batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
-        batch.metadata[_ROWS_OF_GROUPS] = Counter(uid.group_id for uid in uids if isinstance(uid, GroupUid))
+        batch.metadata[_ROWS] = _rows(generator_output, uids)
         return batch
+
+    def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
+        """As in SkyRL. If the step's tokens are wanted, its tensors are kept until it has been trained on."""
+        data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
+        if self._tokens is not None and self.global_step in self._tokens.steps:
+            data.metadata[_TOKENS] = {name: data.get(name) for name in FIELDS}
+        return data
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
-        rows = data.metadata.pop(_ROWS_OF_GROUPS, {})
+        rows = data.metadata.pop(_ROWS, [])
+        tensors, padded = data.metadata.pop(_TOKENS, None), data.metadata.get("pad_size", 0)
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
             writer.submit(
                 [
                     TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
-                    for group, count in rows.items()
+                    for group, count in Counter(row.group_id for row in rows).items()
                 ]
             )
+        if self._tokens is not None and tensors is not None and rows:
+            self._tokens.submit(self.global_step, partial(token_table, rows, tensors), self._facts(padded))
         return status
+
+    def _facts(self, padded: int) -> dict[str, Any]:
+        """What the advantages of a step were computed with."""
+        algorithm = self.cfg.trainer.algorithm
+        names = ("advantage_estimator", "grpo_norm_by_std", "gamma", "eps_clip_low", "eps_clip_high")
+        facts = {name: getattr(algorithm, name) for name in names} | {"padded": padded, "step": self.global_step}
+        return facts | {"step_wise": self.cfg.generator.step_wise_trajectories}
 
     def save_checkpoints(self) -> str:
         """As in SkyRL, after everything that the checkpoint covers has been written to the dump, or the disk failed."""
@@ -86,3 +128,16 @@ class RecordingTrainer:
             )
         path: str = super().save_checkpoints()  # type: ignore[misc]
         return path
+
+
+def _rows(output: GeneratorOutput, uids: Sequence[str]) -> list[BatchRow]:
+    """Where the rows of a batch come from; empty if that is unknown, because no `Recorder` named them."""
+    names = output.get("trajectory_ids") or []
+    seen = Counter[tuple[str, int]]()
+    rows = []
+    for uid, name in zip(uids, names, strict=False):
+        if isinstance(uid, GroupUid):
+            key = str(uid), name.repetition_id
+            rows.append(BatchRow(uid.group_id, name.repetition_id, seen[key], uid.copy))
+            seen[key] += 1
+    return rows if len(rows) == len(uids) else []

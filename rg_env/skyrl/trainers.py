@@ -35,6 +35,7 @@ class RGTrainerMixin(RecordingTrainer):
 
     def __init__(self, *args: Any, eval_dataset: EvalSet | PromptDataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.dump_tokens = self.cfg.rg_dump.dump_tokens
         self.eval_dataset = eval_dataset
         if eval_dataset is not None:
             self.eval_dataloader = EvalLoader(eval_dataset, self.cfg.trainer.eval_batch_size)
@@ -80,7 +81,7 @@ class RGTrainerMixin(RecordingTrainer):
             self.reports.begin("making the evaluation set")
             self.eval_dataset.wait()  # an error in it ends the run before the first step
         self.reports.send(doing="training", under_way=True)
-        await super().train()  # type: ignore[misc]
+        await super().train()
 
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]

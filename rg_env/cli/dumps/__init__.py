@@ -10,6 +10,7 @@ from rg_env.cli.dumps.report import report
 from rg_env.cli.dumps.rescore import rescore
 from rg_env.cli.dumps.show import show
 from rg_env.cli.dumps.stats import stats
+from rg_env.cli.dumps.tokens import tokens
 from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(
@@ -24,6 +25,6 @@ dumps_app = typer.Typer(
       rg-env dumps show runs/quickstart/dumps --where outcome=all_failed
     """,
 )
-for command in (stats, show, report, audit, validate, recover, rescore):
+for command in (stats, show, report, audit, validate, recover, rescore, tokens):
     dumps_app.command(cls=Command)(command)
 dumps_app.add_typer(export_app, name="export")
