@@ -13,11 +13,14 @@ from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 if TYPE_CHECKING:
+    from rg_env.scoring.functions import Guarded, GuardedScore, guarded
     from rg_env.scoring.sandbox.trial import Measure, sandbox_report
     from rg_env.scoring.scorer import Scorer, shared_scorer
 
 __all__ = [
     "AnswerScore",
+    "Guarded",
+    "GuardedScore",
     "Measure",
     "ParsedResponse",
     "Penalty",
@@ -26,6 +29,7 @@ __all__ = [
     "Verdict",
     "Violation",
     "group_penalty",
+    "guarded",
     "length_penalty",
     "parse_response",
     "sandbox_report",
@@ -34,6 +38,9 @@ __all__ = [
 
 # Reading dumps needs no scorers.
 _MODULES = {
+    "Guarded": "rg_env.scoring.functions",
+    "GuardedScore": "rg_env.scoring.functions",
+    "guarded": "rg_env.scoring.functions",
     "Measure": "rg_env.scoring.sandbox.trial",
     "Scorer": "rg_env.scoring.scorer",
     "sandbox_report": "rg_env.scoring.sandbox.trial",

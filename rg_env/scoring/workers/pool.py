@@ -424,7 +424,7 @@ def reason_of(value: object) -> str:
 def environment() -> dict[str, str]:
     """The environment variables of the scorer processes."""
     return {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),  # noqa: PTH100
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # noqa: PTH100
         "PYTHONHASHSEED": "0",  # makes scores that depend on the order of a set reproducible
         "OMP_NUM_THREADS": "1",  # a process that forks must have no threads, and the cores are for training
         "OPENBLAS_NUM_THREADS": "1",

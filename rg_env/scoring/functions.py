@@ -1,0 +1,155 @@
+"""`guarded`: any scorer that is a Python function, in processes that can be killed.
+
+Invariant: whatever the function does with its arguments (hang, crash, raise, exit), the caller gets a value or a status
+with its reason, and never a 0 that the function did not return. Its processes have the sandbox and the deadlines of all
+scorers, but there is no guard: an argument that the function evaluates can change its later scores.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+import numbers
+import pickle
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from rg_env.config import ScorerConfig, check_fields
+from rg_env.errors import ConfigError, describe, need, one_line
+from rg_env.processes import usable_cores
+from rg_env.scoring.scorer import workers_for
+from rg_env.scoring.types import Status
+from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
+from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
+from rg_env.scoring.workers.worker import Reply
+
+Value = float | dict[str, float]
+_LONGEST_REASON, _LONGEST_REPLY = 200, 8000
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedScore:
+    """What became of one call.
+
+    Attributes:
+        value: the finite number, or the flat dict of finite numbers, that the function returned; None if it did not.
+        status: OK if there is a value; else TIMEOUT, CRASHED, or ERROR: the function raised or returned anything else.
+        detail: one line for people; empty if `status` is OK.
+        starved: a TIMEOUT because the machine had no core for the process.
+    """
+
+    value: Value | None
+    status: Status = Status.OK
+    detail: str = ""
+    starved: bool = False
+
+
+class Guarded(AbstractContextManager["Guarded"]):
+    """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe."""
+
+    def __init__(self, path: str, timeout: float, workers: int, memory_mb: int) -> None:
+        self._target = pickle.dumps((__name__, "answerer_of", path))
+        self._options = (workers, timeout, [__name__, path.partition(":")[0]], memory_mb)
+        self._pool: ScorerPool | None = None
+        self._lock = threading.Lock()
+
+    def score(self, *args: Any) -> GuardedScore:
+        """Call the function with these arguments, which must be picklable.
+
+        Raises:
+            ScorerPoolError: the processes cannot be started, or were closed.
+        """
+        return blocking(self._score(args, Blocking()))
+
+    async def ascore(self, *args: Any) -> GuardedScore:
+        """As `score`, in the running event loop: no thread waits for the value."""
+        return await self._score(args, InLoop())
+
+    async def _score(self, args: tuple[Any, ...], waiting: Waiting) -> GuardedScore:
+        with self._lock:
+            pool = self._pool = self._pool or ScorerPool(*self._options)
+        result = await pool.run(Job(self._target, pickle.dumps(args), _checked), waiting)
+        if isinstance(result, Failure):
+            return GuardedScore(None, result.status, result.detail, result.starved)
+        return GuardedScore(None, Status.ERROR, result) if isinstance(result, str) else GuardedScore(result)
+
+    def close(self) -> None:
+        """End the processes. May be called more than once."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def guarded(
+    scorer: str | Callable[..., Any], *, timeout: float = 5.0, workers: int | str = "auto", sandbox: bool = True
+) -> Guarded:
+    """Put a scorer into processes that can be killed.
+
+    Args:
+        scorer: `module:function`, or a function at the top of a module. It returns a number or a flat dict of numbers.
+        timeout: CPU seconds per call, above 0; in wall time at most four times that.
+        workers: calls at the same time, at least 1, or `auto` (half of the cores).
+        sandbox: without it, the function may use files, the network, threads and any amount of memory.
+
+    Raises:
+        ConfigError: there is no such function, or other processes could not import it.
+
+    >>> with guarded("math:factorial", timeout=1.0) as factorial:
+    ...     factorial.score(5).value, factorial.score(10**9).status.value, factorial.score(-1).detail
+    (120.0, 'timeout', 'ValueError: factorial() not defined for negative values')
+    """
+    check_fields(ScorerConfig(workers, timeout), "guarded")
+    path = scorer if isinstance(scorer, str) else f"{scorer.__module__}:{getattr(scorer, '__qualname__', '')}"
+    right = "must be a function at the top of a module that other processes can import, as module:function"
+    need("<" not in path and not path.startswith("__main__:"), "guarded", path, right)
+    try:
+        function = _find(path)
+    except Exception as error:
+        raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
+    need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
+    return Guarded(path, timeout, workers_for(workers, usable_cores()), 1024 if sandbox else 0)
+
+
+def answerer_of(path: str) -> Callable[[bytes], Reply]:
+    """What a worker does for this function."""
+    function = _find(path)
+
+    def answer(arguments: bytes) -> Reply:
+        try:
+            return _plain(function(*pickle.loads(arguments)))
+        except BaseException as error:
+            return one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+
+    return answer
+
+
+def _find(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _plain(value: Any) -> Reply:
+    """A value as JSON has it, or the reason why it is none."""
+    parts = value if isinstance(value, dict) else {"": value}
+    found = {key: part.item() if hasattr(part, "item") else part for key, part in parts.items()}  # NumPy, torch
+    if all(isinstance(key, str) and isinstance(part, numbers.Real) for key, part in found.items()):
+        plain = {key: float(part) for key, part in found.items()}
+        if all(map(math.isfinite, plain.values())) and len(json.dumps(plain)) < _LONGEST_REPLY:
+            return plain if isinstance(value, dict) else plain[""]
+    return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
+
+
+def _checked(reply: object) -> Value | str:
+    if isinstance(reply, str):
+        return reason_of(reply)
+    values = reply.values() if isinstance(reply, dict) else [reply]
+    if not all(isinstance(value, float) and math.isfinite(value) for value in values):
+        raise ProtocolError("neither numbers nor a reason")
+    return reply  # type: ignore[return-value]

@@ -1,0 +1,149 @@
+"""Any scorer in processes that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import doctest
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rg_env.errors import ConfigError, ScorerPoolError
+from rg_env.scoring import Guarded, GuardedScore, Status, functions, guarded
+
+
+def behave(how: str, *given: Any) -> Any:
+    """A scorer that does what it is told."""
+    match how:
+        case "hang":
+            while True:
+                pass
+        case "sleep":
+            time.sleep(10**6)
+        case "die":
+            os._exit(3)
+        case "exit":
+            raise SystemExit(3)
+        case "write":
+            Path(given[0]).write_text("written")
+        case "token":
+            return len(os.environ.get("RG_ENV_TEST_TOKEN", ""))
+    return given[0] if given else 1
+
+
+async def wait() -> float:
+    return 1.0
+
+
+@pytest.fixture(scope="module")
+def behaving() -> Iterator[Guarded]:
+    with guarded(behave, timeout=0.5, workers=2) as made:
+        yield made
+
+
+def test_the_example_in_its_docstring_holds() -> None:
+    result = doctest.testmod(functions)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("returned", "value"),
+    [
+        (0.5, 0.5),
+        (-3, -3.0),
+        (True, 1.0),
+        (np.float32(0.5), 0.5),
+        ({"correct": 1, "length": np.float64(0.25)}, {"correct": 1.0, "length": 0.25}),
+        ({}, {}),
+    ],
+)
+def test_numbers_and_flat_dicts_of_numbers_are_values(behaving: Guarded, returned: Any, value: Any) -> None:
+    assert behaving.score("return", returned) == GuardedScore(value)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [None, "1.0", math.nan, math.inf, [1.0], {"a": math.nan}, {"a": {"b": 1.0}}, {1: 1.0}, {"x" * 9000: 1.0}, 10**400],
+)
+def test_anything_else_is_an_error_with_its_reason(behaving: Guarded, returned: Any) -> None:
+    score = behaving.score("return", returned)
+    assert (score.value, score.status) == (None, Status.ERROR)
+    assert score.detail
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [("hang", Status.TIMEOUT), ("sleep", Status.TIMEOUT), ("die", Status.CRASHED), ("exit", Status.ERROR)],
+)
+def test_no_call_hangs_or_crashes_the_caller_or_scores_0(behaving: Guarded, how: str, status: Status) -> None:
+    score = behaving.score(how)
+    assert (score.value, score.status) == (None, status)
+    assert score.detail
+    assert behaving.score("return", 1) == GuardedScore(1.0)
+
+
+def test_many_calls_in_an_event_loop(behaving: Guarded) -> None:
+    async def all_of_them() -> list[GuardedScore]:
+        return await asyncio.gather(*(behaving.ascore("return", number) for number in range(50)))
+
+    assert [score.value for score in asyncio.run(all_of_them())] == [float(number) for number in range(50)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the sandbox needs Linux")
+def test_the_sandbox_is_on_unless_it_is_turned_off(
+    behaving: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RG_ENV_TEST_TOKEN", "secret")
+    file = tmp_path / "file"
+    assert behaving.score("write", str(file)).status is Status.ERROR
+    with guarded(f"{__name__}:behave", workers=1, sandbox=False) as free:
+        assert free.score("write", str(file)).status is Status.ERROR  # it returned a path, which is no number
+        assert free.score("token").value == 0.0
+    assert file.read_text() == "written"
+
+
+def nested() -> Callable[[], float]:
+    def inner() -> float:
+        return 1.0
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        lambda: 1.0,
+        nested(),
+        wait,
+        "__main__:score",
+        "no_such_module:score",
+        f"{__name__}:no_such_function",
+        "math:pi",
+        "math.factorial",
+        "",
+    ],
+)
+def test_what_other_processes_cannot_import_is_refused_at_once(scorer: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a function at the top of a module that other processes can import"):
+        guarded(scorer)
+
+
+@pytest.mark.parametrize("bad", [{"timeout": 0.0}, {"workers": 0}, {"workers": "many"}])
+def test_numbers_out_of_range_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        guarded("math:factorial", **bad)
+
+
+def test_a_closed_one_says_so() -> None:
+    factorial = guarded("math:factorial", workers=1)
+    assert factorial.score(3).value == 6.0
+    factorial.close()
+    with pytest.raises(ScorerPoolError, match="closed"):
+        factorial.score(3)
