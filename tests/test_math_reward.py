@@ -1,0 +1,52 @@
+"""examples/math_reward.py: math-verify, which answers can hang, as a reward."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from examples import math_reward
+from rg_env.config import RGDumpConfig
+from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
+from rg_env.user_code import load_reward
+
+HANGING = "9^{9^{9^{9}}}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closing() -> Iterator[None]:
+    yield
+    math_reward.equality.close()
+
+
+def verdict(answer: str, score: float) -> Verdict:
+    text = f"<think></think><answer>{answer}</answer>" if answer else "no answer"
+    return Verdict(parse_response(text), AnswerScore(score, 0.0, score, Status.OK))
+
+
+def test_skyrl_rewards_what_equals_a_right_answer_of_the_group() -> None:
+    reward = load_reward(RGDumpConfig(reward="examples.math_reward.skyrl_reward"))
+    assert reward is not None
+    group = [verdict(r"\frac{1}{2}", 1.0), verdict("0.5", 0.1), verdict("1/3", 0.1), verdict("", 0.0)]
+    assert reward(group) == [1.0, 1.0, 0.1, 0.0]
+    assert reward(group[1:]) == [0.1, 0.1, 0.0]
+
+
+def test_trl_gets_a_reward_for_each_completion_whatever_hangs() -> None:
+    assert math_reward.trl_reward(completions=["0.5", "1/3"], answer=[r"\frac{1}{2}"] * 2, prompts=["", ""]) == [
+        1.0,
+        0.0,
+    ]
+
+
+def test_verifiers_gets_a_number_or_an_exception() -> None:
+    async def scores() -> list[float | BaseException]:
+        asked = [math_reward.verifiers_reward("12", answer) for answer in ("12.0", "13", HANGING)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    right, wrong, hanging = asyncio.run(scores())
+    assert (right, wrong) == (1.0, 0.0)
+    assert isinstance(hanging, RuntimeError)
+    assert str(hanging).startswith("timeout: no score within 2 s")
