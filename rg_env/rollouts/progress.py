@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, a line per tenth of the run elsewhere, on standard error."""
+"""What a run has done so far, on standard error: a bar on a terminal, a line per tenth of the run elsewhere."""
 
 from __future__ import annotations
 
@@ -6,9 +6,49 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rg_env.output import console, print_text
-from rg_env.rollouts.run import Totals
+from rg_env.rollouts.endpoint import Failure, Response
+
+
+@dataclass(slots=True)
+class Totals:
+    """What has been done so far.
+
+    Attributes:
+        failures: requests that failed for good; `last_failure` says why the last one did.
+        solved: rollouts with at least `solved_at`.
+        reasoning_apart, think_opened: see `Response`.
+        uncounted: responses whose tokens the server did not count.
+    """
+
+    groups: int = 0
+    responses: int = 0
+    solved: int = 0
+    failures: int = 0
+    last_failure: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+    reasoning_apart: int = 0
+    think_opened: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, reply: Response | Failure) -> None:
+        if isinstance(reply, Failure):
+            self.failures += 1
+            self.last_failure = reply.detail
+            return
+        self.responses += 1
+        self.prompt_tokens += reply.prompt_tokens or 0
+        self.completion_tokens += reply.completion_tokens or 0
+        self.uncounted += reply.completion_tokens is None
+        self.reasoning_apart += reply.reasoning_apart
+        self.think_opened += reply.think_opened
 
 
 @contextmanager

@@ -1,7 +1,12 @@
 """One command against a server, from its options to a finished dump.
 
-Invariant: the dump is closed and a server that was started has ended, however the command ends. SIGINT, SIGTERM and
-SIGHUP drop the groups in progress; all finished ones are in the dump. The API key is in no file.
+Invariant: a group is in the dump completely or not at all, and each question at most once, however the run ends and how
+often it is resumed; a request that fails for good is a rollout with status `no_response`. The dump is closed and a
+server that was started has ended, however the command ends. SIGINT, SIGTERM and SIGHUP drop the groups in progress. The
+API key is in no file.
+
+Groups in which no request was answered are held back until a later group shows that the server works. If too many in
+succession fail, the run stops without recording them, so that `--resume` tries them again.
 """
 
 from __future__ import annotations
@@ -9,24 +14,31 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
+from rg_env.dump.schema import GroupRecord, answered
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error
-from rg_env.rollouts.endpoint import Endpoint, EndpointError, Sampling
+from rg_env.rewards import Rollout, settle_group
+from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Sampling
+from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.plan import Claim, Plan, claim, done_questions
-from rg_env.rollouts.progress import showing_progress
-from rg_env.rollouts.questions import Questions
-from rg_env.rollouts.run import EndpointRun, Totals, first_error
+from rg_env.rollouts.progress import Totals, showing_progress
+from rg_env.rollouts.questions import Question, Questions
 from rg_env.rollouts.server import Server, ServerError, program_for, serving
 from rg_env.rollouts.settings import generator_settings
+from rg_env.rollouts.stopwatch import Stopwatch
+from rg_env.scoring import Verdict, shared_scorer
+from rg_env.user_code import load_reward
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GIVE_UP = 8
+"""After this many groups in succession without any response the run stops, or after all groups in progress."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,10 @@ class _Session:
     def __init__(self, run: Claim, plan: Plan, questions: Questions, options: EndpointOptions) -> None:
         self._run, self._plan, self._questions, self._options = run, plan, questions, options
         self._folder = Path(plan.config.dump_dir)
-        self._collection: EndpointRun | None = None
+        self._phase = Phase.TRAIN if plan.command == "collect" else Phase.EVAL
+        self._reward = load_reward(plan.config)
+        self._totals = Totals()
+        self._unanswered: list[GroupRecord] = []
         self._missing = 0
 
     async def run(self) -> Finished:
@@ -128,14 +143,19 @@ class _Session:
         try:
             signum = await _until_signal(self._work())
         except (EndpointError, ServerError) as found:
-            if not (self._collection and self._collection.totals.responses):
+            if not self._totals.responses:
                 raise
             error = found
-        totals = self._collection.totals if self._collection else Totals()
         done = len(done_questions(self._folder, self._run.run_id))
-        finished = Finished(self._run.run_id, self._folder, totals, done, self._plan.groups)
-        stopped = bool(self._collection and self._collection.out_of_tokens) and done < self._plan.groups
-        return replace(finished, out_of_tokens=stopped, signum=signum, error=error, missing=self._missing)
+        stopped = self._out_of_tokens and done < self._plan.groups
+        return Finished(
+            self._run.run_id, self._folder, self._totals, done, self._plan.groups, stopped, signum, error, self._missing
+        )
+
+    @property
+    def _out_of_tokens(self) -> bool:
+        most = self._options.max_tokens_total
+        return most is not None and self._totals.tokens >= most
 
     async def _work(self) -> None:
         async with AsyncExitStack() as stack:
@@ -146,52 +166,25 @@ class _Session:
                 server = await stack.enter_async_context(serving(program, options.server_options))
                 url, request = server.url, {**request, **program.request}
                 concurrency = options.concurrency or program.concurrency
-            endpoint = await stack.enter_async_context(
-                Endpoint(
-                    url,
-                    options.model,
-                    options.sampling,
-                    timeout=options.timeout,
-                    retries=options.retries,
-                    is_own=server is not None,
-                    request=request,
-                )
+            endpoint = Endpoint(
+                url,
+                options.model,
+                options.sampling,
+                timeout=options.timeout,
+                retries=options.retries,
+                is_own=server is not None,
+                request=request,
             )
+            self._endpoint = await stack.enter_async_context(endpoint)
             if server is None:
                 await endpoint.check()
-            writer = self._writer(endpoint.url)
+            self._writer = self._open_writer()
             try:
-                await self._collect(endpoint, writer, concurrency, server)
+                await self._collect(concurrency, server)
             finally:
-                self._missing = writer.close()
+                self._missing = self._writer.close()
 
-    async def _collect(self, endpoint: Endpoint, writer: DumpWriter, concurrency: int, server: Server | None) -> None:
-        plan, most = self._plan, self._options.max_tokens_total
-        done = done_questions(self._folder, self._run.run_id)  # the writer has completed the ledger of a killed attempt
-        questions = plan.groups - len(done)
-        print_error(f"{questions * plan.samples:,} requests: {questions:,} questions × {plan.samples}")
-        with showing_progress(plan.groups, len(done), most) as report:
-            self._collection = EndpointRun(
-                self._questions,
-                endpoint,
-                plan.config,
-                writer,
-                samples=plan.samples,
-                phase=Phase.TRAIN if plan.command == "collect" else Phase.EVAL,
-                concurrency=concurrency,
-                max_tokens_total=most,
-                report=report,
-            )
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    watch = tasks.create_task(server.watch()) if server else None
-                    await self._collection.run(done)
-                    if watch:
-                        watch.cancel()
-            except ExceptionGroup as errors:
-                raise first_error(errors) from None
-
-    def _writer(self, url: str) -> DumpWriter:
+    def _open_writer(self) -> DumpWriter:
         plan, run, options = self._plan, self._run, self._options
         sampling = asdict(options.sampling)
         writer = DumpWriter.from_config(plan.config, run.run_id, run.attempt)
@@ -199,7 +192,7 @@ class _Session:
             "attempt": run.attempt,
             "model": options.name or options.model,
             "model_path": options.model if options.url is None else None,
-            "endpoint": url if options.url else None,
+            "endpoint": self._endpoint.url if options.url else None,
             "plan": plan.facts(),
             "suite": plan.questions.get("suite"),
             "settings": generator_settings(plan.config, samples=plan.samples, eval_samples=plan.samples, **sampling),
@@ -212,6 +205,95 @@ class _Session:
             raise
         return writer
 
+    async def _collect(self, concurrency: int, server: Server | None) -> None:
+        """Collect every question that is not done, and watch the server meanwhile.
+
+        Raises:
+            EndpointError: the server refuses or fails all requests. ServerError: it ended.
+        """
+        plan = self._plan
+        done = done_questions(self._folder, self._run.run_id)  # the writer has completed the ledger of a killed attempt
+        numbers = iter([number for number in range(len(self._questions)) if number not in done])
+        questions = plan.groups - len(done)
+        print_error(f"{questions * plan.samples:,} requests: {questions:,} questions × {plan.samples}")
+        self._requests = asyncio.Semaphore(concurrency)
+        self._workers = -(-concurrency // plan.samples) + 1
+        with showing_progress(plan.groups, len(done), self._options.max_tokens_total) as self._report:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    watch = tasks.create_task(server.watch()) if server else None
+                    await asyncio.wait([tasks.create_task(self._ask(numbers)) for _ in range(self._workers)])
+                    if watch:
+                        watch.cancel()
+            except ExceptionGroup as errors:
+                raise _first_error(errors) from None
+            await self._write(self._unanswered)
+
+    async def _ask(self, numbers: Iterator[int]) -> None:
+        while not self._out_of_tokens and (number := next(numbers, None)) is not None:
+            question = await asyncio.to_thread(self._questions.__getitem__, number)
+            await self._group(number, question)
+
+    async def _group(self, number: int, question: Question) -> None:
+        config, totals = self._plan.config, self._totals
+        async with asyncio.TaskGroup() as tasks:
+            requests = [tasks.create_task(self._rollout(question, k)) for k in range(self._plan.samples)]
+        rollouts = [request.result() for request in requests]
+        earned = settle_group(
+            rollouts,
+            config,
+            max_length=self._options.sampling.max_tokens,
+            penalize=self._phase is Phase.TRAIN,
+            reward_function=self._reward,
+        )
+        origin = Origin(self._run.run_id, self._run.attempt, self._phase, None, number)
+        record = group_record(origin, question.item, question.item.id, rollouts, earned, config.solved_at)
+        responded = answered(record.rollouts)
+        totals.groups += 1
+        totals.solved += sum(rollout.base_score >= config.solved_at for rollout in responded)
+        self._unanswered.append(record)
+        if responded:
+            held, self._unanswered = self._unanswered, []
+            await self._write(held)
+        elif len(self._unanswered) >= max(_GIVE_UP, self._workers):
+            raise EndpointError(
+                f"{self._endpoint.url} answered no request of the last {len(self._unanswered)} groups "
+                f"({totals.last_failure}); they are not recorded: continue with --resume"
+            )
+        self._report(totals)
+
+    async def _rollout(self, question: Question, repetition: int) -> Rollout:
+        async with self._requests:
+            watch = Stopwatch()
+            reply = await self._endpoint.respond(question.messages)
+        watch.responded()
+        self._totals.add(reply)
+        config, item = self._plan.config, question.item
+        if isinstance(reply, Failure):
+            text, verdict, tokens, stop_reason = "", Verdict.no_response(reply.detail), None, None
+        else:
+            opened = reply.think_opened and not config.prefilled_think
+            text = f"<think>{reply.text}" if opened else reply.text
+            judge = shared_scorer(config.scorer).judge
+            verdict = await asyncio.to_thread(
+                judge, item.entry, text, item.config, config.prefilled_think, config.format
+            )
+            watch.scored()
+            tokens, stop_reason = reply.completion_tokens, reply.stop_reason
+        conversation = [*question.messages, {"role": "assistant", "content": text}]
+        return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch)
+
+    async def _write(self, records: list[GroupRecord]) -> None:
+        if records:
+            await self._writer.write(records, self._plan.config.dump_ack_timeout)
+
+
+def _first_error(error: BaseException) -> BaseException:
+    """The first error in nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     """Run `work`; a signal cancels it. Returns the signal, or None if it ended by itself."""
@@ -222,24 +304,17 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
         received.append(signum)
         task.cancel()
 
-    with _handling(loop, stop):
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not received:
-                raise
-    return received[0] if received else None
-
-
-@contextmanager
-def _handling(loop: asyncio.AbstractEventLoop, stop: Any) -> Iterator[None]:
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
     handled = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores SIGHUP
     for signum in handled:
         loop.add_signal_handler(signum, stop, signum)
     try:
-        yield
+        await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
     finally:
         for signum in handled:
             loop.remove_signal_handler(signum)
             signal.signal(signum, before[signum])
+    return received[0] if received else None
