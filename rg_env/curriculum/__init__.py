@@ -5,6 +5,6 @@ Invariant: pure. No files, no processes, no SkyRL. Equal seeds and observations 
 
 from rg_env.curriculum.controller import Controller, check_difficulty
 from rg_env.curriculum.rules import Move
-from rg_env.curriculum.solve_rate import GroupFacts, RolloutFacts
+from rg_env.curriculum.solve_rate import ObservedGroup, Tally, tally
 
-__all__ = ["Controller", "GroupFacts", "Move", "RolloutFacts", "check_difficulty"]
+__all__ = ["Controller", "Move", "ObservedGroup", "Tally", "check_difficulty", "tally"]

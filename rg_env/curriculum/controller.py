@@ -9,22 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.curriculum.rules import RECENT, START, Move, interval, next_level
-from rg_env.curriculum.solve_rate import GroupFacts, Tally, tally
+from rg_env.curriculum.solve_rate import ObservedGroup, Tally
 from rg_env.errors import ConfigError, need
 from rg_env.tasks.draw import Draw
+from rg_env.tasks.levels import Scale
 
 
-class HasLevels(Protocol):
-    """A task's scale of difficulty: `rg_env.tasks.levels.Scale`."""
-
-    def level(self, complexity: float) -> Mapping[str, int]: ...
-
-
-def check_difficulty(settings: RGDumpConfig, scales: Mapping[str, HasLevels]) -> None:
+def check_difficulty(settings: RGDumpConfig, scales: Mapping[str, Scale]) -> None:
     """Check the settings of difficulty and sampling.
 
     Args:
@@ -65,12 +60,11 @@ class Controller:
 
     Args:
         scales: the scale of each task that has levels; other tasks keep their default options.
-        settings: `curriculum_target_accuracy` and `solved_at`.
+        target: the solve rate toward which levels are moved.
     """
 
-    def __init__(self, scales: Mapping[str, HasLevels], settings: RGDumpConfig) -> None:
-        self._scales = scales
-        self._target, self._solved_at = settings.curriculum_target_accuracy, settings.solved_at
+    def __init__(self, scales: Mapping[str, Scale], target: float) -> None:
+        self._scales, self._target = scales, target
         self._states = {task: TaskState() for task in scales}
         self.version = 0
         """Number of observed batches."""
@@ -85,7 +79,7 @@ class Controller:
         """The complexity of each task that has levels."""
         return {task: state.complexity for task, state in self._states.items()}
 
-    def observe(self, groups: Iterable[GroupFacts]) -> list[Move]:
+    def observe(self, groups: Iterable[ObservedGroup]) -> list[Move]:
         """Take note of the groups of a training batch, in the order in which they are given.
 
         Returns:
@@ -100,19 +94,19 @@ class Controller:
                 continue
             observed.add(group.task)
             if group.controller_version >= state.since:
-                state.groups = [*state.groups, tally(group, self._solved_at)][-RECENT:]
+                state.groups = [*state.groups, group.tally][-RECENT:]
         moves = (self._move(task) for task in self._states if task in observed)
         return [move for move in moves if move is not None]
 
     def _move(self, task: str) -> Move | None:
         state = self._states[task]
         before = state.complexity
-        decision = interval(state.groups, self._target)
-        after = next_level(before, decision.change, self._scales[task].level) if decision else before
-        if decision is None or after == before:
+        change, evidence = interval(state.groups, self._target)
+        after = next_level(before, change, self._scales[task].level)
+        if evidence is None or after == before:
             return None
         state.complexity, state.groups, state.since = after, [], self.version
-        return Move(task, before, after, decision.evidence, self.version)
+        return Move(task, before, after, evidence)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as plain data that JSON can hold."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from rg_env.curriculum.solve_rate import Tally, total
+from rg_env.curriculum.solve_rate import Tally
 from rg_env.wilson import wilson
 
 START = 0.3
@@ -61,30 +61,20 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """The outcome of the rule: the change of c (0: stay), and why."""
-
-    change: float
-    evidence: Evidence
-
-
-@dataclass(frozen=True, slots=True)
 class Move:
     """A change of the complexity of a task.
 
     Attributes:
         before, after: complexities.
-        controller_version: after the move (`rg_env.tasks.draw.Draw`).
     """
 
     task: str
     before: float
     after: float
     evidence: Evidence
-    controller_version: int
 
 
-def interval(groups: Sequence[Tally], target: float) -> Decision | None:
+def interval(groups: Sequence[Tally], target: float) -> tuple[float, Evidence | None]:
     """Whether a level is to move.
 
     Args:
@@ -92,12 +82,12 @@ def interval(groups: Sequence[Tally], target: float) -> Decision | None:
         target: in (0, 1).
 
     Returns:
-        the decision; None if too few rollouts count.
+        the change of c (0: stay), and why; None if too few rollouts count.
     """
     groups = [group for group in groups[-RECENT:] if group.counted]
-    solved, counted, _ = total(groups)
+    solved, counted = (sum(numbers) for numbers in zip(Tally(0, 0), *groups, strict=True))
     if counted < MIN_COUNTED:
-        return None
+        return 0.0, None
     rate = solved / counted
     effective = sum(group.counted / (1 + (group.counted - 1) * CORRELATION) for group in groups)
     low, high = wilson(rate, effective, NormalDist().inv_cdf((1 + CONFIDENCE) / 2))
@@ -107,7 +97,7 @@ def interval(groups: Sequence[Tally], target: float) -> Decision | None:
     elif high < target - MARGIN:
         change, why = -LARGE_STEP if high < HARD else -STEP, f"below the target {target:g} − {MARGIN:g}"
     reason = f"{solved} of {counted} rollouts in {len(groups)} groups solved, interval {low:.2f} to {high:.2f}, {why}"
-    return Decision(change, Evidence(rate, low, high, counted, len(groups), reason))
+    return change, Evidence(rate, low, high, counted, len(groups), reason)
 
 
 def moved(complexity: float, change: float) -> float:

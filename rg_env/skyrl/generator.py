@@ -18,7 +18,7 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from rg_env.curriculum import GroupFacts, RolloutFacts
+from rg_env.curriculum import ObservedGroup, tally
 from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, LevelRecord, Outcome
 from rg_env.dump.schema import answered
@@ -130,7 +130,9 @@ class RGDumpGenerator(SkyRLGymGenerator):
             return []
         run_id, attempt = self.recorder.run()
         records = []
-        for move in self.loader.observe([_facts([call.rollouts[one] for one in group]) for group in groups]):
+        solved_at = self.config.solved_at
+        observed = [_observed([call.rollouts[one] for one in group], solved_at) for group in groups]
+        for move in self.loader.observe(observed):
             logger.info("level of {}: c {:g} → {:g}, {}", move.task, move.before, move.after, move.evidence.reason)
             records.append(
                 LevelRecord(
@@ -210,12 +212,12 @@ def _scores(record: GroupRecord) -> str:
     return f"mean {sum(scores) / len(scores):.3f}, best {max(scores):.3f}"
 
 
-def _facts(group: Sequence[Rollout]) -> GroupFacts:
+def _observed(group: Sequence[Rollout], solved_at: float) -> ObservedGroup:
     """What the curriculum learns from a group."""
     item = group[0].item
     assert item is not None
-    rollouts = [RolloutFacts.of(one.verdict, one.stop_reason == "length") for one in group]
-    return GroupFacts(item.task, item.complexity, item.controller_version, rollouts)
+    rollouts = ((one.verdict, one.stop_reason == "length") for one in group)
+    return ObservedGroup(item.task, item.controller_version, tally(rollouts, solved_at))
 
 
 def _share_generation(watches: Sequence[Stopwatch | None]) -> None:

@@ -32,7 +32,7 @@ from skyrl.train.fully_async_trainer import _AsyncDataloader
 from torch.utils.data import DataLoader
 
 from rg_env.config import RGDumpConfig
-from rg_env.curriculum import Controller, GroupFacts, Move, check_difficulty
+from rg_env.curriculum import Controller, Move, ObservedGroup, check_difficulty
 from rg_env.dataset import ReasoningGymDataset, begin_worker
 from rg_env.errors import ConfigError
 from rg_env.eval_set import EvalSet
@@ -153,7 +153,7 @@ class TrainLoader(DataLoader[Any]):
                 numbers = self.order.take()
             yield [{**row, "uid": f"{row['uid']}#{number}"} for row, number in zip(batch, numbers, strict=True)]
 
-    def observe(self, groups: Iterable[GroupFacts]) -> list[Move]:
+    def observe(self, groups: Iterable[ObservedGroup]) -> list[Move]:
         """Note the groups of a training batch; later levels depend on them.
 
         Returns:
@@ -280,7 +280,7 @@ def train_loader(cfg: Any, dataset: ReasoningGymDataset | PromptDataset) -> Trai
     if isinstance(dataset, ReasoningGymDataset):
         check_difficulty(rg, dataset.scales)
         if rg.complexity_mode == "curriculum":
-            controller = Controller(dataset.scales, rg)
+            controller = Controller(dataset.scales, rg.curriculum_target_accuracy)
 
         def draw(number: int) -> Any:
             again = rg.items is not None and number >= rows  # the first pass is in order

@@ -16,11 +16,6 @@ from rg_env.tasks.levels import scale_of
 from tests.curriculum.policies import Curriculum, Policy, group, train
 
 TASKS = {"spell_backward": 1, "gcd": 2, "chain_sum": 1}
-FLAWS = {
-    "badly formatted": {"well_formed": False},
-    "scorer times out": {"scorer_ok": False},
-    "truncated": {"truncated": True},
-}
 
 
 def test_a_curriculum_draws_the_same_tasks_from_easy_questions_on():
@@ -125,7 +120,7 @@ def test_a_move_says_why():
     (move,) = one.observe([group("gcd", 8)] * 4)
     why = move.evidence
     assert (move.task, move.before, why.groups, why.rollouts) == ("gcd", 0.3, 4, 32)
-    assert move.after > 0.3 and why.solve_rate == 1.0 and why.lower > 0.7 and move.controller_version == 1
+    assert move.after > 0.3 and why.solve_rate == 1.0 and why.lower > 0.7
     assert "32 of 32 rollouts in 4 groups solved" in why.reason and "above the target 0.7" in why.reason
 
 
@@ -148,16 +143,15 @@ def test_after_a_move_groups_from_before_it_do_not_count():
     assert one.complexities()["gcd"] < level
 
 
-@pytest.mark.parametrize("flaw", FLAWS)
-def test_what_is_not_difficulty_does_not_lower_a_level(flaw):
-    """Every rollout of one task is right but flawed, until the flaw is gone."""
+def test_what_is_not_difficulty_does_not_lower_a_level():
+    """No rollout of one task counts, until the flaw is gone."""
     one = Curriculum(["gcd", "spell_backward", "chain_sum"])
     levels = [one.complexities()["gcd"]]
 
     def watch(*_: object) -> None:
         levels.append(one.complexities()["gcd"])
 
-    position = train(one, Policy(0.7, flaws={"gcd": FLAWS[flaw]}), 40, each=watch)
+    position = train(one, Policy(0.7, flawed=["gcd"]), 40, each=watch)
     assert levels == [0.3] * 41
     train(one, Policy(0.7), 40, start=position, each=watch)
     assert one.complexities()["gcd"] > 0.3, "it recovers"

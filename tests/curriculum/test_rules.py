@@ -14,38 +14,37 @@ TARGET = 0.7
 
 
 def groups(*solved: int, of: int = 8) -> list[Tally]:
-    return [Tally(number, of, of) for number in solved]
+    return [Tally(number, of) for number in solved]
 
 
-tallies = st.integers(0, 8).flatmap(lambda counted: st.tuples(st.integers(0, counted), st.just(counted), st.just(8)))
+tallies = st.integers(0, 8).flatmap(lambda counted: st.tuples(st.integers(0, counted), st.just(counted)))
 histories = st.lists(tallies.map(lambda numbers: Tally(*numbers)), max_size=20)
 
 
 @given(st.floats(0, 1), histories, st.floats(0.05, 0.95))
 def test_the_rule_stays_in_range_and_has_evidence(complexity, history, target):
-    decision = interval(history, target)
-    if decision is None:
+    change, evidence = interval(history, target)
+    assert 0 <= moved(complexity, change) <= 1
+    assert abs(change) <= 0.1
+    if evidence is None:
+        assert change == 0
         return
-    assert 0 <= moved(complexity, decision.change) <= 1
-    assert abs(decision.change) <= 0.1
-    evidence = decision.evidence
     assert evidence.rollouts >= MIN_COUNTED
     assert "\n" not in evidence.reason
-    if decision.change:
-        assert (decision.change > 0) == (evidence.solve_rate > target)
+    if change:
+        assert (change > 0) == (evidence.solve_rate > target)
     assert evidence.lower <= evidence.solve_rate + 1e-12 and evidence.solve_rate <= evidence.upper + 1e-12
 
 
 def test_fewer_than_eight_rollouts_that_count_move_nothing():
-    few = [Tally(0, 1, 8)] * 7
-    assert interval(few, TARGET) is None
-    assert interval([*few, Tally(0, 4, 8)], TARGET) is not None
-    assert interval([Tally(0, 0, 8)] * 20, TARGET) is None
+    few = [Tally(0, 1)] * 7
+    assert interval(few, TARGET) == (0.0, None)
+    assert interval([*few, Tally(0, 4)], TARGET)[1] is not None
+    assert interval([Tally(0, 0)] * 20, TARGET) == (0.0, None)
 
 
 def change(history):
-    decision = interval(history, TARGET)
-    return None if decision is None else round(decision.change, 4)
+    return round(interval(history, TARGET)[0], 4)
 
 
 class TestInterval:
@@ -66,12 +65,12 @@ class TestInterval:
             history = [chooser.randint(0, 7) for _ in range(chooser.randint(1, 6))]
             more = list(history)
             more[chooser.randrange(len(more))] += 1
-            less_high, more_high = (interval(groups(*one), TARGET).evidence for one in (history, more))
+            less_high, more_high = (interval(groups(*one), TARGET)[1] for one in (history, more))
             assert less_high.lower <= more_high.lower and less_high.upper <= more_high.upper
 
     def test_rollouts_of_one_group_count_less_than_rollouts_of_many(self):
         histories = groups(16, of=16), groups(*[1] * 16, of=1)
-        one_group, many = (interval(history, TARGET).evidence for history in histories)
+        one_group, many = (interval(history, TARGET)[1] for history in histories)
         assert one_group.solve_rate == many.solve_rate == 1
         assert one_group.lower < 0.5 < 0.85 < many.lower
 
@@ -91,7 +90,7 @@ class TestInterval:
                     if correlation:
                         size = 1 / correlation - 1
                         chance = chooser.betavariate(TARGET * size, (1 - TARGET) * size)
-                    history.append(Tally(sum(chooser.random() < chance for _ in range(8)), 8, 8))
+                    history.append(Tally(sum(chooser.random() < chance for _ in range(8)), 8))
                 seen += per_batch
                 if change(history):
                     moves += 1

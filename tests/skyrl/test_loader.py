@@ -14,7 +14,7 @@ import pytest
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.curriculum import GroupFacts, RolloutFacts
+from rg_env.curriculum import ObservedGroup, Tally
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.skyrl.loader import AsyncRows, EvalLoader, train_loader
@@ -61,9 +61,8 @@ def observed(rows):
     groups = []
     for row in rows:
         info = row["env_extras"]["extra_info"]
-        solved = float(len(row["prompt"][-1]["content"]) % 8 < 6)
-        rollouts = [RolloutFacts(solved, well_formed=True, scorer_ok=True, truncated=False)] * 8
-        groups.append(GroupFacts(info["task"], info["complexity"], info["controller_version"], rollouts))
+        solved = 8 * (len(row["prompt"][-1]["content"]) % 8 < 6)
+        groups.append(ObservedGroup(info["task"], info["controller_version"], Tally(solved, 8)))
     return groups
 
 
