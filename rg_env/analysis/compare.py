@@ -1,7 +1,9 @@
-"""Comparison of two runs: which statistics differ by more than chance.
+"""Comparison of two sides: which statistics differ by more than chance.
 
 Invariant: a difference is taken only between rows with the same phase and value of `by`. The unit of analysis is the
-question: all groups and rollouts of a question on one side are one value. A row is *paired* if the two sides share at
+question, or the run where both sides have several (`unit_of`).
+
+Questions: all groups and rollouts of a question on one side are one value. A row is *paired* if the two sides share at
 least half of the questions of the side that has fewer: then only the shared questions count, and their difficulty
 cancels out. Otherwise the sides are treated as independent; if some questions are shared all the same, the intervals
 are too wide, not too narrow.
@@ -11,11 +13,16 @@ mean is Σe²/(Q(Q − 1)), that of a paired difference Σ(e − e')²/(Q(Q − 
 [0, 1], a few questions are added first, so that an interval neither collapses nor is too narrow where all questions
 agree: a 0 and a 1 on each side if independent (Agresti and Caffo, The American Statistician 54, 2000), and half a
 difference of +1, half of −1 and one of 0 if paired (Agresti and Min, Statistics in Medicine 24, 2005).
+
+Runs: training runs with the same settings and other seeds differ by more than the choice of questions explains. So the
+training rows of one run against one other have no interval. With several runs a side, the runs are the Q units above,
+with Student's t and nothing added.
 Not covered: that among many rows some differ by chance.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product
@@ -27,10 +34,20 @@ from rg_env.analysis.by import key_columns
 from rg_env.analysis.intervals import CONFIDENCE, t_of
 from rg_env.analysis.stats import STATISTICS, UNBOUNDED, Measured, by_keys, measure
 from rg_env.choices import By
-from rg_env.dump import Dump
+from rg_env.dump import Dump, Phase
 
 Side = pl.LazyFrame | pl.DataFrame | Measured
 """Rows as `Dump.scan` gives them, or what `measure` made of them with `to_match`."""
+
+
+class Unit(enum.StrEnum):
+    """What is compared: what an interval says about the next one of."""
+
+    QUESTION = "question"
+    RUN = "run"
+    ONE_RUN = "one run"
+    """A training run on each side: questions, but without intervals in the training phase."""
+
 
 _SOLVED_QUESTION = 0.5
 """A question counts as solved on one side if at least this share of its rollouts is."""
@@ -42,6 +59,7 @@ def compare(
     other: Side,
     by: str = By.TASK,
     *,
+    unit: Unit = Unit.QUESTION,
     unmatched: Sequence[str] = (),
     confidence: float = CONFIDENCE,
 ) -> pl.DataFrame:
@@ -49,29 +67,38 @@ def compare(
 
     Args:
         by, confidence: as for `statistics`.
+        unit: see `unit_of`.
         unmatched: tasks whose questions differ although their ids may be equal: they are not paired.
 
     Returns:
         one row for each phase, value of `by` and measure (the columns of `statistics` that have an interval): `phase`,
-        the columns of `by`, `measure`, `paired`, `questions` and `questions_other` (equal if paired), `value` and
-        `other`, `difference` = value − other with `low` and `high`, its confidence interval (null for fewer than two
-        questions), and `clear`: whether the interval excludes 0. Values that one side lacks are null.
+        the columns of `by`, `measure`, `paired`, `questions` and `questions_other` (equal if paired; with `Unit.RUN`
+        the numbers of runs), `value` and `other`, `difference` = value − other with `low` and `high`, its confidence
+        interval (null for fewer than two units, and where `unit` allows none), and `clear`: whether the interval
+        excludes 0. Values that one side lacks are null.
 
     Raises:
         DumpError: as `statistics`.
     """
     keys = key_columns(by)
-    (mine, names), (theirs, names_other) = (_questions(one, keys) for one in (side, other))
+    over_runs = unit is Unit.RUN
+    (mine, names), (theirs, names_other) = (_questions(one, keys, over_runs) for one in (side, other))
     measures = list(dict.fromkeys([*names, *names_other]))
     shared = _shared(mine, theirs, keys, unmatched)
     paired = _rows(_moments(shared, keys, [name for name in names if name in names_other], paired=True), keys)
-    sides = [_rows(_moments(table, keys, found), keys) for table, found in ((mine, names), (theirs, names_other))]
+    sides = [
+        _rows(_moments(table, keys, found), keys, over_runs) for table, found in ((mine, names), (theirs, names_other))
+    ]
     both = sides[0].join(sides[1], on=[*keys, "measure"], how="full", coalesce=True, nulls_equal=True, suffix=_OTHER)
     independent = both.rename({f"value{_OTHER}": "other"}).with_columns(paired=pl.lit(False))
     independent = independent.join(paired, on=[*keys, "measure"], how="anti", nulls_equal=True)
+    found = pl.concat([_independent(independent, confidence), _paired(paired, confidence)], how="diagonal_relaxed")
+    if unit is Unit.ONE_RUN:
+        bounds = (pl.when(pl.col("phase") != Phase.TRAIN.value).then(name).alias(name) for name in ("low", "high"))
+        found = found.with_columns(bounds)
     return (
-        pl.concat([_independent(independent, confidence), _paired(paired, confidence)], how="diagonal_relaxed")
-        .with_columns(clear=(pl.col("low") > 0) | (pl.col("high") < 0))
+        found.with_columns(clear=(pl.col("low") > 0) | (pl.col("high") < 0))
+        .with_columns(pl.col("clear").fill_null(False))
         .sort(*keys, pl.col("measure").cast(pl.Enum(measures)))
         .select(*keys, "measure", "paired", "questions", f"questions{_OTHER}", "value", "other", *_DIFFERENCE, "clear")
     )
@@ -95,6 +122,17 @@ def flips(side: Side, other: Side, *, unmatched: Sequence[str] = ()) -> pl.DataF
         .filter((pl.col("value") >= _SOLVED_QUESTION) != (pl.col("other") >= _SOLVED_QUESTION))
         .sort(-(pl.col("value") - pl.col("other")).abs(), "phase", "task", "item")
     )
+
+
+def unit_of(dump: Dump, other: Dump) -> Unit:
+    """Runs if each side has several of its own, else questions. Rollouts of an endpoint are no training run."""
+    sides = [{run.run_id for run in side.runs} for side in (dump, other)]
+    if sides[0] & sides[1]:
+        return Unit.QUESTION
+    if min(map(len, sides)) > 1:
+        return Unit.RUN
+    trained = all("endpoint" not in (run.manifest or {}) for run in (*dump.runs, *other.runs))
+    return Unit.ONE_RUN if trained else Unit.QUESTION
 
 
 def differing_tasks(dump: Dump, other: Dump) -> list[str]:
@@ -127,24 +165,26 @@ def differing_suites(dump: Dump, other: Dump) -> Iterator[str]:
 _DIFFERENCE = ("difference", "low", "high")
 
 
-def _questions(side: Side, keys: Sequence[str]) -> tuple[pl.DataFrame, list[str]]:
+def _questions(side: Side, keys: Sequence[str], over_runs: bool = False) -> tuple[pl.DataFrame, list[str]]:
     """One row per question and value of the keys: sums and counts of all measures, and a group's id; and the measures.
 
-    Groups of dumps that do not record their questions (Atropos' files) are a question each, whose `item` is null.
+    Groups of dumps that do not record their questions (Atropos' files) are a question each, whose `item` is null. With
+    `over_runs`, each run is such a question.
     """
     found = side if isinstance(side, Measured) else measure(side, to_match=True)
     _, groups, tries, split = by_keys(found, keys)
     names = [one.name for one in STATISTICS if one.interval and not (split and one.per_group)]
     names += [] if split else tries
     names += ["solve_rate_first", "solve_rate_last"]
-    item = pl.when(pl.col("item") != "").then("item")
-    columns = list(dict.fromkeys([*keys, "task"]))
+    item: pl.Expr = pl.lit(None, pl.String) if over_runs else pl.when(pl.col("item") != "").then("item")
+    unit = pl.col("run_id") if over_runs else item.fill_null(pl.col("group_id"))
+    columns = list(dict.fromkeys(keys if over_runs else [*keys, "task"]))
     sums = (pl.col(f"{name}:{part}").cast(pl.Float64).sum() for name in names for part in ("total", "count"))
     return (
         groups.with_columns(pl.col(key).cast(pl.String) for key in columns if key != "step")
-        .with_columns(item=item, question=item.fill_null(pl.col("group_id")))
+        .with_columns(item=item, question=unit)
         .group_by(*columns, "question")
-        .agg(pl.col("item", "group_id").first(), *sums)
+        .agg(pl.col("item", "group_id", *({"task"} - set(columns))).first(), *sums)
         .sort(*columns, "question")
     ), names
 
@@ -194,10 +234,10 @@ def _moments(
     return found
 
 
-def _rows(tables: Mapping[str, pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+def _rows(tables: Mapping[str, pl.DataFrame], keys: Sequence[str], over_runs: bool = False) -> pl.DataFrame:
     """The tables one below the other."""
     rows = [
-        table.with_columns(measure=pl.lit(name), bounded=pl.lit(name not in UNBOUNDED))
+        table.with_columns(measure=pl.lit(name), bounded=pl.lit(name not in UNBOUNDED and not over_runs))
         for name, table in tables.items()
     ]
     return pl.concat(rows).select(*keys, "measure", pl.exclude(*keys, "measure"))

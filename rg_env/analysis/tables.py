@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from rich.text import Text
 
+from rg_env.analysis.compare import Unit
 from rg_env.analysis.stats import STATISTICS, Measured
 from rg_env.output import cell, new_table
 
@@ -238,15 +239,25 @@ _TOTALS = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_respons
 _MAIN = "solve_rate"
 
 
-def render_comparison(totals: pl.DataFrame, *parts: pl.DataFrame, every_measure: bool = False) -> Table:
+_STAR = "*: the interval excludes 0. Of 20 rows that do not differ, one does so by chance."
+
+
+def render_comparison(
+    totals: pl.DataFrame, *parts: pl.DataFrame, unit: Unit = Unit.QUESTION, every_measure: bool = False
+) -> Table:
     """The differences found by `compare`; totals come first.
 
     Args:
+        unit: as it was compared.
         totals: by phase.
         parts: by other keys, shown below the total of their phase with their solve rate.
         every_measure: show all measures of all rows instead.
     """
-    table = new_table([""], ["questions", "this", "other", "difference", "95 % interval"], compact=True)
+    table = new_table(
+        [""],
+        ["runs" if unit is Unit.RUN else "questions", "this", "other", "difference", "95 % interval"],
+        compact=True,
+    )
     for phase in totals["phase"].unique(maintain_order=True):
         table.add_section()
         table.add_row(cell(phase, "bold"))
@@ -265,15 +276,22 @@ def render_comparison(totals: pl.DataFrame, *parts: pl.DataFrame, every_measure:
     return table
 
 
-def legend(*frames: pl.DataFrame) -> Iterator[str]:
-    """How the rows of the table were compared, one line each."""
+def legend(*frames: pl.DataFrame, unit: Unit = Unit.QUESTION) -> Iterator[str]:
+    """How the rows of the table were compared, and what an interval covers, one line each."""
+    if unit is Unit.RUN:
+        yield "Intervals cover the choice of runs (seeds): each run is one value."
+        yield _STAR
+        return
     rows = pl.concat([frame.select("paired", "difference") for frame in frames]).drop_nulls("difference")
     if rows["paired"].any():
         yield "Only questions that both sides have are compared, one by one."
     if not rows["paired"].all():
         few = "~ less than half of the questions are shared" if rows["paired"].any() else "No shared questions"
         yield f"{few}: compared as independent runs."
-    yield "*: the interval excludes 0. Of 20 rows that do not differ, one does so by chance."
+    yield "Intervals cover the choice of questions and samples, not what another seed of a training run changes."
+    if unit is Unit.ONE_RUN:
+        yield "Training rows of one run against another have none: compare several runs (seeds) on each side."
+    yield _STAR
 
 
 def _rows_of(frame: pl.DataFrame, phase: str, measures: Sequence[str] | None) -> Iterator[Row]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import compare, flips, statistics
-from rg_env.analysis.compare import differing_suites, differing_tasks
+from rg_env.analysis.compare import Unit, differing_suites, differing_tasks, unit_of
 from rg_env.dump import open_run, write_manifest
 from rg_env.dump.schema import answered
 from tests.analysis.samples import groups, ledger_rows, write_ledger
@@ -166,3 +166,45 @@ def test_differences_are_those_of_the_two_sides_and_clear_where_they_are_large(t
     assert (rows["theirs"]["value"], rows["theirs"]["questions_other"]) == (None, 40)
     back = {row["task"]: row for row in compare(b, a).filter(measure="solve_rate").iter_rows(named=True)}
     assert rows["gcd"]["low"] == pytest.approx(-back["gcd"]["high"])
+
+
+def trained(folder, rates, spread=0.0, draw=random):
+    """One training run for each rate; `spread` is how much seeds differ."""
+    for number, rate in enumerate(rates):
+        own = min(0.95, max(0.05, rate + draw.gauss(0, spread)))
+        name = f"20261122-0000{number:02}-{folder.name:a<4.4}"
+        members = [
+            group(f"{folder.name}{k}", [float(draw.random() < own) for _ in range(4)], run_id=name) for k in range(60)
+        ]
+        write_ledger(folder, members, name)
+    return open_run(folder)
+
+
+def test_training_rows_of_one_run_against_another_have_no_interval(tmp_path):
+    a, b = (trained(tmp_path / name, [rate]) for name, rate in (("aaaa", 0.9), ("bbbb", 0.1)))
+    assert unit_of(a, b) is Unit.ONE_RUN
+    (row,) = compare(a.scan(), b.scan(), unit=Unit.ONE_RUN).filter(measure="solve_rate").iter_rows(named=True)
+    assert row["difference"] > 0.5
+    assert (row["low"], row["high"], row["clear"]) == (None, None, False)
+    part = a.where(["step=1"])
+    assert unit_of(a, part) is Unit.QUESTION  # two parts of one run
+    (row,) = compare(a.scan(), b.scan()).filter(measure="solve_rate").iter_rows(named=True)
+    assert row["clear"]
+
+
+def test_several_runs_on_each_side_are_compared_over_runs(tmp_path):
+    """Seeds differ by more than the questions explain, and still only one in 20 equal sides differs clearly."""
+    draw = random.Random(5)
+    clear = {Unit.RUN: 0, Unit.QUESTION: 0}
+    for trial in range(10):
+        a, b = (trained(tmp_path / f"{trial:03}{side}", [0.5] * 3, spread=0.15, draw=draw) for side in "ab")
+        assert unit_of(a, b) is Unit.RUN
+        for unit in clear:
+            found = compare(a.scan(), b.scan(), "phase", unit=unit)
+            (row,) = found.filter(measure="solve_rate").iter_rows(named=True)
+            clear[unit] += row["clear"]
+            if unit is Unit.RUN:
+                assert (row["questions"], row["questions_other"], row["paired"]) == (3, 3, False)
+                means = [[*statistics(side.scan(), "phase")["solve_rate"]] for side in (a, b)]
+                assert row["value"] == pytest.approx(sum(means[0]) / 3)
+    assert clear[Unit.RUN] <= 2 < clear[Unit.QUESTION], clear

@@ -41,7 +41,10 @@ def stats(
     where: Where = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DUMP", help="Compare with this dump: differences with confidence intervals. Repeatable."),
+        typer.Option(
+            metavar="DUMP",
+            help="Compare with this dump: differences with confidence intervals. Repeatable.",
+        ),
     ] = None,
     against_where: Annotated[
         list[str] | None,
@@ -58,7 +61,8 @@ def stats(
 ) -> None:
     """Show solve rate, pass@k, scores, format and lengths, by task or step.
 
-    Several runs are shown side by side. With --against, questions that both sides have are compared one by one.
+    Several runs are shown side by side. With --against, questions that both sides have are compared one by one, or runs
+    if there are several on each side.
 
     Examples:
       rg-env dumps stats runs/quickstart/dumps
@@ -106,7 +110,7 @@ def stats(
 def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, as_json: bool, as_csv: bool) -> None:
     import polars as pl
 
-    from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips
+    from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips, unit_of
     from rg_env.analysis.stats import measure_dump
     from rg_env.analysis.tables import legend, render_comparison
 
@@ -114,12 +118,13 @@ def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, 
         mine, theirs = (measure_dump(side, solved_at=solved_at, to_match=True) for side in (dump, other))
     unmatched = differing_tasks(dump, other)
     levels = [By.PHASE.value, *((By.CATEGORY.value, by) if by == By.TASK else () if by == By.PHASE else (by,))]
-    totals, *parts = (compare(mine, theirs, level, unmatched=unmatched) for level in levels)
+    unit = unit_of(dump, other)
+    totals, *parts = (compare(mine, theirs, level, unit=unit, unmatched=unmatched) for level in levels)
     flipped = flips(mine, theirs, unmatched=unmatched)
     names = [", ".join([*side.names.values(), *(one.text for one in side.conditions)]) for side in (dump, other)]
     if as_json:
         rows = [row for frame in (totals, *parts) for row in json.loads(frame.write_json())]
-        shown = {"this": names[0], "other": names[1], "unmatched_tasks": unmatched, "rows": rows}
+        shown = {"this": names[0], "other": names[1], "unit": unit, "unmatched_tasks": unmatched, "rows": rows}
         print_json(shown | {"flips": json.loads(flipped.write_json())})
     elif as_csv:
         print_csv(pl.concat([totals, *parts], how="diagonal"))
@@ -127,8 +132,8 @@ def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, 
         print_line(f"this:  {names[0]}")
         print_line(f"other: {names[1]}")
         parts = [part for part in parts if part.columns[1] != "category" or part["category"].n_unique() > 1]
-        console().print(render_comparison(totals, *parts, every_measure=details))
-        for line in legend(totals, *parts):
+        console().print(render_comparison(totals, *parts, unit=unit, every_measure=details))
+        for line in legend(totals, *parts, unit=unit):
             print_line(line)
         _print_flips(flipped, None if details else _FLIPS_SHOWN)
     for remark in differing_suites(dump, other):
