@@ -14,6 +14,7 @@ from rg_env.dump import (
     DumpPolicy,
     DumpWriter,
     FileKind,
+    GroupRecord,
     LedgerRecord,
     LevelRecord,
     NewerSchemaError,
@@ -128,6 +129,21 @@ def test_the_ledger_keeps_everything_but_the_texts(record):
 @given(st.builds(TrainedRecord, any_text, whole, whole, any_text, whole))
 def test_what_was_trained_on_comes_back(record):
     assert record_from_line(TrainedRecord, to_line(record)) == record
+
+
+EXAMPLES = {
+    GroupRecord: group(),
+    LedgerRecord: LedgerRecord.of(replace(group(), rollouts=()), None, NotKept.NO_ROLLOUTS),
+    TrainedRecord: TrainedRecord(RUN_ID, 1, 3, group().group_id, 8),
+    LevelRecord: move(),
+}
+
+
+@pytest.mark.parametrize("kind", FileKind)
+def test_a_record_of_every_kind_is_sound_and_comes_back(kind):
+    record = EXAMPLES[kind.record]
+    record.check()
+    assert record_from_line(kind.record, to_line(record), strict=True) == record
 
 
 @pytest.mark.parametrize("changes", [{}, {"lower": None, "upper": None}, {"reason": "\ud800"}])

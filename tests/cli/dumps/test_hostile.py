@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from backports import zstd
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from rg_env.cli import app
@@ -56,7 +57,7 @@ COMMANDS = {
     "show": ["show", "--plain"],
     "audit": ["audit"],
     "validate": ["validate"],
-    "recover": ["recover", "--out", "OUT/copy"],
+    "recover": ["recover"],
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
     "rescore group": ["rescore", "--group", "nothing"],
@@ -72,6 +73,10 @@ def run(command: str, folder: Path, out: Path) -> tuple[str, str]:
     assert done.exception is None or isinstance(done.exception, (RGEnvError, SystemExit)), done.exception
     error = str(done.exception) if isinstance(done.exception, RGEnvError) else ""
     return done.stdout, done.stderr + error
+
+
+def test_no_command_is_missing_here():
+    assert {args[0] for args in COMMANDS.values()} == set(get_command(app).commands["dumps"].commands)
 
 
 @pytest.mark.parametrize("case", CASES)
