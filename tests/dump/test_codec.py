@@ -133,7 +133,7 @@ def test_what_was_trained_on_comes_back(record):
 
 EXAMPLES = {
     GroupRecord: group(),
-    LedgerRecord: LedgerRecord.of(replace(group(), rollouts=(), no_signal=True), None, NotKept.NO_ROLLOUTS),
+    LedgerRecord: LedgerRecord.of(replace(group(), rollouts=[], no_signal=True), None, NotKept.NO_ROLLOUTS),
     TrainedRecord: TrainedRecord(RUN_ID, 1, 3, group().group_id, 8),
     LevelRecord: move(),
 }
