@@ -61,6 +61,7 @@ COMMANDS = {
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
     "rescore group": ["rescore", "--group", "nothing"],
+    "tokens": ["tokens"],
     "rescore": ["rescore", "--workers", "1", "--json"],
 }
 
