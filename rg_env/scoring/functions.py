@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rg_env.config import ScorerConfig, check_fields
-from rg_env.errors import ConfigError, describe, need, one_line
+from rg_env.errors import ConfigError, describe, need
 from rg_env.processes import usable_cores
 from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import Status
 from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
 from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
-from rg_env.scoring.workers.worker import Reply
+from rg_env.scoring.workers.worker import Reply, reason_for
 
 Value = float | dict[str, float]
-_LONGEST_REASON, _LONGEST_REPLY = 200, 8000
+_LONGEST_REPLY = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def answerer_of(path: str) -> Callable[[bytes], Reply]:
         try:
             return _plain(function(*pickle.loads(arguments)))
         except BaseException as error:
-            return one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+            return reason_for(error)
 
     return answer
 

@@ -11,7 +11,7 @@ def is_same_answer(one: str, other: str) -> bool:
     >>> is_same_answer("1, 2", "1,2"), is_same_answer("0", "0.0"), is_same_answer("one", "1")
     (True, True, False)
     """
-    return _compact(one) == _compact(other) or _are_equal_numbers(one, other)
+    return normal_form(one) == normal_form(other)
 
 
 def normal_form(answer: str) -> str:
@@ -22,20 +22,8 @@ def normal_form(answer: str) -> str:
     >>> normal_form("1, 2 "), normal_form("72.0") == normal_form("72"), normal_form("nan")
     ('1,2', True, 'nan')
     """
-    compact = _compact(answer)
     try:
         number = float(answer)
     except ValueError:
-        return compact
-    return f"{number:.9g}" if math.isfinite(number) else compact
-
-
-def _compact(text: str) -> str:
-    return "".join(text.split()).casefold()
-
-
-def _are_equal_numbers(one: str, other: str) -> bool:
-    try:
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
-    except ValueError:
-        return False
+        number = math.nan
+    return f"{number + 0.0:.9g}" if math.isfinite(number) else "".join(answer.split()).casefold()

@@ -40,7 +40,7 @@ from rg_env.errors import ScorerPoolError, one_line
 from rg_env.scoring.sandbox.sandbox import warn_about_missing
 from rg_env.scoring.types import Status
 from rg_env.scoring.workers.waiting import Waiting
-from rg_env.scoring.workers.worker import MESSAGE
+from rg_env.scoring.workers.worker import LONGEST_REASON, MESSAGE
 
 _TRIES = 8
 """A worker may die for another reason, such as the OOM killer. A retry takes milliseconds, a false 0 is permanent."""
@@ -53,7 +53,6 @@ _JOBS_PER_WORKER = 10_000
 _REMEMBERED = 4096
 _STARTS = 3
 _MAX_REPLY_BYTES = 8192
-_LONGEST_REASON = 200
 _CLOSED = "the scorer pool is closed"
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
@@ -158,7 +157,7 @@ class ForkServer:
             return "they did not answer in time"
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4096))
         lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return one_line(lines[-1], _LONGEST_REASON) if lines else str(error) or "they ended without an error message"
+        return one_line(lines[-1], LONGEST_REASON) if lines else str(error) or "they ended without an error message"
 
 
 @dataclass(eq=False, slots=True)
@@ -418,7 +417,7 @@ def reason_of(value: object) -> str:
     """A text that a worker sent, as one line of bounded length. Raises ProtocolError if it is none."""
     if not isinstance(value, str):
         raise ProtocolError("neither a number nor a reason")
-    return one_line(value, _LONGEST_REASON) or "no reason given"
+    return one_line(value, LONGEST_REASON) or "no reason given"
 
 
 def environment() -> dict[str, str]:

@@ -10,11 +10,9 @@ from typing import Any
 
 import reasoning_gym
 
-from rg_env.errors import one_line
 from rg_env.scoring.types import Form
+from rg_env.scoring.workers.worker import reason_for
 from rg_env.tasks.audited import check_audited
-
-_LONGEST_REASON = 200
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form]]:
@@ -37,10 +35,7 @@ def score_form(dataset: Any, entry: bytes, text: str) -> Form:
     try:
         return as_score(dataset.score_answer(text, pickle.loads(entry)))
     except BaseException as error:
-        try:
-            return one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
-        except BaseException:  # an exception class that the answer defined
-            return type(error).__name__[:_LONGEST_REASON]
+        return reason_for(error)
 
 
 def as_score(value: Any) -> Form:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from rg_env.errors import describe
+from rg_env.errors import one_line
 from rg_env.processes import die_with_parent
 from rg_env.scoring.sandbox.sandbox import Sandbox
 from rg_env.user_code import import_named
@@ -38,6 +38,7 @@ Answerer = Callable[[bytes], Reply]
 MESSAGE = struct.Struct("!q")
 """On the control socket: 0 with the socket of a new worker, or the pid of a worker to kill. A worker's first message is
 its pid."""
+LONGEST_REASON = 200
 _LOOKS_FOR_PARENT = 1.0
 
 
@@ -120,10 +121,18 @@ def serve_requests(connection: socket.socket) -> None:
                 module, function, *rest = pickle.loads(target)
                 answerers[target] = getattr(importlib.import_module(module), function)(*rest)
             except Exception as error:
-                reply = describe(error)
+                reply = reason_for(error)
         else:
             reply = answerers[target](arguments)
         connection.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def reason_for(error: BaseException) -> str:
+    """An exception of a scorer as one line of bounded length. Never raises."""
+    try:
+        return one_line(f"{type(error).__name__}: {error}", LONGEST_REASON)
+    except BaseException:  # an exception class that the answer defined
+        return type(error).__name__[:LONGEST_REASON]
 
 
 def main(control_fd: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:
