@@ -34,7 +34,7 @@ from torch.utils.data import DataLoader
 from rg_env.config import RGDumpConfig
 from rg_env.curriculum import Controller, Move, ObservedGroup, check_difficulty
 from rg_env.dataset import ReasoningGymDataset, begin_worker
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, need
 from rg_env.eval_set import EvalSet
 from rg_env.processes import usable_cores
 from rg_env.tasks.items import hash64
@@ -273,10 +273,11 @@ def train_loader(cfg: Any, dataset: ReasoningGymDataset | PromptDataset) -> Trai
         dataset: items on demand, or the rows of files.
 
     Raises:
-        ConfigError: settings of difficulty or sampling that exclude each other.
+        ConfigError: settings of difficulty or sampling that exclude each other, or fewer rows than a batch has.
     """
     rg: RGDumpConfig = cfg.rg_dump
     batch_size, rows, controller = cfg.trainer.train_batch_size, len(dataset), None
+    need(rows >= batch_size, "trainer.train_batch_size", batch_size, f"the data has only {rows} rows")
     if isinstance(dataset, ReasoningGymDataset):
         check_difficulty(rg, dataset.scales)
         if rg.complexity_mode == "curriculum":

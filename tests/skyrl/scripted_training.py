@@ -97,7 +97,7 @@ class _NoDispatch:
     def finalize_pending_saves(self, role: str) -> None: ...
 
     def save_checkpoint(self, role: str, folder: str, tokenizer) -> None:
-        Path(folder).mkdir(parents=True)
+        Path(folder).mkdir(parents=True, exist_ok=True)
 
     def load_checkpoint(self, *args, **kwargs) -> None: ...
 

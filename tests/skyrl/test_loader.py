@@ -230,6 +230,11 @@ def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(l
     assert ids(rest) == ids(run(build(sampling="stratified"), 5))[2:]
 
 
+def test_fewer_rows_than_a_batch_has_are_refused():
+    with pytest.raises(ConfigError, match=r"trainer.train_batch_size=32: the data has only 26 rows"):
+        build(files=Files(), batch_size=32)
+
+
 def test_another_batch_size_continues_after_the_same_rows(log):
     before = build()
     run(before, 3)

@@ -299,6 +299,27 @@ def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, sett
     assert last == str(whole.global_step)
 
 
+@pytest.mark.parametrize("failed", [3, 5])
+def test_a_resumed_fully_async_run_with_full_batches_trains_on_no_row_twice(tmp_path, failed):
+    """Groups without a signal are dropped, so epochs end early; a dropped group is not generated again."""
+    full = {"trainer__fully_async__sample_full_batch": True, "trainer__algorithm__zero_variance_filter": True}
+    settings = {**KEEP_ALL, **FULLY_ASYNC, **CHECKPOINTS, **full, "trainer__epochs": 4, f"{RG}items": 6 * BATCH}
+    first = build(tmp_path, **settings)
+    first.fail_at = failed
+    with pytest.raises(RuntimeError, match="middle of a step"):
+        train(first)
+    train(build(tmp_path, attempt=2, **settings))
+    assert validate(tmp_path / "dumps").good
+    line_of = {line.group_id: line for line in open_run(tmp_path / "dumps").ledger(all_attempts=True)}
+    trained = trained_in(tmp_path / "dumps")
+    attempts = {step: {line_of[group].attempt for group in groups} for step, groups in trained.items()}
+    assert attempts == {step: {1 if step < failed else 2} for step in trained}
+    uids = [line_of[group].uid for groups in trained.values() for group in groups]
+    assert len(set(uids)) == len(uids)
+    epochs = {int(uid.rpartition("#")[2]) // (6 * BATCH) for uid in uids}
+    assert epochs == {0, 1, 2, 3}
+
+
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
     append = Batch.append
 
