@@ -45,7 +45,7 @@ def pace(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         )
     )
     in_steps = timed.drop_nulls("step")
-    later = {name: pl.col(name).shift(-1).over("run_id", "attempt") for name in ("step", "started_at")}
+    later = {name: pl.col(name).shift(-1).over("run_id", "phase", "attempt") for name in ("step", "started_at")}
     step_times = (  # from the first group of a training step to that of the next one in the same attempt
         in_steps.filter(pl.col("phase").cast(pl.String).str.split(" ").list.first() == Phase.TRAIN.value)
         .group_by(_STEP)

@@ -6,7 +6,6 @@ closed. The scorer processes end with the task's process.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import sys
@@ -20,12 +19,10 @@ from typing import Any, cast
 
 from loguru import logger
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
-from skyrl.backends.skyrl_train.utils.io import io
 from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from skyrl.train.utils.tracking import Tracking
-from skyrl.train.utils.trainer_utils import ResumeMode
 from skyrl.train.utils.trajectory_logging import TrajectoryLogger
 
 from rg_env.config import PREFIX
@@ -37,6 +34,7 @@ from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
+from rg_env.skyrl.recording import resumes
 from rg_env.skyrl.registration import register
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
@@ -116,7 +114,7 @@ class RGExperiment(BasePPOExp):
 
     def _run_identity(self) -> tuple[str, int]:
         """Run id and attempt of the dump: those of the checkpoint if SkyRL resumes from one, so the dump continues."""
-        return claim_run(self.cfg.trainer.ckpt_path, resuming=_resumes(self.cfg))
+        return claim_run(self.cfg.trainer.ckpt_path, resuming=resumes(self.cfg))
 
     def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
         """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` selects."""
@@ -142,23 +140,6 @@ class StepReporter(TrainingCallback):
 
     def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
         close_all()
-
-
-def _resumes(cfg: RGTrainConfig) -> bool:
-    """Whether SkyRL will load one of this run's own checkpoints.
-
-    With `latest` it starts from scratch if there is none; with `from_path` it may start from another run's.
-    """
-    mode, own = ResumeMode(cfg.trainer.resume_mode), cfg.trainer.ckpt_path
-    if mode is ResumeMode.LATEST:
-        return bool(io.exists(f"{own}/latest_ckpt_global_step.txt"))
-    if mode is ResumeMode.FROM_PATH:
-        return _normal(str(cfg.trainer.resume_path).rstrip("/").rpartition("/")[0]) == _normal(own)
-    return False
-
-
-def _normal(folder: str) -> str:
-    return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
 
 
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:

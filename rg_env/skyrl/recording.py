@@ -12,17 +12,23 @@ about a batch: rows know their group by their uid (`GroupUid`), and where they c
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from loguru import logger
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
+from skyrl.backends.skyrl_train.utils.io import io
+from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.generators.base import GeneratorOutput
+from skyrl.train.utils.trainer_utils import ResumeMode
 
 from rg_env.choices import TokenSteps
-from rg_env.dump import DumpWriter, TrainedRecord
+from rg_env.dump import DumpPolicy, DumpWriter, TrainedRecord, claim_run, write_manifest
 from rg_env.dump.write.tokens import TokenWriter
 from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy
 from rg_env.skyrl.token_batch import FIELDS, BatchRow, token_table
@@ -128,6 +134,41 @@ class RecordingTrainer:
             )
         path: str = super().save_checkpoints()  # type: ignore[misc]
         return path
+
+
+def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
+    """The dump of a run of SkyRL's own trainers, every text of it. A resumed run continues its dump.
+
+    Args:
+        cfg: the settings of the run, which the manifest gets.
+        folder: created if missing.
+
+    Raises:
+        DumpError: the folder cannot be written, or another process writes this run.
+    """
+    run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg))
+    policy = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+    writer = DumpWriter(folder, run_id, attempt, policy=policy)
+    facts = {"attempt": attempt, "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
+    write_manifest(writer.folder, run_id, facts)
+    return writer
+
+
+def resumes(cfg: SkyRLTrainConfig) -> bool:
+    """Whether SkyRL will load one of this run's own checkpoints.
+
+    With `latest` it starts from scratch if there is none; with `from_path` it may start from another run's.
+    """
+    mode, own = ResumeMode(cfg.trainer.resume_mode), cfg.trainer.ckpt_path
+    if mode is ResumeMode.LATEST:
+        return bool(io.exists(f"{own}/latest_ckpt_global_step.txt"))
+    if mode is ResumeMode.FROM_PATH:
+        return _normal(str(cfg.trainer.resume_path).rstrip("/").rpartition("/")[0]) == _normal(own)
+    return False
+
+
+def _normal(folder: str) -> str:
+    return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
 
 
 def _rows(output: GeneratorOutput, uids: Sequence[str]) -> list[BatchRow]:

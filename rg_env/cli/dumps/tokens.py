@@ -45,8 +45,8 @@ def tokens(
         if one.mean is None:
             print_line("  log probabilities of engine and trainer were not both recorded")
         else:
-            print_line(f"  |trainer - engine|: mean {one.mean:.3g}, max {one.largest:.3g}; {one.outside:.2%} of the")
-            print_line(f"  ratios outside of the clip range; by position {_positions(one.by_position)}")
+            print_line(f"  |trainer - engine|: mean {one.mean:.3g}, max {one.largest:.3g}")
+            print_line(f"  by position: {_positions(one.by_position)}; outside of the clip range: {one.outside:.2%}")
         for row in one.worst:
             print_line(f"  mean {row['mean']:.3g}, max {row['largest']:.3g}: {row['group_id']}, {row['repetition']}")
             rollouts = texts[row["group_id"]].rollouts if row["group_id"] in texts else ()
