@@ -34,8 +34,17 @@ def launch_training(cfg: RGTrainConfig) -> None:
     Args:
         cfg: from `load_config`.
     """
-    with _started(cfg, "train") as reports:
-        _wait(on_this_node(training_task), cfg, reports=reports)
+    reports = Reports.of_this_process()
+    log = open_log(cfg, reports)
+    model = Path(cfg.trainer.policy.model.path).name
+    reports.send(title=f"{model} on {cfg.rg_dump.device}", solved_at=cfg.rg_dump.solved_at)
+    reports.begin("starting Ray")
+    logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
+    with running_ray(cfg):
+        if log is not None:
+            with contextlib.suppress(OSError, KeyError):  # SkyRL's workers will open this file, a link to our log
+                Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log.name)
+        _wait(on_this_node(training_task), cfg, reports)
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
@@ -43,21 +52,6 @@ def training_task(cfg: RGTrainConfig, reports: Reports) -> None:
     from rg_env.skyrl.experiment import run_training
 
     run_training(cfg, reports)
-
-
-@contextmanager
-def _started(cfg: RGTrainConfig, command: str) -> Iterator[Reports]:
-    """Ray and the log of a command."""
-    reports = Reports.of_this_process()
-    log = open_log(cfg, command, reports)
-    model = Path(cfg.trainer.policy.model.path).name
-    reports.send(title=f"{model} on {cfg.rg_dump.device}", solved_at=cfg.rg_dump.solved_at)
-    reports.begin("starting Ray")
-    logger.info("{} {} on {}: starting Ray", command, cfg.trainer.policy.model.path, cfg.rg_dump.device)
-    with running_ray(cfg):
-        if log is not None:
-            _join_logs(log)
-        yield reports
 
 
 @contextmanager
@@ -76,26 +70,20 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
         ray.shutdown()
 
 
-def _join_logs(log: Path) -> None:
-    """Have SkyRL's workers write to our log: the file that they will open becomes a link to it."""
-    with contextlib.suppress(OSError, KeyError):
-        Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log.name)
-
-
-def _wait(task: Any, *args: Any, reports: Reports) -> Any:
-    """Run a task and wait for it; when it is to stop, let it close its dump first.
+def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
+    """Run the task and wait for it; when it is to stop, let it close its dump first.
 
     SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts.
     """
     stopped = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with socket.create_server(("127.0.0.1", 0)) as lifeline:  # closed when this process ends, however it ends
-        job = task.remote(*args, replace(reports, lifeline=lifeline.getsockname()[1]))
+        job = task.remote(cfg, replace(reports, lifeline=lifeline.getsockname()[1]))
         try:
             while not ray.wait([job], timeout=_POLL)[0]:
                 if stopped.is_set():
                     raise KeyboardInterrupt
-            return ray.get(job)
+            ray.get(job)
         except KeyboardInterrupt:
             logger.warning("stopping: closing the dump")
             lifeline.close()

@@ -29,7 +29,7 @@ _FORMAT = "<green>{time:HH:mm:ss}</green> <level>{level: <7}</level> {message}"
 _WARNING = logger.level("WARNING").no
 
 
-def open_log(cfg: RGTrainConfig, command: str, reports: Reports) -> Path | None:
+def open_log(cfg: RGTrainConfig, reports: Reports) -> Path | None:
     """Set up the log of the process that starts Ray.
 
     With `suppress_base_env_logs`, Ray's processes are quieted too.
@@ -39,7 +39,7 @@ def open_log(cfg: RGTrainConfig, command: str, reports: Reports) -> Path | None:
     """
     log = None
     if reports.path is not None:
-        log = Path(cfg.trainer.log_path, f"{command}-{time.strftime('%Y%m%d-%H%M%S')}.log")
+        log = Path(cfg.trainer.log_path, f"train-{time.strftime('%Y%m%d-%H%M%S')}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
             file.write(reports.path.with_name(EARLY_OUTPUT).read_bytes())

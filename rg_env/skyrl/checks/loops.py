@@ -33,6 +33,10 @@ def check_loop(cfg: Any) -> None:
         f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
         "or set trainer.resume_mode=none for a new run",
     )
+    if mode == "latest" and latest.is_file() and latest.read_text().strip().isdecimal():
+        step, last = int(latest.read_text()), trainer.max_training_steps  # SkyRL would train one step more
+        right = f"the run in {trainer.ckpt_path} is finished, at step {step}; raise it to train on, or set "
+        require(cfg, "trainer.max_training_steps", last is None or step < last, f"{right}trainer.resume_mode=none")
 
 
 def _check_fully_async(cfg: Any) -> None:

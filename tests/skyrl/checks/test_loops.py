@@ -54,6 +54,14 @@ def test_resuming_without_further_checkpoints(tmp_path):
     load(tmp_path, **latest, trainer__ckpt_interval=0)
 
 
+def test_a_finished_run_is_not_resumed(tmp_path):
+    checkpoint(tmp_path / "checkpoints", 4)
+    more = {"trainer__resume_mode": "latest", "trainer__ckpt_interval": 1}
+    with pytest.raises(ConfigError, match=r"max_training_steps=4: the run in .* is finished, at step 4"):
+        load(tmp_path, **more, trainer__max_training_steps=4)
+    load(tmp_path, **more, trainer__max_training_steps=5)
+
+
 def checkpoint(folder, step):
     (folder / f"global_step_{step}").mkdir(parents=True)
     (folder / "latest_ckpt_global_step.txt").write_text(str(step))
