@@ -76,12 +76,13 @@ def _check_after_next_attempt(folder: Path, writers: DyingWriters, start: int, *
 
 
 def _deaths(operations: dict[str, list[str]]) -> list[Death]:
+    """Before every operation, and within every write. `fsync` changes nothing that a kill leaves."""
     return [
         Death(thread, number, moment)
         for thread, names in operations.items()
         for number, name in enumerate(names, 1)
         for moment in Moment
-        if moment is not Moment.HALF or name in ("write", "pwrite")
+        if (name in ("write", "pwrite") if moment is Moment.HALF else number == 1 or names[number - 2] != "fsync")
     ]
 
 
@@ -92,7 +93,7 @@ def test_killed_at_every_file_operation(ram_folder, writers, thread):
     assert not whole.unseen
     assert set(whole.operations) == set(THREADS)
     deaths = [death for death in _deaths(whole.operations) if death.thread == thread]
-    assert len(deaths) > 25
+    assert len(deaths) > 20
     survived = 0
     for number, death in enumerate(deaths):
         place = ram_folder / str(number)
@@ -132,7 +133,7 @@ def test_a_recovery_killed_at_every_file_operation(ram_folder, writers):
 def test_killed_at_random_moments(ram_folder, writers):
     moments = random.Random(7)
     acknowledged = []
-    for number in range(50):
+    for number in range(25):
         place = ram_folder / str(number)
         life = writers.live(place, 1, calls=1_000_000, kill=(moments.randrange(40), moments.random() / 100))
         assert life.killed
@@ -140,4 +141,4 @@ def test_killed_at_random_moments(ram_folder, writers):
         _check_after_next_attempt(place, writers, 2, life)
         shutil.rmtree(place)
         acknowledged.append(len(life.acknowledged))
-    assert len(set(acknowledged)) > 10
+    assert len(set(acknowledged)) > 8
