@@ -40,11 +40,24 @@ class By(StrEnum):
     """SkyRL's env class."""
     OUTCOME = "outcome"
     VIOLATION = "violation"
+    STATUS = "status"
+    """`ok`, or why a response has no score."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that distinguish the rows."""
         return ("task", "complexity") if self is By.LEVEL else (self.value,)
+
+
+class SortBy(StrEnum):
+    """The order in which groups are shown, the largest first."""
+
+    SCORE = "score"
+    """Mean base score."""
+    LENGTH = "length"
+    """Mean length of the responses, in tokens."""
+    SPREAD = "spread"
+    """Best base score minus worst."""
 
 
 def parse_by(text: str) -> tuple[By, ...]:

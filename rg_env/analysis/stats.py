@@ -47,7 +47,7 @@ class Statistic:
 
     Attributes:
         value: of a rollout, from its columns, `solved` and `well_formed`; of a group if `per_group`, from its columns
-            and `equal_partial_credit`. Null where it is unknown or does not apply; such values are left out.
+            `equal_partial_credit` and `partial_credit_only`. Null where it is unknown or does not apply: left out.
         meaning: a few words for the documentation.
         interval: whether it gets a confidence interval, and a row in comparisons.
         bounded: whether values lie in [0, 1].
@@ -121,6 +121,11 @@ STATISTICS = (
         "equal_partial_credit",
         pl.col("equal_partial_credit"),
         "share of groups in which nothing is solved and all base scores are equal and above 0",
+    ),
+    _of_groups(
+        "partial_credit_only",
+        pl.col("partial_credit_only"),
+        "share of groups in which nothing is solved and some base score is above 0",
     ),
 )
 """The statistics, in the order of the columns."""
@@ -250,7 +255,7 @@ def statistics(
     Args:
         rollouts: as for `measure`: `Dump.scan()`, perhaps of `Dump.where(…)`. Or what `measure` returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
-            of the complexity), `environment`, `outcome`, `violation` or `phase`.
+            of the complexity), `environment`, `outcome`, `violation`, `status` or `phase`.
         solved_at, whole: as for `measure`.
         pool_runs: combine all runs into one row.
         confidence: of the intervals, between 0 and 1.
@@ -275,7 +280,7 @@ def statistics(
 
         Rates lie in [0, 1]; unknown values are null: of Atropos' files, which hold only a score, everything about
         violations, status, truncation, time and the length penalty. Statistics of whole groups (shares of groups,
-        pass@k, times) are null if only some rollouts of a group are counted: by violation, and unless `whole`.
+        pass@k, times) are null if only some rollouts of a group are counted: by violation or status, or not `whole`.
 
     Raises:
         DumpError: `by` is invalid, or as `measure`.
@@ -342,8 +347,9 @@ def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
         *(one.value.sum().alias(f"{one.name}:total") for one in _BY_GROUP),
         *(one.value.count().alias(f"{one.name}:count") for one in _BY_GROUP),
         equal_partial_credit=(~pl.col("solved").any() & (scores.min() > 0) & (scores.min() == scores.max())),
+        partial_credit_only=~pl.col("solved").any() & (scores.max() > 0),
     )
-    groups = groups.with_columns(pl.col("equal_partial_credit").fill_null(False))
+    groups = groups.with_columns(pl.col("equal_partial_credit", "partial_credit_only").fill_null(False))
     per_group = [one for one in STATISTICS if one.per_group]
     return groups.with_columns(
         *(one.value.cast(pl.Float64).fill_null(0).alias(f"{one.name}:total") for one in per_group),

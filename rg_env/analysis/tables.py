@@ -175,7 +175,7 @@ def name_of(row: Row, names: list[str]) -> str:
 
 def _columns(frame: pl.DataFrame) -> dict[str, Callable[[Row], str]]:
     """Header → the cell. A column that would say nothing is left out."""
-    of_rollouts = "violation" in frame.columns
+    of_rollouts = not {"violation", "status"}.isdisjoint(frame.columns)
     tries = sorted(int(name[8:]) for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit())
     columns: dict[str, Callable[[Row], str]] = {"groups": lambda row: str(row["groups"])}
     if of_rollouts:

@@ -23,6 +23,7 @@ from textual.worker import get_current_worker
 from rg_env.browser.facts import group_facts, place_of, prompt, ranked
 from rg_env.browser.pane import Pane, plain_content
 from rg_env.browser.query import PLACE, Query
+from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.read.where import ConditionError
 from rg_env.dump.strings import escape, unescape
@@ -40,8 +41,8 @@ _SOUGHT = {
 }
 
 
-def rows_of(dump: Dump) -> pl.DataFrame:
-    """A row for each group with a text, in the order of run, step and phase.
+def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
+    """A row for each group with a text, sorted or in the order of run, step and phase.
 
     Returns:
         `group_id`, its place (`PLACE`), `step`, `phase`, `task`, `outcome`; its `best`, `mean` and `worst` base score;
@@ -61,13 +62,18 @@ def rows_of(dump: Dump) -> pl.DataFrame:
             score.max().alias("best"),
             score.mean().alias("mean"),
             score.min().alias("worst"),
+            length=pl.col("response_tokens").mean(),
             violations=pl.col("violation").drop_nulls().unique().sort(),
             failures=failed.unique().sort(),
         )
         .with_columns(troubles=pl.concat_list("violations", "failures").list.join(" "))
-        .drop("violations", "failures")
+        .with_columns(score="mean", spread=pl.col("best") - pl.col("worst"))
+        .collect(engine="streaming")
+        .sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
     )
-    return groups.collect(engine="streaming").sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
+    if sort:
+        groups = groups.sort(sort.value, descending=True, nulls_last=True, maintain_order=True)
+    return groups.drop("violations", "failures", "length", "score", "spread")
 
 
 class Browser(App[None]):
@@ -76,6 +82,7 @@ class Browser(App[None]):
     Args:
         open_dump: opens the dump; called again on reload.
         query: the initial filter.
+        sort: the order of the list; None: by run, step and phase.
     """
 
     TITLE = "rg-env dumps show"
@@ -108,8 +115,9 @@ class Browser(App[None]):
         Binding("q", "quit", "Quit"),
     ]
 
-    def __init__(self, open_dump: Callable[[], Dump], query: Query | None = None) -> None:
+    def __init__(self, open_dump: Callable[[], Dump], query: Query | None = None, sort: SortBy | None = None) -> None:
         super().__init__()
+        self._sort = sort
         self._open = open_dump
         self._dump = open_dump()
         self.shown_query = query or Query()
@@ -160,7 +168,7 @@ class Browser(App[None]):
         """Read the rows unless they are known, and find those that match the query."""
         worker = get_current_worker()
         try:
-            every = rows_of(dump) if every is None else every
+            every = rows_of(dump, self._sort) if every is None else every
             found = every
             if query.conditions:
                 try:

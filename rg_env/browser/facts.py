@@ -39,6 +39,8 @@ def prompt(group: GroupRecord) -> list[tuple[str, str]]:
 def group_facts(group: GroupRecord) -> str:
     """The origin of a group and its outcome."""
     expected = group.expected_answer
+    best = max((rollout.base_score for rollout in group.rollouts), default=0.0)
+    solved_at = 0.99 if group.solved_at is None else group.solved_at
     facts = [
         f"step {'–' if group.step is None else group.step}",
         group.phase,
@@ -46,7 +48,9 @@ def group_facts(group: GroupRecord) -> str:
         *([] if group.environment in (RG_DUMP, group.task) else [group.environment]),
         f"{len(group.rollouts)} rollouts",
         group.outcome.value,
+        *(["partial credit only, none solved"] if 0 < best < solved_at else []),
         *(["no signal"] if group.no_signal else []),
+        *([f"baseline {group.baseline:.3g}"] if group.baseline else []),
         *([] if expected is None else [f"expected {expected}"]),
     ]
     return " · ".join(facts)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from rg_env.analysis.reparse import faults
 from rg_env.browser.facts import group_facts, place_of, prompt, ranked, response, rollout_facts
 from rg_env.browser.query import Query
+from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.read.where import ConditionError
 from rg_env.output import print_line
@@ -21,17 +22,21 @@ def print_groups(
     dump: Dump,
     query: Query,
     *,
+    sort: SortBy | None = None,
     limit: int | None = None,
     every_rollout: bool = False,
+    rollout: int | None = None,
     write: Callable[[str], object] = print_line,
 ) -> int:
-    """Print the matching groups in the order of the files.
+    """Print the matching groups.
 
     Args:
         dump: from `open_run`.
         query: the filter.
+        sort: None: in the order of the files.
         limit: maximum number of groups.
         every_rollout: print all rollouts, not only the best and the worst.
+        rollout: print only the rollout with this number (`repetition`) of each group.
         write: called with each line.
 
     Returns:
@@ -39,19 +44,19 @@ def print_groups(
     """
     count = 0
     try:
-        for group in query.groups(dump):
+        for group in query.groups(dump, sort):
             if count == limit:
                 break
             count += 1
-            for line in group_lines(group, every_rollout):
+            for line in group_lines(group, every_rollout, rollout):
                 write(line)
     except ConditionError:  # nothing matches
         return 0
     return count
 
 
-def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str]:
-    """A group as lines."""
+def group_lines(group: GroupRecord, every_rollout: bool = False, chosen: int | None = None) -> Iterator[str]:
+    """A group as lines; with `chosen`, only that rollout."""
     yield f"== {visible(group.group_id, one_line=True)}"
     yield visible(group_facts(group), one_line=True)
     for role, content in prompt(group):
@@ -60,7 +65,8 @@ def group_lines(group: GroupRecord, every_rollout: bool = False) -> Iterator[str
     order = ranked(group)
     for rank, rollout in enumerate(order):
         place = place_of(rank, len(order))
-        if not every_rollout and place not in ("best", "worst"):
+        shown = every_rollout or place in ("best", "worst") if chosen is None else rollout.repetition == chosen
+        if not shown:
             continue
         yield f"-- {place} of {len(order)}: {visible(rollout_facts(rollout), one_line=True)}"
         yield from _indented(marked(rollout))

@@ -12,11 +12,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.read.where import CONDITION, parse_conditions
 
 PLACE = ("run_id", "text", "text_batch", "text_offset")
 """Columns by which texts are read in the order of the files."""
+_SORTED_BY = {
+    SortBy.SCORE: pl.col("base_score").mean(),
+    SortBy.LENGTH: pl.col("response_tokens").mean(),
+    SortBy.SPREAD: pl.col("base_score").max() - pl.col("base_score").min(),
+}
 _WORD = re.compile(r"\s*((?:\\.|\S)+)", re.DOTALL)
 _TEXT = "/"
 
@@ -69,23 +75,27 @@ class Query:
         kept = (one.text for one in parse_conditions(self.conditions) if one.column != column)
         return Query(tuple(kept), self.text)
 
-    def places(self, dump: Dump) -> pl.DataFrame:
-        """`group_id` and `PLACE` of the groups that match, except for the text, in the order of the files.
+    def places(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
+        """`group_id` and `PLACE` of the groups that match, except for the text, sorted or in the order of the files.
 
         Raises:
             ConditionError: nothing matches.
         """
-        rows = dump.where(list(self.conditions)).scan().select("group_id", *PLACE).unique(maintain_order=True)
-        return rows.collect(engine="streaming").sort(PLACE, maintain_order=True)
+        rows = dump.where(list(self.conditions)).scan().group_by("group_id", *PLACE, maintain_order=True)
+        found = rows.agg(order=_SORTED_BY[sort] if sort else pl.lit(None)).collect(engine="streaming")
+        found = found.sort(PLACE, maintain_order=True).sort(
+            "order", descending=True, nulls_last=True, maintain_order=True
+        )
+        return found.drop("order")
 
-    def groups(self, dump: Dump) -> Iterator[GroupRecord]:
-        """The groups that match and have a text, in the order of the files.
+    def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
+        """The groups that match and have a text, sorted or in the order of the files.
 
         Raises:
             ConditionError: nothing matches the conditions.
             DumpError: as `Dump.groups`.
         """
-        groups = dump.texts_of(self.places(dump)) if self.conditions else dump.groups()
+        groups = dump.texts_of(self.places(dump, sort)) if self.conditions or sort else dump.groups()
         return (group for group in groups if self.matches_text(group))
 
     def matches_text(self, group: GroupRecord) -> bool:

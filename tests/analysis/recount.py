@@ -29,6 +29,7 @@ KEYS = {
     "environment": lambda g, r: (g.environment,),
     "outcome": lambda g, r: (g.outcome.value,),
     "violation": lambda g, r: (r.violation and r.violation.value,),
+    "status": lambda g, r: (r.status.value,),
 }
 
 
@@ -45,6 +46,11 @@ def keys_of(by: str, g: GroupRecord, r: RolloutRecord) -> tuple[Any, ...]:
     return tuple(key for one in by.split(",") for key in KEYS[one](g, r))
 
 
+def splits_groups(by: str) -> bool:
+    """Whether the rollouts of a group may be in several rows."""
+    return not {"violation", "status"}.isdisjoint(by.split(","))
+
+
 def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:
     groups = [replace(g, rollouts=counted) for g in groups if (counted := answered(g.rollouts))]
     rows: dict[tuple[Any, ...], list[tuple[GroupRecord, list[RolloutRecord]]]] = defaultdict(list)
@@ -54,7 +60,7 @@ def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Fig
             parts[(g.phase, *keys_of(by, g, r))].append(r)
         for key, part in parts.items():
             rows[key].append((g, part))
-    largest = max(len(g.rollouts) for g in groups) if "violation" not in by else 0
+    largest = max(len(g.rollouts) for g in groups) if not splits_groups(by) else 0
     return {key: _figures(members, largest, groups) for key, members in rows.items()}
 
 
@@ -83,6 +89,7 @@ def _figures(members: list[Member], largest: int, every_group: Sequence[GroupRec
         clustered("no_signal", [[g.no_signal] for g, _ in members])
         partial = [[r.base_score for r in rs] for _, rs in members]
         clustered("equal_partial_credit", [[min(s) == max(s) and 0 < s[0] < 0.99] for s in partial])
+        clustered("partial_credit_only", [[0 < max(s) < 0.99] for s in partial])
         for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])

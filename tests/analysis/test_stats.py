@@ -12,11 +12,20 @@ from rg_env.dump import open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
-from tests.analysis.recount import recount
+from tests.analysis.recount import recount, splits_groups
 from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout
 
-SHARES_OF_GROUPS = ("pass_at_", "pass_hat_", "all_correct", "all_failed", "mixed", "no_signal", "equal_partial_credit")
+SHARES_OF_GROUPS = (
+    "pass_at_",
+    "pass_hat_",
+    "all_correct",
+    "all_failed",
+    "mixed",
+    "no_signal",
+    "equal_partial_credit",
+    "partial_credit_only",
+)
 OF_GROUPS = (*SHARES_OF_GROUPS, *PACE)
 
 
@@ -39,11 +48,11 @@ def _check(frame, expected, by):
             else:
                 assert row[name] is not None, name
                 assert math.isclose(row[name], value, abs_tol=1e-9), (name, row[name], value)
-        if "violation" in by:
+        if splits_groups(by):
             assert all(row[name] is None for name in frame.columns if name.startswith(OF_GROUPS))
     counted = set(next(iter(expected.values())))
     change = {"solve_rate_change", "solve_rate_change_low", "solve_rate_change_high"}
-    known = {name for name in frame.columns if "violation" not in by or not name.startswith(OF_GROUPS)}
+    known = {name for name in frame.columns if not splits_groups(by) or not name.startswith(OF_GROUPS)}
     assert known == {"run_id", *keys, *counted, *change}
 
 
@@ -121,7 +130,7 @@ def test_nothing_to_count_is_an_error(tmp_path):
 def test_all_wrong_with_equal_partial_credit_is_told_apart_from_mixed(tmp_path):
     members = [group(0, [0.01] * 8), group(1, [0.01, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
     (row,) = statistics(ledger_rows(tmp_path, members), By.TASK).iter_rows(named=True)
-    assert (row["mixed"], row["equal_partial_credit"]) == (0.5, 0.25)
+    assert (row["mixed"], row["equal_partial_credit"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)
 
 
 def test_the_time_of_a_step_does_not_count_the_pause_before_a_resumption(tmp_path):

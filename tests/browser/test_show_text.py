@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rg_env.analysis.reparse import faults, reparse, without_think
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
+from rg_env.choices import SortBy
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.dump.read.where import ConditionError, parse_conditions
@@ -293,3 +294,20 @@ def test_a_foreign_file_is_said_to_be_one(tmp_path):
     assert done.exit_code == 1
     assert "foreign.jsonl, line 1: has no 'rollouts'; skipped" in done.stderr
     assert "line 2: torn" in done.stderr
+
+
+def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):
+    members = {"a": [0.0, 0.4], "b": [1.0, 1.0], "c": [0.0, 1.0]}
+    for name, scores in members.items():
+        tokens = {"a": 9, "b": 5, "c": 7}[name]
+        rollouts = [rollout(score, k, response_tokens=tokens) for k, score in enumerate(scores)]
+        members[name] = group(name, rollouts, baseline=0.6 if name == "a" else 0.0)
+    with DumpWriter(tmp_path, RUN_ID, 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
+        writer.submit(list(members.values()))
+    dump = open_run(tmp_path)
+    for sort, order in {SortBy.SCORE: "bca", SortBy.LENGTH: "acb", SortBy.SPREAD: "cab"}.items():
+        lines = []
+        print_groups(dump, Query(), sort=sort, rollout=1, write=lines.append)
+        assert "".join(line.rpartition(":")[2] for line in lines if line.startswith("== ")) == order
+        assert sum(line.startswith("-- ") and "of 2" in line for line in lines) == 3
+        assert sum("partial credit only, none solved · baseline 0.6" in line for line in lines) == 1

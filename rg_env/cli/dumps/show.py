@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rg_env.choices import SortBy
 from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.output import print_error
 
@@ -14,6 +15,10 @@ def show(
     paths: DumpPaths,
     where: Where = None,
     search: Annotated[str, typer.Option(help="Show groups with this text in a message, ignoring case.")] = "",
+    sort: Annotated[
+        SortBy | None,
+        typer.Option(help="Order by mean score, mean length or spread of scores, the largest first. Default: by step."),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Print plain text, as into a pipe, instead of opening the browser.")
     ] = False,
@@ -21,30 +26,34 @@ def show(
     every_rollout: Annotated[
         bool, typer.Option("--every-rollout", help="Print all rollouts, not only the best and the worst.")
     ] = False,
+    rollout: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Print only rollout N (`repetition`) of each group.")
+    ] = None,
 ) -> None:
     """Browse the groups of a dump in the terminal, or print them.
 
-    Press ? in the browser for the keys. Into a pipe, or with --plain, --limit or --every-rollout, groups are printed.
+    Press ? in the browser for the keys. Into a pipe, or with --plain, --limit, --every-rollout or --rollout, groups are
+    printed.
 
     Examples:
       rg-env dumps show dumps/sample
       rg-env dumps show dumps/sample --where outcome=all_failed --search prime
-      rg-env dumps show dumps/sample --limit 3 | less
+      rg-env dumps show dumps/sample --sort spread --limit 3
     """
     from rg_env.browser import Query, print_groups
     from rg_env.dump import open_run
 
     query = Query(tuple(where or ()), search)
-    if _is_terminal() and not (plain or limit or every_rollout):
+    if _is_terminal() and not (plain or limit or every_rollout or rollout is not None):
         from rg_env.browser.app import Browser
 
-        browser = Browser(lambda: open_run(*paths), query)
+        browser = Browser(lambda: open_run(*paths), query, sort)
         browser.run()
         if browser.failure:
             raise browser.failure
         return
     dump = open_run(*paths)
-    count = print_groups(dump, query, limit=limit, every_rollout=every_rollout)
+    count = print_groups(dump, query, sort=sort, limit=limit, every_rollout=every_rollout, rollout=rollout)
     print_remarks(dump, biases=False)
     if not count:
         print_error(f"no group matches {query}" if str(query) else "there are no groups")
