@@ -88,6 +88,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
         f"{RG}.size={3 * BATCH}",
         f"{RG}.tasks={{spell_backward: 1, leg_counting: {{weight: 1, config: {LEGS}}}}}",
         f"{RG}.complexity_mode=curriculum",
+        f"{RG}.curriculum_target_accuracy=0.95",  # above what the policy solves, so that the level moves
         f"{RG}.groups_per_file=20",
         "trainer.max_training_steps=8",
         "trainer.epochs=3",
