@@ -90,6 +90,29 @@ def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
     assert wait_until(lambda: not any(map(is_alive, pids)))
 
 
+def test_a_forked_child_of_the_trainer_does_not_keep_the_workers_alive(item: Item) -> None:
+    """It has a copy of the trainer's end of their sockets."""
+    body = """
+        scorer = Scorer(workers=1)
+        scorer.score(entry, entry["answer"])
+        if (child := os.fork()) == 0:
+            time.sleep(600)
+        server = fork_server_pid()
+        print(child, server, *living_children(server), flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as trainer:
+        assert trainer.stdout is not None
+        child, *pids = [int(pid) for pid in trainer.stdout.readline().split()]
+        try:
+            assert len(pids) == 2
+            trainer.kill()
+            assert wait_until(lambda: not any(map(is_alive, pids)))
+            assert is_alive(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel ends a stopped process with its parent")
 def test_a_stopped_worker_dies_with_its_trainer(item: Item) -> None:
     body = """
