@@ -126,9 +126,9 @@ class RGDumpConfig:
     dump_dir: str = _setting("dumps", filled=True)
     dump_rollouts: bool = True
     dump_failed_rollouts: bool = True
-    dump_other_rollouts: bool = False
+    dump_other_rollouts: bool = True
     """Train groups that fit neither file."""
-    dump_eval_rollouts: bool = False
+    dump_eval_rollouts: bool = True
     dump_tokens: str = "none"
     """Token records of training steps (`rg-env dumps tokens`): `none`, `FIRST..LAST` (steps) or `last:N`."""
     rollout_save_score_threshold: float = _setting(0.7, at_least=0, at_most=1)

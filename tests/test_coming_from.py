@@ -81,7 +81,7 @@ def test_every_behavior_of_the_readme_has_a_row_that_names_a_setting_or_a_page()
         assert {PREFIX + name for name in settings} <= set(known_settings()), subject
 
 
-@pytest.mark.parametrize("setting", ["format", "scorer.partial_credit", "dump_other_rollouts"])
+@pytest.mark.parametrize("setting", ["format", "scorer.partial_credit"])
 def test_values_that_the_page_recommends_are_accepted(setting):
     for value in re.findall(rf"`{setting}=(\w+)`", PAGE):
         limits = known_settings()[PREFIX + setting].limits

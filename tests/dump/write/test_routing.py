@@ -46,7 +46,7 @@ def test_a_group_without_rollouts_is_no_failure():
 
 
 def test_the_switches_come_from_the_settings():
-    settings = RGDumpConfig(dump_failed_rollouts=False, dump_eval_rollouts=True, rollout_save_score_threshold=0.2)
+    settings = RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False, rollout_save_score_threshold=0.2)
     assert DumpPolicy.from_config(settings) == DumpPolicy(True, False, False, True, 0.2)
 
 
