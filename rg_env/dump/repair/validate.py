@@ -278,9 +278,10 @@ class _RunCheck:
         settings = self.settings.get(record.attempt)
         if settings is None:
             return
-        outcome = outcome_of([rollout.base_score for rollout in answered(record.rollouts)], settings.config.solved_at)
+        solved_at = settings.config.solved_at if record.solved_at is None else record.solved_at
+        outcome = outcome_of([rollout.base_score for rollout in answered(record.rollouts)], solved_at)
         if record.outcome is not outcome:
-            what = f"`outcome` is {record.outcome}; with solved_at={settings.config.solved_at:g} it would be {outcome}"
+            what = f"`outcome` is {record.outcome}; with solved_at={solved_at:g} it would be {outcome}"
             self._add(Trouble.CONTRADICTION, line, what)
         expected = settings.samples.get(Phase(record.phase))
         if expected is not None and len(record.rollouts) != expected:

@@ -196,6 +196,13 @@ def test_the_manifest_is_held_against_the_record(tmp_path, settings):
     assert set(validate(tmp_path).counts) == {Trouble.CONTRADICTION}
 
 
+def test_a_group_may_have_a_threshold_of_its_own(tmp_path):
+    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.9))
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0, [0.8, 0.8], environment="gsm8k", solved_at=0.5, outcome="all_correct")])
+    assert validate(tmp_path).good
+
+
 def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
     path = record / manifest_name(RUN_ID)
     path.write_text("{")
