@@ -8,8 +8,10 @@ import pickle
 import random
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from loguru import logger
 
@@ -18,6 +20,7 @@ from rg_env.curriculum import ObservedGroup, Tally
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.skyrl.loader import AsyncRows, EvalLoader, train_loader
+from tests.e2e.conftest import ROOT
 
 BATCH, ROWS = 4, 26
 TASKS = {"chain_sum": 2.0, "gcd": 1.0, "spell_backward": 1.0}
@@ -128,6 +131,32 @@ def test_workers_make_the_same_rows_over_epochs_and_a_resumption():
     begun = [next(iter(loader))]
     again = resumed(loader, workers=2)
     assert begun + [row for _ in range(3) for row in again] == whole[:18]
+
+
+LINGER = """
+import time
+from tests.skyrl.test_loader import build
+if __name__ == "__main__":
+    loader = build(workers=2)
+    next(iter(loader))
+    print(*(worker.pid for worker in loader._iterator._workers), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_when_the_trainer_is_killed(tmp_path):
+    (tmp_path / "linger.py").write_text(LINGER)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, tmp_path / "linger.py"], stdout=subprocess.PIPE, text=True, env=env) as run:
+        pids = [int(pid) for pid in run.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(psutil.pid_exists, pids))
+        run.kill()
+    deadline = time.monotonic() + 60
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(psutil.pid_exists, pids))
 
 
 def test_an_epoch_is_made_of_whole_batches_of_new_rows():
