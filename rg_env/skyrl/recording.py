@@ -30,6 +30,7 @@ from skyrl.train.utils.trainer_utils import ResumeMode
 from rg_env.choices import TokenSteps
 from rg_env.dump import DumpPolicy, DumpWriter, TrainedRecord, claim_run, write_manifest
 from rg_env.dump.write.tokens import TokenWriter
+from rg_env.errors import ConfigError, refuse
 from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy
 from rg_env.skyrl.token_batch import FIELDS, BatchRow, token_table
 
@@ -57,8 +58,20 @@ class RecordingTrainer:
     _tokens: TokenWriter | None = None
 
     async def train(self) -> None:
-        """As in SkyRL, with token records if asked for."""
-        writer, steps = self.generator.writer, TokenSteps.parse(self.dump_tokens)
+        """As in SkyRL, with token records if asked for.
+
+        Raises:
+            ConfigError: the generator does not record, or `dump_tokens` is invalid.
+        """
+        if not hasattr(self.generator, "writer"):
+            name = type(self.generator).__name__
+            raise ConfigError(
+                f"RecordingTrainer needs a generator that records: use Recorder(generator, …), not {name}"
+            )
+        try:
+            writer, steps = self.generator.writer, TokenSteps.parse(self.dump_tokens)
+        except ValueError as error:
+            refuse("dump_tokens", self.dump_tokens, str(error))
         if writer is not None and steps is not None:
             self._tokens = TokenWriter(writer.folder, writer.run_id, writer.attempt, steps)
         try:

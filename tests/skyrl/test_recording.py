@@ -1,10 +1,14 @@
 """RecordingTrainer in front of stand-ins for SkyRL's trainers."""
 
+import asyncio
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from rg_env.dump import DumpWriter, open_run
+from rg_env.errors import ConfigError
 from rg_env.skyrl.recording import RecordingTrainer
 from tests.dump.records import RUN_ID, group
 
@@ -41,3 +45,13 @@ def test_a_checkpoint_is_saved_although_the_disk_fails_and_one_line_names_the_gr
         monkeypatch.undo()
     (line,) = [text for text in warnings if "checkpoint" in text]
     assert group(0).group_id in line and "and 2 more" in line
+
+
+def test_wrong_use_is_one_line():
+    trainer = Trainer(None)
+    trainer.dump_tokens = "all"
+    with pytest.raises(ConfigError, match="dump_tokens='all': must be none"):
+        asyncio.run(trainer.train())
+    trainer.generator = object()
+    with pytest.raises(ConfigError, match="needs a generator that records"):
+        asyncio.run(trainer.train())
