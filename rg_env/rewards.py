@@ -36,7 +36,7 @@ class Rollout:
 
     Attributes:
         verdict: what its text earned by itself.
-        response_tokens: length of the response, in tokens; None if unknown, which earns no length penalty.
+        response_tokens: length of the response, in tokens; None if unknown, which gets no length penalty.
         stop_reason: as SkyRL gives it (`stop`, `length`, …); None if it gives none.
         conversation: the prompt, then the response as it was scored.
         repetition: number of the sample within its group, from 0.

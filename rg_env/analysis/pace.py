@@ -1,7 +1,7 @@
 """How fast a run was: tokens per second, the share of scoring, and the time of a step.
 
-Invariant: wall time during which several groups are in progress counts once; groups whose times nobody measured count
-in no figure.
+Invariant: wall time during which several groups are in progress counts once; groups without measured times count in no
+figure.
 """
 
 from __future__ import annotations

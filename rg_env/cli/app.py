@@ -113,7 +113,7 @@ app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
 _LEGEND = (
     "levels: has levels of difficulty, which `rg-env tasks --levels TASK` shows",
     "scorer: sound (reviewed), audited (attacked without finding a hole), guarded (answers are checked",
-    "        first), unsound (pays for wrong answers), unaudited (your own task); see docs/rewards.md",
+    "        first), unsound (accepts wrong answers), unaudited (your own task); see docs/rewards.md",
 )
 
 
@@ -308,7 +308,7 @@ def audit(
 ) -> None:
     """Attack scorers with texts and cheap policies that solve nothing, as a model in training might.
 
-    Exit code 1 if one of them pays, runs as code or changes the scores of others: in a task that you name, or without
+    Exit code 1 if one of them scores, runs as code or changes the scores of others: in a task that you name, or without
     --tasks in a task of the default mix.
 
     Examples:

@@ -219,7 +219,7 @@ class GroupFacts:
         no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
         solved_at: the base score from which a rollout counts as solved; None: the setting of that name.
         started_at, ended_at: when the first response was requested and the last one was scored, in seconds since
-            1970-01-01 UTC; None where nobody measured, as in imported responses.
+            1970-01-01 UTC; None where it was not measured, as in imported responses.
         generation_seconds: time from the request to the response, summed over the rollouts. It includes time in the
             queue of the engine or server, and retries. In batched mode every rollout waits for the whole batch.
         scoring_seconds: time from the response to its verdict, summed over the rollouts, with the wait for an idle

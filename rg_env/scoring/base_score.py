@@ -2,8 +2,8 @@
 
 Two rules:
 
-- The bare answer counts alone for tasks whose scorer pays for the letters or signs of `<answer>` (`RAW_ALONE`); for all
-  others the higher of both forms counts.
+- The bare answer counts alone for tasks whose scorer gives credit for the letters or signs of `<answer>` (`RAW_ALONE`);
+  for all others the higher of both forms counts.
 - A partial score s counts only beyond the baseline b, the score of the best cheap policy on the same item, as
   max(0, (s − b) / (1 − b)). An answer that is fully right keeps its 1, even if the cheap policy is right too.
 """

@@ -2,7 +2,7 @@ r"""Other forms of an answer that is correct but carries extra formatting: `\box
 
 Invariant: a form holds the one answer that the text gives, with formatting removed or respelled. A text that gives two
 answers, such as `9 \boxed{7}`, has no form that picks one. The question decides spelling and layout, never content.
-Forms are scored like any answer, guard included; a caller uses one only if it earns more. Linear in the answer.
+Forms are scored like any answer, guard included; a caller uses one only if it scores more. Linear in the answer.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Scorer:
         timeout: CPU seconds that one answer may take, above 0; its wall time is at most four times that.
         max_answer_chars: longer answers are rejected, at least 1. If twice the length of an item's own answer is more,
             that is the limit for the item.
-        normalize: also score an answer that earns less than 1 in the forms of `rg_env.scoring.normalize`.
+        normalize: also score an answer that scores less than 1 in the forms of `rg_env.scoring.normalize`.
         partial_credit: `upstream`, `calibrated` or `none`: how scores between 0 and 1 count (`PartialCredit`).
 
     Raises:
@@ -166,7 +166,7 @@ class Scorer:
     async def _score_upstream(
         self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str, waiting: Waiting
     ) -> AnswerScore:
-        """As guard and pool have it, without a baseline."""
+        """The scores that guard and scorer process give, before the baseline is subtracted."""
         if len(answer) > (longest := guard.longest(entry, self._max_answer_chars)):
             why = f"the answer has {len(answer)} characters, more than {longest}"
             return AnswerScore.unscored(Status.REJECTED, why)

@@ -117,7 +117,7 @@ class AnswerScore:
 
     @classmethod
     def of_forms(cls, raw: Form, tagged: Form) -> AnswerScore:
-        """The scores of both forms together. ERROR if the bare answer has none and the tagged one earns nothing."""
+        """The scores of both forms together. ERROR if the bare answer has none and the tagged one scores 0."""
         if isinstance(raw, str) and (isinstance(tagged, str) or tagged == 0):
             return cls.unscored(Status.ERROR, raw)
         reasons = [f"{name}: {form}" for name, form in (("raw", raw), ("tagged", tagged)) if isinstance(form, str)]

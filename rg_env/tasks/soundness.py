@@ -14,7 +14,7 @@ class Soundness(StrEnum):
     """Whether a task's score can be trusted."""
 
     SOUND = "sound"
-    """By its source and by probing, upstream's scorer pays correct answers only."""
+    """By its source and by probing, upstream's scorer accepts correct answers only."""
     GUARDED = "guarded"
     """Upstream's scorer is exploitable; rg_env checks the answer before the scorer sees it."""
     UNSOUND = "unsound"
@@ -54,37 +54,37 @@ They are excluded from the default mix only.
 """
 
 _RUNS_ANSWER = "upstream runs the answer as code"
-_INTEGRATES = f"{_RUNS_ANSWER}, and pays `integrate(<the integrand>, x)` 1"
-_SUBSTRING = "upstream pays for any text that contains the answer"
+_INTEGRATES = f"{_RUNS_ANSWER}, and gives `integrate(<the integrand>, x)` 1"
+_SUBSTRING = "upstream accepts any text that contains the answer"
 
 GUARDED: dict[str, str] = {
     "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
     "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
-    "coin_flip": "upstream pays `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
-    "complex_arithmetic": "upstream pays `nan` 1; only finite numbers pass",
+    "coin_flip": "upstream gives `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
+    "complex_arithmetic": "upstream gives `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
     "course_schedule": f"{_SUBSTRING}; only True or False pass",
-    "game_of_life": "upstream pays an empty board 0.97 and raises on mappings; only boards of 0 and 1 pass",
-    "game_of_life_halting": "upstream pays any text 1; only the correct one of True and False passes",
+    "game_of_life": "upstream gives an empty board 0.97 and raises on mappings; only boards of 0 and 1 pass",
+    "game_of_life_halting": "upstream gives any text 1; only the correct one of True and False passes",
     "gsm_symbolic": "upstream takes the first of several numbers; only one number passes",
     "intermediate_integration": f"{_INTEGRATES}; only elementary functions pass",
     "isomorphic_strings": f"{_SUBSTRING}; only True or False pass",
-    "knights_knaves": "upstream pays both roles for one inhabitant; only one role for each passes",
+    "knights_knaves": "upstream gives both roles for one inhabitant; only one role for each passes",
     "letter_jumble": "upstream ignores what follows the sentence; not more words than the question has pass",
     "mahjong_puzzle": f"{_SUBSTRING}; only Peng, Chi or Pass pass",
     "n_queens": f"{_RUNS_ANSWER}, which can read the solutions; only boards and lists pass",
-    "number_sorting": "upstream pays a list of NaN 1; only finite numbers pass",
-    "polynomial_multiplication": f"{_RUNS_ANSWER}, and pays `expand(<the question>)` 1; only polynomials pass",
-    "prime_factorization": "upstream pays the number itself 0.5; only other factors pass",
-    "puzzle24": f"{_RUNS_ANSWER}, and pays `4*3*2*1` 1; only arithmetic on exactly the given numbers passes",
+    "number_sorting": "upstream gives a list of NaN 1; only finite numbers pass",
+    "polynomial_multiplication": f"{_RUNS_ANSWER}, and gives `expand(<the question>)` 1; only polynomials pass",
+    "prime_factorization": "upstream gives the number itself 0.5; only other factors pass",
+    "puzzle24": f"{_RUNS_ANSWER}, and gives `4*3*2*1` 1; only arithmetic on exactly the given numbers passes",
     "ransom_note": f"{_SUBSTRING}; only True or False pass",
     "rubiks_cube": "upstream fills gigabytes for R99999999; repeats are bounded",
     "simple_integration": f"{_INTEGRATES}; only elementary functions pass",
-    "spell_backward": "upstream pays the whole question written backward 0.97; nothing may follow the correct word",
+    "spell_backward": "upstream gives the whole question written backward 0.97; nothing may follow the correct word",
     "spiral_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
     "string_insertion": f"{_RUNS_ANSWER}; only letters and lists pass",
     "syllogism": f"{_SUBSTRING}; only Yes or No pass",
-    "time_intervals": "upstream pays any interval 0.8; only correct ones pass",
+    "time_intervals": "upstream gives any interval 0.8; only correct ones pass",
     "word_sorting": "upstream ignores what follows the list; not more words than the question has pass",
 }
 """Tasks with a check in `rg_env.scoring.guard`: what upstream does, and what the check accepts."""

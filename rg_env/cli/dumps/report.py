@@ -17,7 +17,9 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     max_groups: Annotated[
         int,
-        typer.Option(min=1, help="Maximum number of groups to browse; of more, a sample spread evenly over the steps."),
+        typer.Option(
+            min=1, help="Maximum number of groups to browse; if there are more, a sample spread over the steps."
+        ),
     ] = 5_000,
     solved_at: Annotated[
         float, typer.Option(min=0, max=1, help="Base score from which a rollout counts as solved.")

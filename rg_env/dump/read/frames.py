@@ -66,7 +66,7 @@ _ASSUMED = {
     for column in layout_of(RolloutFacts).columns.values()
     if column.default is not MISSING and column.default is not None
 }
-"""Defaults that nobody measured where a line lacks the key, as Atropos' lines do: null in a frame."""
+"""Columns that are null in a frame where a line lacks the key, as Atropos' lines do: their default would be a guess."""
 
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA

@@ -1,7 +1,7 @@
 """Checks against flaws of upstream's scorers: rewards for wrong answers, hangs and excessive memory use.
 
 Invariant: each check takes linear time and accepts every correct answer in the form that the question asks for. If
-upstream pays so much for wrong answers that a guess earns half of the reward, wrong answers are rejected.
+upstream gives wrong answers so much that a guess scores about half, wrong answers are rejected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_SIGNS = 200
 
 
 def _one_of(*choices: str) -> Rule:
-    """Upstream pays len(answer) / len(text) for any text that contains the answer: `Yes No` earns about half."""
+    """Upstream gives len(answer) / len(text) for any text that contains the answer: `Yes No` scores about half."""
     wanted = " or ".join(choices)
 
     def rule(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -41,7 +41,7 @@ def _one_of(*choices: str) -> Rule:
 
 
 def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays for a common prefix, so that 0 earns 0.9, and hangs on 1e999999999."""
+    """Upstream scores a common prefix, so that 0 scores 0.9, and hangs on 1e999999999."""
     text = answer.strip().replace(",", "")
     if match := _FRACTION.fullmatch(text):
         over, under = int(match.group(1)), int(match.group(2))
@@ -57,7 +57,7 @@ def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
     right = Fraction(entry["answer"].replace(",", ""))
     rounded = value > 0 and (value * 10_000).denominator == 1 and abs(value - right) <= Fraction(1, 20_000)
     if abs(value - right) > right / 100 and not rounded:
-        return "the probability is off by more than 1 %, and upstream pays for a common prefix"
+        return "the probability is off by more than 1 %, and upstream scores a common prefix"
     return None
 
 
@@ -67,7 +67,7 @@ def _complex_arithmetic(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _game_of_life(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays cell by cell and raises on mappings; the share of an empty board is the baseline."""
+    """Upstream scores cell by cell and raises on mappings; the share of an empty board is the baseline."""
     right = json.loads(entry["answer"])
     try:
         board = json.loads(answer)
@@ -89,18 +89,18 @@ def _game_of_life_halting(entry: Mapping[str, Any], answer: str) -> str | None:
     if words not in (["true"], ["false"]):
         return "the answer must be True or False"
     if words[0] != entry["answer"].casefold():
-        return "the answer is wrong, and upstream would pay any text"
+        return "the answer is wrong, and upstream would accept any text"
     return None
 
 
 def _gsm_symbolic(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream takes the first number; a number that is written again is not another one."""
+    """Upstream takes the first number. The same number may occur again."""
     numbers = {float(number) for number in _ONE_NUMBER.findall(answer)}
     return f"the answer has {len(numbers)} different numbers; one is asked for" if len(numbers) > 1 else None
 
 
 def _knights_knaves(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays an answer with both roles for an inhabitant; the same role for all is the baseline."""
+    """Upstream accepts an answer with both roles for an inhabitant; the same role for all is the baseline."""
     right, given = _words(entry["answer"]), _words(answer)
     names, roles = right[::2], right[1::2]
     said = list(itertools.pairwise(given))
@@ -118,7 +118,7 @@ def _words(text: str) -> list[str]:
 
 
 def _letter_jumble(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream compares the first words and pays in full, whatever follows."""
+    """Upstream compares the first words and gives full score, whatever follows."""
     return _more_words(len(answer.split()), len(entry["answer"].split()))
 
 
@@ -133,7 +133,7 @@ def _number_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays half for any factors with the correct product, including the number itself."""
+    """Upstream gives half for any factors with the correct product, including the number itself."""
     factors = [part.strip() for part in answer.split("×")]
     if not all(re.fullmatch(r"\+?\d{1,60}", factor, re.ASCII) for factor in factors):
         return "the answer must be integers separated by ×"
@@ -164,7 +164,7 @@ def _rush_hour(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays for a correct beginning: the whole question, reversed, earns 0.97."""
+    """Upstream scores a correct beginning: the whole question, reversed, scores 0.97."""
     right, given = entry["answer"].casefold(), answer.strip().casefold()
     if given.startswith(right) and any(character.isalnum() for character in given[len(right) :]):
         return "the answer contains more than the word"
@@ -172,7 +172,7 @@ def _spell_backward(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream pays for closeness, on a scale on which almost any interval earns 0.8."""
+    """Upstream scores closeness, on a scale on which almost any interval gets 0.8."""
     numbers = [[int(digits) for digits in _WHOLE.findall(text)] for text in (answer, entry["answer"])]
     for parts in numbers:
         while parts and parts[-1] == 0:  # 1:30 is 01:30:00.000
@@ -181,7 +181,7 @@ def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
 
 
 def _word_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
-    """Upstream compares the first words of the list and pays for each, whatever follows."""
+    """Upstream compares the first words of the list and scores each, whatever follows."""
     return _more_words(answer.rstrip(", \t\r\n").count(",") + 1, len(entry["metadata"]["sorted_words"]))
 
 

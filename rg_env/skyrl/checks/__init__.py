@@ -43,7 +43,7 @@ def check_quickly(cfg: Any) -> None:
 
 
 def check_all(cfg: Any, *, tolerate: Callable[[UnavailableError], None] | None = None) -> None:
-    """The remaining checks, what other machines are asked last.
+    """The remaining checks; those that ask other machines come last.
 
     Args:
         cfg: an `RGTrainConfig`. SkyRL's own checks also complete it.
