@@ -142,8 +142,3 @@ def test_a_curriculum_in_the_fully_async_loop(tmp_path):
     for attempt in (1, 2):
         moves = [one for one in dump.levels(all_attempts=True) if one.attempt == attempt and one.task == "chain_sum"]
         assert all(one.after == two.before for one, two in pairwise(moves))
-
-    workers = BATCH + 2
-    versions = [line.controller_version for line in lines if line.attempt == 1]
-    ages = [observed - version for observed, version in enumerate(versions)]
-    assert max(ages) <= 2 * workers, "those of the loader, and groups generated meanwhile"
