@@ -103,9 +103,9 @@ def read_step(file: TokenFile, worst: int = 3) -> StepTokens:
         mean, largest = _number(trained["gap"].mean()), _number(trained["gap"].max())
         inside = pl.col("ratio").is_between(1 - facts["eps_clip_low"], 1 + facts["eps_clip_high"])
         outside = _number(trained.select((~inside).mean()).item())
-        starts = pl.col("position").cut(list(_POSITIONS[1:]), left_closed=True).to_physical().alias("start")
-        of_start = trained.group_by(starts).agg(pl.col("gap").mean()).sort("start")
-        by_position = {_POSITIONS[start]: value for start, value in of_start.iter_rows()}
+        reached = [pl.when(pl.col("position") >= start).then(start) for start in _POSITIONS]
+        of_start = trained.group_by(start=pl.max_horizontal(reached)).agg(pl.col("gap").mean()).sort("start")
+        by_position = dict(of_start.iter_rows())
         of_row = trained.group_by("row").agg(mean=pl.col("gap").mean(), largest=pl.col("gap").max())
         names = rows.select("row", *_OF_TRAJECTORY, "turn")
         rows_of_worst = of_row.sort("mean", "row", descending=[True, False]).head(worst).join(
