@@ -29,6 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 def run(tmp_path):
     """Starts `rg-env collect` with a scripted server; its output is in files."""
     started = []
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` would have the command ignore it, too
 
     def start(mode, *more):
         module = (sys.executable, "-m", "tests.rollouts.scripted_command", mode)
@@ -41,6 +42,7 @@ def run(tmp_path):
         return started[-1]
 
     yield start
+    signal.signal(signal.SIGHUP, before)
     for process in started:
         process.kill()
 
