@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.dump.schema import GroupRecord, Outcome, answered, is_equal_partial_credit
+from rg_env.dump.schema import RG_DUMP, GroupRecord, Outcome, answered, is_equal_partial_credit
 from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.scoring.types import Status
 
@@ -20,7 +20,8 @@ class StepCounts:
     """Counts over groups. Rollouts without a response count in `statuses` alone.
 
     Attributes:
-        rewards, scores: sums over rollouts; `solved`, `well_formed`: numbers of rollouts.
+        rewards, scores: sums over rollouts; `solved`, `well_formed`: numbers of rollouts; `formatted`: of those whose
+            environment asks for a format.
         equal_partial: mixed groups in which all rollouts have the same partial credit.
         files: groups by the file that has their text (`FileKind`, or NO_TEXT).
     """
@@ -31,6 +32,7 @@ class StepCounts:
     scores: float = 0.0
     solved: int = 0
     well_formed: int = 0
+    formatted: int = 0
     equal_partial: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     files: Counter[str] = field(default_factory=Counter)
@@ -84,7 +86,9 @@ class StepSummary:
             counts.rewards += sum(one.reward for one in rollouts)
             counts.scores += sum(one.score for one in rollouts)
             counts.solved += sum(one.base_score >= self._solved_at for one in rollouts)
-            counts.well_formed += sum(one.violation is None for one in rollouts)
+            if group.environment == RG_DUMP:
+                counts.formatted += len(rollouts)
+                counts.well_formed += sum(one.violation is None for one in rollouts)
             counts.equal_partial += is_equal_partial_credit([one.base_score for one in rollouts], self._solved_at)
             counts.outcomes[group.outcome.value] += 1
             counts.files[route(group, self._policy)[0] or NO_TEXT] += 1

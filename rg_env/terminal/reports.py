@@ -70,9 +70,13 @@ class Reports:
 
 
 def _means(counts: Mapping[str, Any]) -> dict[str, float]:
-    """Mean reward and shares of solved and well-formed rollouts; nothing if no rollout has a response."""
-    names = {"reward": "rewards", "solved": "solved", "format": "well_formed"}
-    return {name: counts[key] / counts["rollouts"] for name, key in names.items() if counts["rollouts"]}
+    """Mean reward and shares of solved and well-formed rollouts; without those that no rollout has."""
+    names = {
+        "reward": ("rewards", "rollouts"),
+        "solved": ("solved", "rollouts"),
+        "format": ("well_formed", "formatted"),
+    }
+    return {name: counts[part] / counts[whole] for name, (part, whole) in names.items() if counts[whole]}
 
 
 def _said(means: Mapping[str, float]) -> str:

@@ -212,7 +212,8 @@ def work():
     begin()
     reports = Reports.of_this_process()
     reports.send(under_way=True, dump="/runs/dumps", log="/logs/train.log", checkpoint=10)
-    reports.step(12, 60, {"rollouts": 2, "rewards": 1.0, "solved": 1, "well_formed": 2, "files": {}, "statuses": {}})
+    counts = {"rollouts": 2, "rewards": 1.0, "solved": 1, "well_formed": 2, "formatted": 2, "files": {}, "statuses": {}}
+    reports.step(12, 60, counts)
     raise ConfigError("the scorer processes are gone")
 """
 
