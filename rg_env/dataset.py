@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import multiprocessing
 import operator
+import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +111,9 @@ def collate(examples: Iterable[Example]) -> list[dict[str, Any]]:
 def begin_worker(number: int) -> None:
     """Body of a process that makes rows, before its first row."""
     die_with_parent()
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():  # it ended while this process was starting
+        os._exit(1)
     import_inherited()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the trainer ends us
 
