@@ -97,8 +97,7 @@ def compare(
         bounds = (pl.when(pl.col("phase") != Phase.TRAIN.value).then(name).alias(name) for name in ("low", "high"))
         found = found.with_columns(bounds)
     return (
-        found.with_columns(clear=(pl.col("low") > 0) | (pl.col("high") < 0))
-        .with_columns(pl.col("clear").fill_null(False))
+        found.with_columns(clear=((pl.col("low") > 0) | (pl.col("high") < 0)).fill_null(False))
         .sort(*keys, pl.col("measure").cast(pl.Enum(measures)))
         .select(*keys, "measure", "paired", "questions", f"questions{_OTHER}", "value", "other", *_DIFFERENCE, "clear")
     )

@@ -22,14 +22,14 @@ from textual.worker import get_current_worker
 
 from rg_env.browser.facts import group_facts, place_of, prompt, ranked
 from rg_env.browser.pane import Pane, plain_content
-from rg_env.browser.query import PLACE, Query
+from rg_env.browser.query import PLACE, SCORE, SORTED_BY, Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.read.where import ConditionError
 from rg_env.dump.strings import escape, unescape
 from rg_env.errors import RGEnvError
 from rg_env.sanitize import visible
-from rg_env.scoring.types import UNCOUNTED, Status
+from rg_env.scoring.types import Status
 
 PAGE = 500
 """Rows in the list at a time: Textual takes a second for about 2,000."""
@@ -51,7 +51,6 @@ def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
     Raises:
         DumpError: the dump cannot be read.
     """
-    score = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
     failed = pl.col("status").filter(pl.col("status") != Status.OK.value)
     groups = (
         dump.scan()
@@ -59,21 +58,19 @@ def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
         .group_by("run_id", "group_id", maintain_order=True)
         .agg(
             pl.col(*PLACE[1:], "step", "phase", "task", "outcome").first(),
-            score.max().alias("best"),
-            score.mean().alias("mean"),
-            score.min().alias("worst"),
-            length=pl.col("response_tokens").mean(),
+            SCORE.max().alias("best"),
+            SCORE.mean().alias("mean"),
+            SCORE.min().alias("worst"),
+            order=SORTED_BY[sort] if sort else pl.lit(None),
             violations=pl.col("violation").drop_nulls().unique().sort(),
             failures=failed.unique().sort(),
         )
         .with_columns(troubles=pl.concat_list("violations", "failures").list.join(" "))
-        .with_columns(score="mean", spread=pl.col("best") - pl.col("worst"))
         .collect(engine="streaming")
         .sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
     )
-    if sort:
-        groups = groups.sort(sort.value, descending=True, nulls_last=True, maintain_order=True)
-    return groups.drop("violations", "failures", "length", "score", "spread")
+    groups = groups.sort("order", descending=True, nulls_last=True, maintain_order=True)
+    return groups.drop("violations", "failures", "order")
 
 
 class Browser(App[None]):

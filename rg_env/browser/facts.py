@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rg_env.analysis.stats import SOLVED_AT
 from rg_env.dump.schema import RG_DUMP, GroupRecord, RolloutRecord
 from rg_env.scoring.types import Status
 
@@ -40,7 +41,7 @@ def group_facts(group: GroupRecord) -> str:
     """The origin of a group and its outcome."""
     expected = group.expected_answer
     best = max((rollout.base_score for rollout in group.rollouts), default=0.0)
-    solved_at = 0.99 if group.solved_at is None else group.solved_at
+    solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
     facts = [
         f"step {'–' if group.step is None else group.step}",
         group.phase,

@@ -15,14 +15,18 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.read.where import CONDITION, parse_conditions
+from rg_env.scoring.types import UNCOUNTED
 
 PLACE = ("run_id", "text", "text_batch", "text_offset")
 """Columns by which texts are read in the order of the files."""
-_SORTED_BY = {
-    SortBy.SCORE: pl.col("base_score").mean(),
+SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
+"""The base score of a rollout; null where there was no response."""
+SORTED_BY = {
+    SortBy.SCORE: SCORE.mean(),
     SortBy.LENGTH: pl.col("response_tokens").mean(),
-    SortBy.SPREAD: pl.col("base_score").max() - pl.col("base_score").min(),
+    SortBy.SPREAD: SCORE.max() - SCORE.min(),
 }
+"""Of the rollouts of a group."""
 _WORD = re.compile(r"\s*((?:\\.|\S)+)", re.DOTALL)
 _TEXT = "/"
 
@@ -82,7 +86,7 @@ class Query:
             ConditionError: nothing matches.
         """
         rows = dump.where(list(self.conditions)).scan().group_by("group_id", *PLACE, maintain_order=True)
-        found = rows.agg(order=_SORTED_BY[sort] if sort else pl.lit(None)).collect(engine="streaming")
+        found = rows.agg(order=SORTED_BY[sort] if sort else pl.lit(None)).collect(engine="streaming")
         found = found.sort(PLACE, maintain_order=True).sort(
             "order", descending=True, nulls_last=True, maintain_order=True
         )
