@@ -12,6 +12,7 @@ from rg_env.analysis.tokens import find_tokens, read_step
 from rg_env.choices import TokenSteps
 from rg_env.cli.app import app
 from rg_env.dump import open_run
+from rg_env.dump.write import tokens
 from rg_env.dump.write.tokens import TokenWriter, token_files
 from rg_env.errors import ConfigError
 from rg_env.skyrl.config import load_config
@@ -138,12 +139,13 @@ def test_only_the_steps_that_are_wanted_are_kept(tmp_path):
         load_config([f"{RG.replace('__', '.')}dump_tokens=all"]).rg_dump.validate()
 
 
-def test_a_disk_that_fails_or_is_slow_is_counted_and_stops_nothing(tmp_path, warnings):
+def test_a_disk_that_fails_or_is_slow_is_counted_and_stops_nothing(tmp_path, warnings, monkeypatch):
     writer = TokenWriter(tmp_path / "missing", "run", 1, TokenSteps())
     writer.submit(1, lambda: pytest.importorskip("pyarrow").table({"a": [1]}), {})
     assert writer.close() == 1
     assert any("tokens of step 1 are not written" in text for text in warnings)
     event = torch.multiprocessing.Event()
+    monkeypatch.setattr(tokens, "WAITING", 2)
     slow = TokenWriter(tmp_path, "run", 1, TokenSteps())
     for step in range(1, 6):
         slow.submit(step, lambda: event.wait(30) and pytest.importorskip("pyarrow").table({"a": [1]}), {})
