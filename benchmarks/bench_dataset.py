@@ -1,5 +1,5 @@
 """Items and rows of the default mix, warm, and Reasoning Gym's own `dataset[i]` with the same seeds, so that both make
-the same puzzles; without three tasks whose items Reasoning Gym makes in advance. A train row also pays for draws that
+the same puzzles; without three tasks whose items Reasoning Gym makes in advance. A train row also includes draws that
 belong to the eval split or have no clear answer. Then datasets of any size. Items and rows are in CPU
 time.
 """

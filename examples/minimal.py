@@ -11,7 +11,7 @@ from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
 from rg_env.analysis import statistics
 from rg_env.config import LengthPenaltyConfig
 from rg_env.dump import DumpWriter, new_run_id, open_run, write_manifest
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.tasks import Item
 
@@ -55,8 +55,8 @@ def main(folder: str) -> None:
     ]
 
     # Rewards: the rules of the group, such as the length penalty, turn base scores into scores and rewards.
-    earned = settle_group(group, config, max_length=100, penalize=True)
-    for rollout, one in zip(group, earned, strict=True):
+    rewards = group_rewards(group, config, max_length=100, penalize=True)
+    for rollout, one in zip(group, rewards, strict=True):
         why = rollout.verdict.parsed.violation or rollout.verdict.scored.status
         print(f"base score {rollout.verdict.scored.score:.2f} ({why}), reward {one.reward:.2f}")
 
@@ -64,7 +64,7 @@ def main(folder: str) -> None:
     run_id = new_run_id()
     write_manifest(folder, run_id, {"attempt": 1, "model": "none", "settings": config.as_nested()})
     origin = Origin(run_id, attempt=1, phase="train", step=1, call=0)
-    record = group_record(origin, item, item.id, group, earned, config.solved_at)
+    record = group_record(origin, item, item.id, group, rewards, config.solved_at)
     with DumpWriter.from_config(config, run_id, attempt=1) as writer:
         writer.submit([record])
 

@@ -64,7 +64,7 @@ class ScorerConfig:
     """Score an imperfect answer a second time without extra formatting (code fence, `\\boxed{}`, `$`, bold, full stop),
     LaTeX fractions and signs, thousands separators. Can only raise a score, and is recorded as `normalized`."""
     partial_credit: str = _setting("calibrated", choices=("upstream", "calibrated", "none"))
-    """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that pay a cheap policy, only
+    """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
     beyond what that policy scores on the same item (`rg_env.scoring.baselines`). `none`: as 0."""
 
 

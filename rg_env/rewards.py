@@ -35,7 +35,7 @@ class Rollout:
     """One response to a question, from the request to the record: whoever learns something about it sets it here.
 
     Attributes:
-        verdict: what its text earned by itself.
+        verdict: the scores of its text alone.
         response_tokens: length of the response, in tokens; None if unknown, which gets no length penalty.
         stop_reason: as SkyRL gives it (`stop`, `length`, …); None if it gives none.
         conversation: the prompt, then the response as it was scored.
@@ -68,8 +68,8 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Earned:
-    """What one rollout earned in its group.
+class RolloutReward:
+    """The score and the reward of one rollout after the rules of its group.
 
     Attributes:
         score: base score × penalty_factor, in [0, 1].
@@ -96,7 +96,7 @@ def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, additi
     return value + (config.format_bonus if well_formed else 0.0) + addition
 
 
-def settle_group(
+def group_rewards(
     group: Sequence[Rollout],
     config: RGDumpConfig,
     *,
@@ -104,7 +104,7 @@ def settle_group(
     penalize: bool,
     zero_on_non_stop: bool = False,
     reward_function: RewardFunction | None = None,
-) -> list[Earned]:
+) -> list[RolloutReward]:
     """Apply the group's rules.
 
     Args:
@@ -116,9 +116,9 @@ def settle_group(
         reward_function: its values replace the base scores in the rewards. Outcome and score do not depend on it.
 
     Returns:
-        one `Earned` per rollout, in order. A rollout is masked if its status is not counted, if its scorer got no CPU
-        time, and with `on_scorer_failure=mask` if its scorer failed. It gets the mean reward of the others, so that it
-        changes neither the group's mean nor, being masked, any weight.
+        one `RolloutReward` per rollout, in order. A rollout is masked if its status is not counted, if its scorer got
+        no CPU time, and with `on_scorer_failure=mask` if its scorer failed. It gets the mean reward of the others, so
+        that it changes neither the group's mean nor, being masked, any weight.
     """
     mask_failures = config.on_scorer_failure == "mask"
     failed = [
@@ -138,16 +138,16 @@ def settle_group(
     error = ""
     if reward_function is not None and sound:
         custom, error = _custom_rewards(reward_function, [rollout.verdict for rollout in sound])
-    earned = []
+    rewards = []
     for rollout, factor, addition, value in zip(sound, penalty.factors, penalty.additions, custom, strict=True):
         score = rollout.verdict.scored.score * factor
-        paid = score if value is None else value * factor
-        reward = compose_reward(paid, rollout.verdict.parsed.violation is None, config, addition)
+        value_or_score = score if value is None else value * factor
+        reward = compose_reward(value_or_score, rollout.verdict.parsed.violation is None, config, addition)
         if error or (zero_on_non_stop and not rollout.stopped):
             reward = 0.0
-        earned.append(Earned(score, factor, reward, bool(error), value, error))
-    neutral = Earned(0.0, 1.0, _mean([one.reward for one in earned]), masked=True)
-    remaining = iter(earned)
+        rewards.append(RolloutReward(score, factor, reward, bool(error), value, error))
+    neutral = RolloutReward(0.0, 1.0, _mean([one.reward for one in rewards]), masked=True)
+    remaining = iter(rewards)
     return [neutral if bad else next(remaining) for bad in failed]
 
 

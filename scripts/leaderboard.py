@@ -34,7 +34,7 @@ from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, wr
 from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.scoring import Scorer, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
@@ -117,7 +117,7 @@ def group_of(published: Published, index: int, origin: Origin, config: RGDumpCon
         Rollout(verdict, None, None, [*prompt, {"role": "assistant", "content": text or ""}], number)
         for number, (text, verdict) in enumerate(zip(texts, judge(item, problem, texts), strict=True))
     ]
-    rewards = settle_group(judged, config, max_length=1, penalize=False)
+    rewards = group_rewards(judged, config, max_length=1, penalize=False)
     group = group_record(origin, item, item.id, judged, rewards, config.solved_at)
     rollouts = [replace(one, published_score=score) for one, score in zip(group.rollouts, scores, strict=True)]
     return replace(group, rollouts=rollouts)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.rewards import Rollout, compose_reward, settle_group
+from rg_env.rewards import Rollout, compose_reward, group_rewards
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 
@@ -18,12 +18,12 @@ def rollout(base, tokens=10, *, violation=None, status=Status.OK, stopped=True):
     return Rollout(Verdict(parsed, result), tokens, "stop" if stopped else "length")
 
 
-def settle(group, config=None, **kwargs):
-    return settle_group(group, config or RGDumpConfig(), **{"max_length": 100, "penalize": True, **kwargs})
+def rewards_of(group, config=None, **kwargs):
+    return group_rewards(group, config or RGDumpConfig(), **{"max_length": 100, "penalize": True, **kwargs})
 
 
-def test_a_group_of_right_answers_pays_for_length():
-    short, middle, long = settle([rollout(1.0, 50), rollout(1.0, 80), rollout(1.0, 100)])
+def test_a_group_of_right_answers_is_penalized_for_length():
+    short, middle, long = rewards_of([rollout(1.0, 50), rollout(1.0, 80), rollout(1.0, 100)])
     assert short.reward == 1.0
     assert middle.score == pytest.approx(1 - (80 - 75) / 25)
     assert long.score == long.reward == 0.0
@@ -31,23 +31,23 @@ def test_a_group_of_right_answers_pays_for_length():
 
 
 def test_one_wrong_answer_in_the_group_switches_the_penalty_off():
-    assert [e.score for e in settle([rollout(1.0, 100), rollout(0.0, 5)])] == [1.0, 0.0]
+    assert [e.score for e in rewards_of([rollout(1.0, 100), rollout(0.0, 5)])] == [1.0, 0.0]
 
 
 def test_no_penalty_outside_the_train_phase():
-    assert [e.score for e in settle([rollout(1.0, 100)] * 2, penalize=False)] == [1.0, 1.0]
+    assert [e.score for e in rewards_of([rollout(1.0, 100)] * 2, penalize=False)] == [1.0, 1.0]
 
 
 def test_an_additive_penalty_moves_the_reward_and_not_the_score():
     config = RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="dapo", buffer=20))
-    [short, long] = settle([rollout(1.0, 80), rollout(1.0, 100)], config)
+    [short, long] = rewards_of([rollout(1.0, 80), rollout(1.0, 100)], config)
     assert (short.score, short.reward) == (1.0, 1.0)
     assert (long.score, long.reward) == (1.0, 0.0)
 
 
 def test_zero_on_non_stop_is_honored_last():
     config = RGDumpConfig(format_bonus=0.2)
-    [stopped, cut] = settle([rollout(1.0), rollout(1.0, stopped=False)], config, zero_on_non_stop=True)
+    [stopped, cut] = rewards_of([rollout(1.0), rollout(1.0, stopped=False)], config, zero_on_non_stop=True)
     assert stopped.reward == pytest.approx(1.2)
     assert cut.reward == 0.0
     assert cut.score == 1.0
@@ -58,13 +58,13 @@ def test_zero_on_non_stop_is_honored_last():
 def test_a_masked_rollout_leaves_equal_rewards_equal(size, bonus):
     """To the last bit: SkyRL's dynamic sampling drops a group whose rewards are all equal."""
     config = RGDumpConfig(format_bonus=bonus, on_scorer_failure="mask")
-    earned = settle([*(rollout(0.0) for _ in range(size)), rollout(0.0, status=Status.CRASHED)], config)
-    assert earned[-1].masked
-    assert {one.reward for one in earned} == {bonus}
+    rewards = rewards_of([*(rollout(0.0) for _ in range(size)), rollout(0.0, status=Status.CRASHED)], config)
+    assert rewards[-1].masked
+    assert {one.reward for one in rewards} == {bonus}
 
 
 def test_a_failed_scorer_is_zero_by_default_and_says_so():
-    [ok, failed] = settle([rollout(1.0), rollout(0.0, status=Status.TIMEOUT)])
+    [ok, failed] = rewards_of([rollout(1.0), rollout(0.0, status=Status.TIMEOUT)])
     assert (ok.masked, failed.masked) == (False, False)
     assert failed.reward == 0.0
 
@@ -72,11 +72,10 @@ def test_a_failed_scorer_is_zero_by_default_and_says_so():
 def test_a_masked_rollout_moves_nobodys_advantage():
     config = RGDumpConfig(on_scorer_failure="mask")
     group = [rollout(1.0), rollout(0.0), rollout(0.0, status=Status.CRASHED)]
-    earned = settle(group, config)
-    assert [e.masked for e in earned] == [False, False, True]
-    assert earned[2].reward == pytest.approx(0.5)
-    rewards = [e.reward for e in earned]
-    assert sum(rewards) / 3 == pytest.approx(0.5)
+    rewards = rewards_of(group, config)
+    assert [e.masked for e in rewards] == [False, False, True]
+    assert rewards[2].reward == pytest.approx(0.5)
+    assert sum(e.reward for e in rewards) / 3 == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("on_scorer_failure", ["zero", "mask"])
@@ -88,7 +87,7 @@ def test_a_rollout_whose_scorer_got_no_core_is_always_masked(on_scorer_failure):
             starved.verdict, scored=AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
         ),
     )
-    [ok, hung, masked] = settle(
+    [ok, hung, masked] = rewards_of(
         [rollout(1.0), rollout(0.0, status=Status.TIMEOUT), starved], RGDumpConfig(on_scorer_failure=on_scorer_failure)
     )
     assert (ok.masked, masked.masked) == (False, True)
@@ -98,14 +97,14 @@ def test_a_rollout_whose_scorer_got_no_core_is_always_masked(on_scorer_failure):
 
 def test_a_rejected_answer_is_the_answers_fault_and_is_never_masked():
     config = RGDumpConfig(on_scorer_failure="mask")
-    [rejected] = settle([rollout(0.0, status=Status.REJECTED)], config)
+    [rejected] = rewards_of([rollout(0.0, status=Status.REJECTED)], config)
     assert not rejected.masked
 
 
-def test_a_group_in_which_every_scorer_failed_earns_zero():
+def test_a_group_in_which_every_scorer_failed_gets_zero():
     config = RGDumpConfig(on_scorer_failure="mask")
-    earned = settle([rollout(0.0, status=Status.ERROR)] * 3, config)
-    assert all(e.masked and e.reward == 0.0 for e in earned)
+    rewards = rewards_of([rollout(0.0, status=Status.ERROR)] * 3, config)
+    assert all(e.masked and e.reward == 0.0 for e in rewards)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +123,12 @@ def test_binarizing_comes_before_the_bonus(score, well_formed, reward):
 def test_scores_stay_in_range_and_are_never_raised(pairs, kind, penalize):
     config = dataclasses.replace(RGDumpConfig(), length_penalty=LengthPenaltyConfig(kind=kind))
     group = [rollout(base, tokens) for base, tokens in pairs]
-    for one, earned in zip(group, settle(group, config, penalize=penalize), strict=True):
-        assert 0.0 <= earned.score <= one.verdict.scored.score
-        assert 0.0 <= earned.penalty_factor <= 1.0
+    for one, computed in zip(group, rewards_of(group, config, penalize=penalize), strict=True):
+        assert 0.0 <= computed.score <= one.verdict.scored.score
+        assert 0.0 <= computed.penalty_factor <= 1.0
 
 
-def test_a_violation_earns_no_bonus():
+def test_a_violation_gets_no_bonus():
     config = RGDumpConfig(format_bonus=0.5)
-    [bad] = settle([rollout(0.0, violation=Violation.NO_ANSWER)], config)
+    [bad] = rewards_of([rollout(0.0, violation=Violation.NO_ANSWER)], config)
     assert bad.reward == 0.0

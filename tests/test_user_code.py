@@ -10,7 +10,7 @@ import pytest
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import RGEnvError
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.config import load_config
@@ -43,15 +43,15 @@ def verdict(score):
     return Verdict(parse_response(GOOD), AnswerScore(score, 0.0, score, Status.OK))
 
 
-def settled(reward, *scores, **config):
+def rewards_of(reward, *scores, **config):
     group = [Rollout(verdict(score), 5, "stop") for score in scores]
-    return settle_group(group, RGDumpConfig(**config), max_length=100, penalize=True, reward_function=reward)
+    return group_rewards(group, RGDumpConfig(**config), max_length=100, penalize=True, reward_function=reward)
 
 
 def test_a_reward_function_replaces_the_base_score_before_bonus_and_penalty():
-    earned = settled(lambda verdicts: [2 * v.scored.score - 1 for v in verdicts], 1.0, 0.25, format_bonus=0.5)
-    assert [(one.score, one.custom_reward, one.reward) for one in earned] == [(1.0, 1.0, 1.5), (0.25, -0.5, 0.0)]
-    assert not any(one.masked for one in earned)
+    rewards = rewards_of(lambda verdicts: [2 * v.scored.score - 1 for v in verdicts], 1.0, 0.25, format_bonus=0.5)
+    assert [(one.score, one.custom_reward, one.reward) for one in rewards] == [(1.0, 1.0, 1.5), (0.25, -0.5, 0.0)]
+    assert not any(one.masked for one in rewards)
 
 
 def raising(verdicts):
@@ -70,15 +70,15 @@ def raising(verdicts):
     ],
 )
 def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, error):
-    earned = settled(function, 1.0, 0.0)
-    assert all(one.masked and one.reward == 0 and error in one.reward_error for one in earned)
-    assert [one.score for one in earned] == [1.0, 0.0]
+    rewards = rewards_of(function, 1.0, 0.0)
+    assert all(one.masked and one.reward == 0 and error in one.reward_error for one in rewards)
+    assert [one.score for one in rewards] == [1.0, 0.0]
     item = Item.from_extra_info(a_row()["extra_info"])
     group = [
         Rollout(verdict(score), 5, "stop", [{"role": "user", "content": "?"}], number)
         for number, score in enumerate((1.0, 0.0))
     ]
-    record = group_record(Origin("20261121-053012-ab12", 1, "train", 1, 0), item, "0", group, earned, 0.99)
+    record = group_record(Origin("20261121-053012-ab12", 1, "train", 1, 0), item, "0", group, rewards, 0.99)
     assert {rollout.status for rollout in record.rollouts} == {Status.REWARD_ERROR}
     assert record.outcome == "mixed" and [r.base_score for r in record.rollouts] == [1.0, 0.0]
     assert all(error in rollout.detail and rollout.custom_reward is None for rollout in record.rollouts)
@@ -95,10 +95,10 @@ def test_a_reward_function_that_raises_is_named_with_its_line_and_leaves_one_tra
     config = RGDumpConfig(reward=f"{name}.reward")
     import_modules(config)
     for _ in range(2):
-        earned = settled(load_reward(config, str(tmp_path / "logs")), 1.0)
+        rewards = rewards_of(load_reward(config, str(tmp_path / "logs")), 1.0)
     log = tmp_path / "logs" / "user_code.log"
     place = tmp_path / f"{name}.py"
-    assert earned[0].reward_error == f"{place}:2: ZeroDivisionError: division by zero; the traceback is in {log}"
+    assert rewards[0].reward_error == f"{place}:2: ZeroDivisionError: division by zero; the traceback is in {log}"
     assert log.read_text().count("Traceback") == 1
 
 
@@ -109,7 +109,7 @@ def a_row():
 
 
 def test_without_a_function_nothing_changes():
-    assert all(one.custom_reward is None and not one.reward_error for one in settled(None, 1.0, 0.5))
+    assert all(one.custom_reward is None and not one.reward_error for one in rewards_of(None, 1.0, 0.5))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Scores recorded responses again with today's code, to find what has changed: in a dump, or in one group's values.
 
-Invariant: the new record of a group is made by the functions that training uses (`Scorer.judge`, `settle_group`,
+Invariant: the new record of a group is made by the functions that training uses (`Scorer.judge`, `group_rewards`,
 `rollout_record`), from what its line contains and the settings in the run's manifest; the recorded verdict does not
 affect it. Memory holds a few groups at a time, whatever the size of the dump.
 Not covered: groups without text; Atropos' files, whose lines lack the question; the user's reward function, whose
@@ -22,7 +22,7 @@ from rg_env.dump.run_settings import RunSettings, default_settings, settings_of_
 from rg_env.dump.schema import answered
 from rg_env.dump.strings import unescape
 from rg_env.errors import ConfigError, DumpError
-from rg_env.rewards import RewardFunction, Rollout, settle_group
+from rg_env.rewards import RewardFunction, Rollout, group_rewards
 from rg_env.rollouts.group import rollout_record
 from rg_env.scoring import Status, Verdict, parse_response, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
@@ -127,7 +127,7 @@ class Rescorer:
             Rollout(verdict, old.response_tokens, old.stop_reason, old.conversation, old.repetition)
             for verdict, old in zip(verdicts, group.rollouts, strict=True)
         ]
-        rewards = settle_group(
+        rewards = group_rewards(
             judged,
             settings.config,
             max_length=self._limit(group) or 1,

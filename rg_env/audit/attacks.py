@@ -1,4 +1,4 @@
-"""Texts that might harm a scorer or earn a reward for nothing, whatever the task. Only data: nothing here runs them.
+"""Texts that might harm a scorer or get a reward for nothing, whatever the task. Only data: nothing here runs them.
 
 Attacks that are made for the nine tasks that evaluate are in `tests/scoring/guard/eval_attacks.py`: our guard lets no
 answer reach those scorers.

@@ -2,7 +2,7 @@
 
 Invariant: a policy sees the question, never the item's own answer. A majority policy knows the correct answers of
 *other* items, as training would teach them. Not covered: policies that perform the task itself (sorting the list,
-adding up the numbers of a sum). What policies earn is measured by `rg_env.audit.run`.
+adding up the numbers of a sum). The scores of policies are measured by `rg_env.audit.run`.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def _hits(task: TaskAudit) -> str:
 
 def _cells(task: TaskAudit) -> tuple[str, ...]:
     policy = task.policy
-    earned = ("–", "–") if policy is None else (f"{policy.mean:.2f} {policy.policy}", f"{policy.right:.2f}")
-    return (task.task, "yes" if task.counts else "no", _hits(task), f"{task.prior:.2f}", *earned)
+    best = ("–", "–") if policy is None else (f"{policy.mean:.2f} {policy.policy}", f"{policy.right:.2f}")
+    return (task.task, "yes" if task.counts else "no", _hits(task), f"{task.prior:.2f}", *best)
 
 
 def render(audit: Audit) -> Table:

@@ -6,7 +6,7 @@ Invariants: no attack reaches the calling process; tasks are independent of each
 |---|---|
 | code | an attack with code ended or stopped its process, or made the canary file |
 | poison | afterwards, the correct answer or a wrong one has another score than before |
-| free reward | the attack scored at least 0.5 on average without being correct (many answers in one text: 0.3); a policy that solves nothing earns over 0.2 more than the class prior |
+| free reward | the attack scored at least 0.5 on average without being correct (many answers in one text: 0.3); a policy that solves nothing scores over 0.2 more than the class prior |
 | hang, crash, exception | the scorer used up its CPU time, its process died, or it raised: contained, so the answer scored 0 |
 
 Without being correct: with two possible answers, a constant is correct half of the time, so items for which the attack's
@@ -73,8 +73,8 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Income:
-    """What a policy earns: the mean score, and the share of items on which its answer is fully right."""
+class PolicyScores:
+    """The scores of a policy: the mean, and the share of items on which its answer is fully right."""
 
     policy: str
     family: str
@@ -89,7 +89,7 @@ class TaskAudit:
     Attributes:
         counts: whether a hole makes the audit fail: the task was named, or is in the default mix.
         prior: the class prior.
-        policy: the best policy; None if none earns anything.
+        policy: the best policy; None if none scores above 0.
         problem: why the task could not be audited, in one line; else empty.
     """
 
@@ -98,12 +98,12 @@ class TaskAudit:
     soundness: str
     hits: tuple[Hit, ...] = ()
     prior: float = 0.0
-    policy: Income | None = None
+    policy: PolicyScores | None = None
     problem: str = ""
 
     @property
     def excess(self) -> float:
-        """What the best policy earns beyond the class prior, at least 0."""
+        """How much the best policy scores beyond the class prior, at least 0."""
         return max(0.0, self.policy.mean - self.prior) if self.policy is not None else 0.0
 
     @property
@@ -297,24 +297,24 @@ def _is_touched(canary: str) -> bool:
     return False
 
 
-def _best_policy(task: str, entries: Sequence[Entry], scorer: _Scorer) -> tuple[float, Income | None]:
+def _best_policy(task: str, entries: Sequence[Entry], scorer: _Scorer) -> tuple[float, PolicyScores | None]:
     """The class prior, and the best policy: chosen on up to a fifth of the items, measured on the others."""
     screened = max(1, min(8, len(entries) // 5))
     known, asked = entries[:screened], entries[screened:]
     policies = policies_for(task, [str(entry["answer"]) for entry in known if entry["answer"] is not None])
-    ranked = sorted(policies, key=lambda policy: -_income(scorer, policy, known).mean)
+    ranked = sorted(policies, key=lambda policy: -_tried(scorer, policy, known).mean)
     blind = [policy for policy in ranked if policy.family in _BLIND]
     chosen = dict.fromkeys([*ranked[:_KEPT], *blind[:_KEPT]])
-    incomes = [_income(scorer, policy, asked) for policy in chosen]
-    best = max(incomes, key=lambda income: income.mean)
-    return max(income.right for income in incomes if income.family in _BLIND), best if best.mean > 0 else None
+    results = [_tried(scorer, policy, asked) for policy in chosen]
+    best = max(results, key=lambda result: result.mean)
+    return max(result.right for result in results if result.family in _BLIND), best if best.mean > 0 else None
 
 
-def _income(scorer: _Scorer, policy: Policy, entries: Sequence[Entry]) -> Income:
+def _tried(scorer: _Scorer, policy: Policy, entries: Sequence[Entry]) -> PolicyScores:
     answers = [policy.answer(entry) for entry in entries]
     scores = [
         0.0 if answer is None else scorer.score(entry, answer).score
         for entry, answer in zip(entries, answers, strict=True)
     ]
     right = sum(score >= _FULLY_RIGHT for score in scores)
-    return Income(policy.name, policy.family.value, sum(scores) / len(scores), right / len(scores))
+    return PolicyScores(policy.name, policy.family.value, sum(scores) / len(scores), right / len(scores))

@@ -22,7 +22,7 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
 from rg_env.errors import ConfigError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import Earned, Rollout, settle_group
+from rg_env.rewards import Rollout, RolloutReward, group_rewards
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.settings import generator_settings
 from rg_env.tasks import Item
@@ -120,10 +120,10 @@ class GRPOReward:
             )
         ]
         groups = [[replace(rollouts[row], repetition=k) for k, row in enumerate(block)] for block in blocks]
-        earned = [self._settle(group) for group in groups]
+        rewards = [self._rewards_of(group) for group in groups]
         if self._dumps:
-            self._write(self._of_all_processes(groups, earned), trainer_state and trainer_state.global_step)
-        return [None if one.masked else one.reward for one in itertools.chain.from_iterable(earned)]
+            self._write(self._of_all_processes(groups, rewards), trainer_state and trainer_state.global_step)
+        return [None if one.masked else one.reward for one in itertools.chain.from_iterable(rewards)]
 
     def close(self) -> None:
         """Finish the dump. Otherwise that happens when the process ends."""
@@ -150,8 +150,8 @@ class GRPOReward:
             yield block
             start = block.stop
 
-    def _settle(self, group: Sequence[Rollout]) -> list[Earned]:
-        return settle_group(
+    def _rewards_of(self, group: Sequence[Rollout]) -> list[RolloutReward]:
+        return group_rewards(
             group,
             self.config,
             max_length=self._max_length,
@@ -160,30 +160,30 @@ class GRPOReward:
         )
 
     def _of_all_processes(
-        self, groups: Sequence[Sequence[Rollout]], earned: Sequence[Sequence[Earned]]
-    ) -> list[tuple[Sequence[Rollout], Sequence[Earned]]]:
+        self, groups: Sequence[Sequence[Rollout]], rewards: Sequence[Sequence[RolloutReward]]
+    ) -> list[tuple[Sequence[Rollout], Sequence[RolloutReward]]]:
         """Each group with its rewards. TRL calls the reward functions of all processes for the same step."""
-        settled = list(zip(groups, earned, strict=True))
+        recorded = list(zip(groups, rewards, strict=True))
         if self._processes == 1:
-            return settled
+            return recorded
         from accelerate.utils import gather_object
 
-        gathered: list[tuple[Sequence[Rollout], Sequence[Earned]]] = gather_object(settled)
+        gathered: list[tuple[Sequence[Rollout], Sequence[RolloutReward]]] = gather_object(recorded)
         return gathered
 
-    def _write(self, settled: Iterable[tuple[Sequence[Rollout], Sequence[Earned]]], done: int | None) -> None:
+    def _write(self, recorded: Iterable[tuple[Sequence[Rollout], Sequence[RolloutReward]]], done: int | None) -> None:
         """Record groups after `done` steps of the optimizer."""
         if self.writer is None:
             return
         call, seen = next(self._calls), Counter[str]()
         records: list[GroupRecord] = []
-        for group, earned in settled:
+        for group, rewards in recorded:
             item = _item(group)
             seen[item.id] += 1
             uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
             step = None if done is None else done + (item.split == Phase.TRAIN)
             origin = Origin(self.writer.run_id, 1, item.split, step, call)
-            record = group_record(origin, item, uid, group, earned, self.config.solved_at)
+            record = group_record(origin, item, uid, group, rewards, self.config.solved_at)
             records.append(replace(record, started_at=None, generation_seconds=None))
         with suppress(TimeoutError):  # a slow disk; the writer reports what is missing when it closes
             self.writer.submit(records).result(self.config.dump_ack_timeout)

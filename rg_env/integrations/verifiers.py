@@ -21,7 +21,7 @@ from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.settings import apply_overrides
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.user_code import load_reward
@@ -129,10 +129,10 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         """Base score, format bonus, `binarize_at` and the user's reward function, as in SkyRL's evaluation."""
         config = self.config.rg_env()
         rollout = Rollout(await self._judged(trace))
-        (earned,) = settle_group([rollout], config, max_length=1, penalize=False, reward_function=load_reward(config))
-        if earned.masked:
-            raise RuntimeError(earned.reward_error or _why(rollout.verdict))
-        return earned.reward
+        (reward,) = group_rewards([rollout], config, max_length=1, penalize=False, reward_function=load_reward(config))
+        if reward.masked:
+            raise RuntimeError(reward.reward_error or _why(rollout.verdict))
+        return reward.reward
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """Whether the scorer gives the stored answer at least `solved_at`; None if there is none."""

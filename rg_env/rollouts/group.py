@@ -1,6 +1,6 @@
 """Builds the record of a group from its verdicts and rewards; the same for every source of responses.
 
-Invariant: text, score and reward of a recorded rollout come from one `Rollout` and its `Earned`.
+Invariant: text, score and reward of a recorded rollout come from one `Rollout` and its `RolloutReward`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rg_env.dump.schema import GroupRecord, RolloutRecord, answered, group_id, has_no_signal, outcome_of
-from rg_env.rewards import Earned, Rollout
+from rg_env.rewards import Rollout, RolloutReward
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.types import Status
 from rg_env.tasks import Item
@@ -42,7 +42,7 @@ def group_record(
     item: Item | Prompt,
     uid: str,
     group: Sequence[Rollout],
-    earned: Sequence[Earned],
+    rewards: Sequence[RolloutReward],
     solved_at: float,
     policy_version: str | None = None,
 ) -> GroupRecord:
@@ -51,11 +51,11 @@ def group_record(
     Args:
         item: the question, or the prompt of another environment.
         uid: the prompt's id; unique within a call.
-        group: the rollouts, and `earned` what each earned.
+        group: the rollouts, and `rewards` one for each.
         solved_at: a rollout with at least this base score is correct.
         policy_version: of the weights that generated the responses, if known.
     """
-    rollouts = [rollout_record(*pair, policy_version) for pair in zip(group, earned, strict=True)]
+    rollouts = [rollout_record(*pair, policy_version) for pair in zip(group, rewards, strict=True)]
     counted = answered(rollouts)
     return GroupRecord(
         item_id=item.task,
@@ -104,29 +104,29 @@ def _times(watches: Sequence[Stopwatch]) -> dict[str, Any]:
     }
 
 
-def rollout_record(rollout: Rollout, earned: Earned, policy_version: str | None) -> RolloutRecord:
+def rollout_record(rollout: Rollout, computed: RolloutReward, policy_version: str | None) -> RolloutRecord:
     """The record of one rollout; arguments as for `group_record`."""
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
-    failed = earned.reward_error and scored.status is Status.OK
+    failed = computed.reward_error and scored.status is Status.OK
     return RolloutRecord(
         conversation=rollout.conversation,
-        score=earned.score,
-        reward=earned.reward,
+        score=computed.score,
+        reward=computed.reward,
         base_score=scored.score,
         raw_score=scored.raw,
         tagged_score=scored.tagged,
         violation=parsed.violation,
         status=Status.REWARD_ERROR if failed else scored.status,
-        detail=earned.reward_error if failed else scored.detail,
+        detail=computed.reward_error if failed else scored.detail,
         answer=parsed.answer,
         response_tokens=rollout.response_tokens,
         stop_reason=rollout.stop_reason,
         truncated=rollout.stop_reason == "length",
-        penalty_factor=earned.penalty_factor,
+        penalty_factor=computed.penalty_factor,
         repetition=rollout.repetition,
         policy_version=policy_version,
         normalized=scored.normalized,
-        custom_reward=earned.custom_reward,
+        custom_reward=computed.custom_reward,
         turns=None if rollout.turns is None else len(rollout.turns),
         each_turn=None if rollout.turns is None else json.dumps(rollout.turns),
     )

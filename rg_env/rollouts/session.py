@@ -24,7 +24,7 @@ from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
 from rg_env.dump.schema import GroupRecord, answered
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Sampling
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.plan import Claim, Plan, claim, done_questions
@@ -239,7 +239,7 @@ class _Session:
         async with asyncio.TaskGroup() as tasks:
             requests = [tasks.create_task(self._rollout(question, k)) for k in range(self._plan.samples)]
         rollouts = [request.result() for request in requests]
-        earned = settle_group(
+        rewards = group_rewards(
             rollouts,
             config,
             max_length=self._options.sampling.max_tokens,
@@ -247,7 +247,7 @@ class _Session:
             reward_function=self._reward,
         )
         origin = Origin(self._run.run_id, self._run.attempt, self._phase, None, number)
-        record = group_record(origin, question.item, question.item.id, rollouts, earned, config.solved_at)
+        record = group_record(origin, question.item, question.item.id, rollouts, rewards, config.solved_at)
         responded = answered(record.rollouts)
         totals.groups += 1
         totals.solved += sum(rollout.base_score >= config.solved_at for rollout in responded)

@@ -1,4 +1,4 @@
-"""What cheap policies earn: the baseline of an item for tasks whose partial credit can be had without solving anything.
+"""Baselines: what cheap policies score on an item of a task whose partial credit can be had without solving anything.
 
 Invariant: a baseline depends only on the entry and the task's options. It is the best score that the task's own scorer
 gives to the answers of its cheap policies, which are made here from the question, never from the right answer. Guard

@@ -1,4 +1,4 @@
-"""Length penalties: rules by which long responses earn less. Pure functions of one group; lengths in response tokens.
+"""Length penalties: rules by which long responses score less. Pure functions of one group; lengths in response tokens.
 
 Invariant: a rule changes the score only by a factor in [0, 1], and the reward only by an addition to it, so no rule
 raises a score or turns a solved group into a failed one. The limits of the settings are checked in `rg_env.config`. A
@@ -69,7 +69,7 @@ def atropos_factors(
     threshold: float = 0.75,
     correct_at: float = 0.5,
 ) -> list[float]:
-    """In a group of correct responses, long ones earn less: factor = 1 − clip((L − t·M) / ((1 − t)·M), 0, 1).
+    """In a group of correct responses, long ones score less: factor = 1 − clip((L − t·M) / ((1 − t)·M), 0, 1).
 
     If any score in the group is below `correct_at`, all factors are 1. L is the length of a response, M is
     `max_length`, t is `threshold`. Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
@@ -112,7 +112,7 @@ def dapo_additions(lengths: Sequence[int], *, max_length: int, buffer: int) -> l
 
 
 def kimi_additions(lengths: Sequence[int], correct: Sequence[bool]) -> list[float]:
-    """Short correct responses earn more, long ones less: λ = 0.5 − (L − min) / (max − min); if wrong, min(0, λ).
+    """Short correct responses get more, long ones less: λ = 0.5 − (L − min) / (max − min); if wrong, min(0, λ).
 
     min and max are the group's; if they are equal, all additions are 0. Source: Kimi Team, "Kimi k1.5: Scaling
     Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the rule on only after some training.

@@ -1,8 +1,8 @@
 """From a response to its verdict: format, guard, pool, base score.
 
-Invariant: no model output makes `Scorer.score` or `Scorer.judge` raise, and the status of every 0 that the answer did
-not earn itself says so. They raise only for a mistake of the caller (an entry that does not name its task) and for a
-fault of the machine (ScorerPoolError: a run must stop rather than train on zeros).
+Invariant: no model output makes `Scorer.score` or `Scorer.judge` raise, and a score of 0 that is not the answer's own
+doing has a status other than `ok`. They raise only for a mistake of the caller (an entry that does not name its task)
+and for a fault of the machine (ScorerPoolError: a run must stop rather than train on zeros).
 """
 
 from __future__ import annotations

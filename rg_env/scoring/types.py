@@ -100,7 +100,7 @@ class AnswerScore:
             exceptions: if the scorer raised on one of the two forms, that form scores 0.0 and `detail` has the reason;
             if `normalized`, `detail` shows the form that was scored.
         normalized: the score is that of another form of the answer, from `rg_env.scoring.normalize`, because the
-            answer as written earned less.
+            answer as written scored less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
         starved: the scorer process got no CPU time: the machine, not the answer, is the reason for the failure. Such a
             rollout is always kept out of the loss.
@@ -133,7 +133,7 @@ class AnswerScore:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one response earned before any rule about its group: its parts and the scores of its answer.
+    """One response before any rule about its group: its parts and the scores of its answer.
 
     If the response violates the format, nothing was scored: `scored.status` is OK and both its scores are None.
     """

@@ -22,7 +22,7 @@ from rg_env.curriculum import ObservedGroup, tally
 from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, LevelRecord, Outcome
 from rg_env.dump.schema import answered
-from rg_env.rewards import Earned, Rollout, settle_group
+from rg_env.rewards import Rollout, RolloutReward, group_rewards
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary, counted
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
@@ -80,7 +80,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if self.batched:
             _share_generation([call.rollouts[one].stopwatch for group in groups for one in group])
         for group in groups:
-            self._settle(call, group)
+            self._reward_group(call, group)
         moves = self._observe(call, groups)
         records = self.recorder.records(call)
         self._add_metrics(call, groups, [record for record in records if record.environment == ENV_CLASS])
@@ -100,9 +100,9 @@ class RGDumpGenerator(SkyRLGymGenerator):
             return await super()._run_in_executor_if_available(func, *args, **kwargs)
         return await env.step_async(*args, **kwargs) if func == env.step else func(*args, **kwargs)
 
-    def _settle(self, call: Call, group: Sequence[int]) -> None:
+    def _reward_group(self, call: Call, group: Sequence[int]) -> None:
         """Apply the rules of a group, and put the rewards into SkyRL's output."""
-        earned = settle_group(
+        rewards = group_rewards(
             [call.rollouts[one] for one in group],
             self.config,
             max_length=self.generator_cfg.sampling_params.max_generate_length,
@@ -110,12 +110,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
             reward_function=self._reward,
         )
-        self._warn(earned)
-        for trajectory, one in zip(group, earned, strict=True):
-            call.earned[trajectory] = one
+        self._warn(rewards)
+        for trajectory, one in zip(group, rewards, strict=True):
+            call.rewards[trajectory] = one
             _write_back(call.output, call.rows[trajectory][-1], one)
 
-    def _warn(self, group: Sequence[Earned]) -> None:
+    def _warn(self, group: Sequence[RolloutReward]) -> None:
         for error in {one.reward_error for one in group} - self.reward_errors - {""}:
             self.reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
@@ -183,7 +183,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
             count = len(counted_ones)
             metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in counted_ones) / count
             metrics["rg_dump/mean_penalty_factor"] = sum(rollout.penalty_factor for rollout in counted_ones) / count
-        masked = [call.earned[one].masked for group in groups for one in group]
+        masked = [call.rewards[one].masked for group in groups for one in group]
         metrics["rg_dump/mean_masked"] = sum(masked) / len(masked)
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
         if call.phase == "train" and self.loader is not None:
@@ -228,11 +228,11 @@ def _share_generation(watches: Sequence[Stopwatch | None]) -> None:
         watch.generation = max(0.0, arrived - watch.began)
 
 
-def _write_back(output: GeneratorOutput, row: int, earned: Earned) -> None:
+def _write_back(output: GeneratorOutput, row: int, computed: RolloutReward) -> None:
     given = output["rewards"][row]
     if isinstance(given, list):
-        output["rewards"][row] = [0.0] * (len(given) - 1) + [earned.reward] if given else []
+        output["rewards"][row] = [0.0] * (len(given) - 1) + [computed.reward] if given else []
     else:
-        output["rewards"][row] = earned.reward
-    if earned.masked:
+        output["rewards"][row] = computed.reward
+    if computed.masked:
         output["loss_masks"][row] = [0] * len(output["loss_masks"][row])

@@ -29,7 +29,7 @@ from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpWriter, GroupRecord
 from rg_env.dump.schema import Message
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.rewards import Earned, Rollout
+from rg_env.rewards import Rollout, RolloutReward
 from rg_env.rollouts.group import Origin, Prompt, group_record
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
@@ -52,7 +52,7 @@ class Call:
         rollouts, ids: of each trajectory.
         rows: the output rows of each trajectory: one, or one per step in step-wise mode.
         groups: the trajectories of each group, by uid, in order of appearance.
-        earned: what trajectories earned in their group, where that was decided.
+        rewards: the rewards of trajectories, where the rules of their group were applied.
     """
 
     input: GeneratorInput
@@ -66,7 +66,7 @@ class Call:
     ids: Sequence[TrajectoryID] = ()
     rows: Sequence[range] = ()
     groups: dict[str, list[int]] = field(default_factory=dict)
-    earned: dict[int, Earned] = field(default_factory=dict)
+    rewards: dict[int, RolloutReward] = field(default_factory=dict)
 
     def env_class(self, trajectory: int) -> str:
         name: str = self.input["env_classes"][trajectory]
@@ -205,12 +205,12 @@ class Recorder(GeneratorInterface):
 
     def _record(self, call: Call, uid: str, group: Sequence[int]) -> GroupRecord:
         rollouts = [call.rollouts[trajectory] for trajectory in group]
-        earned = [call.earned.get(trajectory) or _as_returned(call, trajectory) for trajectory in group]
+        rewards = [call.rewards.get(trajectory) or _as_returned(call, trajectory) for trajectory in group]
         origin = Origin(*self.run(), call.phase, call.step, call.number)
         env_class = call.env_class(group[0])
         question = rollouts[0].item or _prompt(call.input, group[0])
         solved_at = self._solved_at.get(env_class, 0.99)
-        return group_record(origin, question, uid, rollouts, earned, solved_at, call.version)
+        return group_record(origin, question, uid, rollouts, rewards, solved_at, call.version)
 
 
 def _rows_and_ids(given: GeneratorInput, output: GeneratorOutput) -> tuple[list[range], list[TrajectoryID]]:
@@ -248,11 +248,11 @@ def _total(reward: float | Sequence[float]) -> float:
     return float(sum(reward)) if isinstance(reward, Sequence) else float(reward)
 
 
-def _as_returned(call: Call, trajectory: int) -> Earned:
-    """What a rollout earned where no rules of ours apply. SkyRL trains step-wise rows on the reward of the last one."""
+def _as_returned(call: Call, trajectory: int) -> RolloutReward:
+    """The reward where no rules of ours apply. SkyRL trains step-wise rows on the reward of the last one."""
     rows = call.rows[trajectory]
     score = call.rollouts[trajectory].verdict.scored.score
-    return Earned(score, 1.0, _total(call.output["rewards"][rows[-1]]), masked=False)
+    return RolloutReward(score, 1.0, _total(call.output["rewards"][rows[-1]]), masked=False)
 
 
 def _item(given: GeneratorInput, trajectory: int) -> Item:

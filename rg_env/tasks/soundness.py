@@ -30,7 +30,7 @@ KNOWN_UNSOUND: dict[str, str] = {
     "propositional_logic": "a premise, copied from the question, is a valid conclusion and scores 1",
     "rush_hour": "upstream skips impossible moves, so that 2,000 random moves solve one item of ten or twenty",
 }
-"""Tasks that pay for wrong answers, with the reason.
+"""Tasks that reward wrong answers, with the reason.
 
 They are excluded from the default mix, categories and patterns; naming one exactly includes it.
 """

@@ -11,10 +11,10 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, write_manifest
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
-from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.records import RUN_ID, group
 
 MAX_LENGTH = 64
 
@@ -40,29 +40,27 @@ def recorded(
     """The group of these responses, to an item of the task; their lengths in tokens are 16, 32, 48 and so on."""
     one = one or item(task)
     verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think, config.format) for text in responses]
-    settled = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
+    rollouts = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
     penalize = changes.get("phase") != "eval"
-    earned = settle_group(settled, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
+    rewards = group_rewards(rollouts, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
     rollouts = [
         rollout(
             verdict.scored.score,
             k,
             conversation=[{"role": "user", "content": "?"}, {"role": "assistant", "content": text}],
-            score=one_earned.score,
-            reward=one_earned.reward,
+            score=reward.score,
+            reward=reward.reward,
             raw_score=verdict.scored.raw,
             tagged_score=verdict.scored.tagged,
             violation=verdict.parsed.violation,
             status=verdict.scored.status,
             detail=verdict.scored.detail,
             answer=verdict.parsed.answer,
-            response_tokens=one_settled.response_tokens,
-            stop_reason=one_settled.stop_reason,
-            penalty_factor=one_earned.penalty_factor,
+            response_tokens=rollout.response_tokens,
+            stop_reason=rollout.stop_reason,
+            penalty_factor=reward.penalty_factor,
         )
-        for k, (text, verdict, one_settled, one_earned) in enumerate(
-            zip(responses, verdicts, settled, earned, strict=True)
-        )
+        for k, (text, verdict, rollout, reward) in enumerate(zip(responses, verdicts, rollouts, rewards, strict=True))
     ]
     values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item": one.id}
     values |= {"level": one.level or None, "complexity": one.complexity}

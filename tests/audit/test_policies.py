@@ -1,4 +1,4 @@
-"""Cheap policies read the question only, and the audit finds those that earn more than the class prior."""
+"""Cheap policies read the question only, and the audit finds those that score more than the class prior."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import pytest
 
 from rg_env.audit import Audit, TaskAudit, render
 from rg_env.audit.policies import Family, policies_for
-from rg_env.audit.run import FREE_MARGIN, Income, _best_policy
+from rg_env.audit.run import FREE_MARGIN, PolicyScores, _best_policy
 from rg_env.scoring import AnswerScore, Status
 from rg_env.scoring.baselines import CHEAP
 from rg_env.tasks import OFTEN_FREE, TaskMix
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 TASKS = ("graph_color", "jugs", "knights_knaves", "modulo_grid", "rotate_matrix", "sokoban", "sudoku")
-Pay = Callable[[Mapping[str, Any], str], float]
+Rule = Callable[[Mapping[str, Any], str], float]
 
 
-class Paying:
-    """A scorer that pays by a rule."""
+class ByRule:
+    """A scorer that follows a rule."""
 
-    def __init__(self, pay: Pay) -> None:
-        self._pay = pay
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
 
     def score(self, entry: Mapping[str, Any], answer: str) -> AnswerScore:
-        score = self._pay(entry, answer)
+        score = self._rule(entry, answer)
         return AnswerScore(score, 0.0, score, Status.OK)
 
 
-def measured(pay: Pay) -> TaskAudit:
+def measured(rule: Rule) -> TaskAudit:
     entries: list[Mapping[str, Any]] = [
         {"question": f"What is {n}?", "answer": "Yes" if n % 2 else "No", "metadata": {}} for n in range(40)
     ]
-    return TaskAudit("gcd", True, "unaudited", (), *_best_policy("made_up", entries, Paying(pay)))  # type: ignore[arg-type]
+    return TaskAudit("gcd", True, "unaudited", (), *_best_policy("made_up", entries, ByRule(rule)))  # type: ignore[arg-type]
 
 
 def right(entry: Mapping[str, Any], answer: str) -> float:
@@ -49,19 +49,19 @@ def test_what_a_constant_gets_right_is_the_class_prior_and_not_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pay", "family", "free"),
+    ("rule", "family", "free"),
     [
         (lambda entry, answer: 0.75 if answer == "0" else right(entry, answer), "constant", 0.25),
         (lambda entry, answer: float(answer == entry["question"]), "copy", 1.0),
         (lambda entry, answer: max(0.6 * (answer == "7"), 0.9 * (answer == entry["question"][8:-1])), "copy", 0.9),
     ],
 )
-def test_what_a_policy_earns_beyond_it_is_free(pay: Pay, family: str, free: float) -> None:
-    found = measured(pay)
+def test_what_a_policy_gets_beyond_it_is_free(rule: Rule, family: str, free: float) -> None:
+    found = measured(rule)
     assert found.policy is not None
     assert (found.policy.family, round(found.excess, 6)) == (family, free)
     assert found.excess > FREE_MARGIN
-    left_out = TaskAudit("aiw", False, "unaudited", policy=Income("p", "copy", 1.0, 1.0))
+    left_out = TaskAudit("aiw", False, "unaudited", policy=PolicyScores("p", "copy", 1.0, 1.0))
     audit = Audit(1, 1.0, (found, left_out))
     assert audit.failed == ("gcd",)
     assert render(audit).row_count == 2

@@ -12,7 +12,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
 from rg_env.dump.repair.validate import validate
 from rg_env.errors import DumpError
-from rg_env.rewards import Rollout, settle_group
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from tests.dump.records import RUN_ID, group, rollout, unanswered
 
@@ -37,10 +37,10 @@ def test_the_reward_is_neutral_and_masked():
     right = Verdict(ParsedResponse("", "4", None), AnswerScore(1.0, 0.0, 1.0, Status.OK))
     wrong = Verdict(ParsedResponse("", "5", None), AnswerScore(0.0, 0.0, 0.0, Status.OK))
     verdicts = [right, wrong, Verdict.no_response("429")]
-    earned = settle_group(
+    rewards = group_rewards(
         [Rollout(verdict, 1, "stop") for verdict in verdicts], RGDumpConfig(), max_length=10, penalize=False
     )
-    assert [(one.reward, one.masked) for one in earned] == [(1.0, False), (0.0, False), (0.5, True)]
+    assert [(one.reward, one.masked) for one in rewards] == [(1.0, False), (0.0, False), (0.5, True)]
 
 
 def test_every_tool_leaves_it_out(tmp_path):

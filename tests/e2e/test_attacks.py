@@ -55,7 +55,7 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
     assert len(rollouts) == len(left_alone) == 3 * 8 * 8
     assert 0.05 < len(attacks) / len(rollouts) < 0.2
     scores = [rollout.base_score for rollout in attacks]
-    assert max(scores) < 0.9  # `nan` shares a letter with many a word: spell_backward pays for that
+    assert max(scores) < 0.9  # `nan` shares a letter with many a word: spell_backward rewards that
     assert sum(scores) / len(scores) < 0.1
     assert not CANARY.exists()
 

@@ -163,14 +163,14 @@ def test_grpo_steps(tmp_path, monkeypatch):
     assert any(rollout.status is Status.TIMEOUT for group in ledger for rollout in group.rollouts)
     logged = {entry["step"]: entry["rewards/rg_env/mean"] for entry in trainer.state.log_history if "loss" in entry}
     for step, mean in logged.items():
-        paid = [
+        in_loss = [
             rollout.reward
             for group in ledger
             if (group.phase, group.step) == ("train", step)
             for rollout in group.rollouts
             if rollout.status is not Status.TIMEOUT
         ]
-        assert mean == pytest.approx(sum(paid) / len(paid), abs=1e-5)
+        assert mean == pytest.approx(sum(in_loss) / len(in_loss), abs=1e-5)
 
 
 @pytest.mark.long

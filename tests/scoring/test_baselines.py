@@ -1,4 +1,4 @@
-"""Partial credit counts beyond what a cheap policy earns on the same item; what tags earn does not count at all."""
+"""Partial credit counts beyond the score of a cheap policy on the same item; credit for tags does not count."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def upstream() -> Iterator[Scorer]:
 def test_cheap_answers_earn_nothing_unless_they_are_right(
     scorer: Scorer, upstream: Scorer, cured_items: Items, task: str
 ) -> None:
-    paid = 0.0
+    credit = 0.0
     for entry in cured_items(task, 5):
         for answer in CHEAP[task](entry):
             before, after = upstream.score(entry, answer), scorer.score(entry, answer)
             assert (before.raw, before.tagged) == (after.raw, after.tagged)
             assert after.score == pytest.approx(float(before.score == 1), abs=1e-9)
-            paid += before.score if before.score < 1 else 0
+            credit += before.score if before.score < 1 else 0
         right = scorer.score(entry, entry["answer"])
         assert (right.raw, right.score) == (1.0, 1.0)
         assert 0 <= right.baseline <= 1
-    assert paid > 0
+    assert credit > 0
 
 
 def _one_cell_wrong(entry: dict[str, Any]) -> str:
@@ -81,14 +81,14 @@ def _last_words_exchanged(entry: dict[str, Any]) -> str:
 def test_nearly_right_answers_earn_a_part(
     scorer: Scorer, task: str, options: dict[str, Any], wrong: Callable[[dict[str, Any]], str]
 ) -> None:
-    earned = []
+    scores = []
     for seed in range(8):
         entry = reasoning_gym.create_dataset(task, seed=seed, size=1, **options)[0]
         scored = scorer.score(entry, wrong(entry), options)
         assert (scored.status, scored.score < scored.raw) == (Status.OK, True)  # type: ignore[operator]
         assert scored.score == base_score(task, scored.raw, scored.tagged, scored.baseline)  # type: ignore[arg-type]
-        earned.append(scored.score)
-    assert max(earned) > 0.2
+        scores.append(scored.score)
+    assert max(scores) > 0.2
 
 
 def test_the_setting_decides_how_partial_credit_counts(scorer: Scorer, upstream: Scorer, cured_items: Items) -> None:

@@ -1,4 +1,4 @@
-"""The second chance: which forms it makes, what they earn, and that it never takes anything away."""
+"""The second chance: which forms it makes, what they score, and that it never takes anything away."""
 
 from __future__ import annotations
 

@@ -169,12 +169,12 @@ def test_the_item_is_the_same_in_every_run_and_names_the_data_source(tmp_path):
 
 
 def test_rewards_outside_0_and_1_are_kept_and_the_threshold_of_the_user_says_what_is_solved(tmp_path):
-    class Paying(SkyRLGymGenerator):
+    class WithRewards(SkyRLGymGenerator):
         async def generate(self, input_batch, disable_tqdm=False):
             output = await super().generate(input_batch, disable_tqdm)
             return output | {"rewards": [2.5, 3.0, 2.5, -1.0, 0.0, 2.5]}
 
-    groups, _, _ = recorded(tmp_path, prompts("gsm8k"), generator_class=Paying, solved_at={"gsm8k": 2.0})
+    groups, _, _ = recorded(tmp_path, prompts("gsm8k"), generator_class=WithRewards, solved_at={"gsm8k": 2.0})
     assert [[rollout.reward for rollout in group.rollouts] for group in groups] == [[2.5, 3.0, 2.5], [-1.0, 0.0, 2.5]]
     assert [group.outcome for group in groups] == ["all_correct", "mixed"]
     assert {group.solved_at for group in groups} == {2.0}

@@ -28,7 +28,7 @@ def raw(task: str) -> Any:
 
 
 def raw_mean(task: str, answer: Callable[[Entry], str]) -> float:
-    """What the answers earn on 20 items from upstream's own scorer, in this process: harmless answers only."""
+    """The mean score of the answers on 20 items from upstream's own scorer, in this process: harmless answers only."""
     dataset = raw(task)
     return fmean(dataset.score_answer(answer(entry), copy.deepcopy(entry)) for entry in dataset)
 
@@ -86,11 +86,11 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
 ]
 
 
-@pytest.mark.parametrize(("task", "answer", "earned"), FREE)
-def test_what_upstream_pays_for_nothing_the_guard_closes(
-    task: str, answer: Callable[[Entry], str], earned: float
+@pytest.mark.parametrize(("task", "answer", "least"), FREE)
+def test_the_guard_closes_what_upstream_rewards_for_nothing(
+    task: str, answer: Callable[[Entry], str], least: float
 ) -> None:
-    assert raw_mean(task, answer) >= earned
+    assert raw_mean(task, answer) >= least
     scorer = raw(task)
     left = [
         0.0 if refusal_of(entry, answer(entry)) else scorer.score_answer(answer(entry), copy.deepcopy(entry))
@@ -194,12 +194,12 @@ def random_drives(entry: Entry) -> str:
 
 
 @pytest.mark.parametrize(
-    ("task", "plan", "paid"), [("boxnet", every_box_through_every_square, 0.7), ("rush_hour", random_drives, 0.03)]
+    ("task", "plan", "least"), [("boxnet", every_box_through_every_square, 0.7), ("rush_hour", random_drives, 0.03)]
 )
-def test_plans_that_nobody_planned_are_paid_where_impossible_moves_are_skipped(
-    task: str, plan: Callable[[Entry], str], paid: float, warnings: list[str]
+def test_random_plans_score_where_impossible_moves_are_skipped(
+    task: str, plan: Callable[[Entry], str], least: float, warnings: list[str]
 ) -> None:
-    assert raw_mean(task, plan) > paid
+    assert raw_mean(task, plan) > least
     assert soundness_of(task) is Soundness.UNSOUND
     assert task not in {one.name for one in TaskMix.parse(None).tasks}
     assert [one.name for one in TaskMix.parse(task).tasks] == [task]
@@ -235,7 +235,7 @@ CONSTANTS = [
 
 
 @pytest.mark.parametrize("task", [task for task in task_names() if soundness_of(task) is Soundness.SOUND])
-def test_a_sound_task_pays_nothing_but_right_answers(task: str) -> None:
+def test_a_sound_task_rewards_only_right_answers(task: str) -> None:
     dataset = raw(task)
     for entry in dataset:
         for answer in [*CONSTANTS, entry["question"], f"{entry['answer']} {entry['answer']}", entry["answer"] * 2]:

@@ -177,7 +177,7 @@ def _time_intervals(entry: Mapping[str, Any], answer: str) -> str | None:
     for parts in numbers:
         while parts and parts[-1] == 0:  # 1:30 is 01:30:00.000
             parts.pop()
-    return None if numbers[0] == numbers[1] else "the interval is wrong, and upstream would pay for closeness"
+    return None if numbers[0] == numbers[1] else "the interval is wrong, and upstream would reward closeness"
 
 
 def _word_sorting(entry: Mapping[str, Any], answer: str) -> str | None:

@@ -1,7 +1,7 @@
 """Legitimate ways to write the right answer to an item, generated for every guarded task but boxnet and rush_hour,
 whose items do not say how they are solved (`solved_plans`).
 
-`test_guard` tries those that upstream's raw scorer pays: none may be refused.
+`test_guard` tries those that upstream's raw scorer rewards: none may be refused.
 """
 
 from __future__ import annotations

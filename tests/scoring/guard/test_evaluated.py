@@ -87,10 +87,10 @@ def _entry(task: str) -> Entry:
 # -- the scores are upstream's
 
 DIFFERENCES: dict[str, str] = {
-    "puzzle24": "numbers that are not those of the item, and results from 24 to 25, are refused; upstream pays them 1",
-    "countdown": "results within 0.001 % of the target are refused; upstream pays them 1",
+    "puzzle24": "numbers that are not those of the item, and results from 24 to 25, are refused; upstream gives them 1",
+    "countdown": "results within 0.001 % of the target are refused; upstream gives them 1",
 }
-"""Task → why an answer may be refused that upstream pays in full."""
+"""Task → why an answer may be refused that upstream gives 1."""
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, 
 
 
 @pytest.mark.parametrize("task", EVALUATING)
-def test_every_written_variant_that_the_raw_scorer_pays_passes(task: str) -> None:
+def test_every_written_variant_that_the_raw_scorer_rewards_passes(task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     assert sum(len(answers) for _, answers in VARIANTS[task]) >= 30
     for fields, answers in VARIANTS[task]:
@@ -122,7 +122,7 @@ def test_right_answers_to_guarded_tasks_pass_however_they_are_written(cured_item
 
 
 @pytest.mark.parametrize("task", FORMS)
-def test_no_right_answer_that_upstream_pays_in_full_is_refused(cured_items: Items, task: str) -> None:
+def test_no_right_answer_that_upstream_gives_1_is_refused(cured_items: Items, task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     for entry in cured_items(task, 3):
         refused = [answer for answer in variants(entry, AROUND) if refusal_of(entry, answer) is not None]

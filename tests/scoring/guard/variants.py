@@ -1,6 +1,6 @@
 """Legitimate ways to write right answers to the tasks whose scorers evaluate: for each task (entry's fields, answers).
 
-Upstream's raw scorer pays at least 0.1 for each of them; `test_guard` checks that, too.
+Upstream's raw scorer gives at least 0.1 for each of them; `test_guard` checks that, too.
 """
 
 from __future__ import annotations
