@@ -64,7 +64,7 @@ def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) ->
 
 
 def train(argv: Iterable[str]) -> Path:
-    """Train to the end.
+    """Train to the end; a run that is finished is only reported as such.
 
     Returns:
         the dump folder of the run.
@@ -72,13 +72,19 @@ def train(argv: Iterable[str]) -> Path:
     Raises:
         ConfigError: before anything is started.
     """
+    from rg_env.skyrl.checks import finished_at
     from rg_env.skyrl.config import load_config
 
     cfg = load_config(argv)
-    Reports.of_this_process().begin("loading SkyRL")
+    reports = Reports.of_this_process()
+    _check_experiment(cfg)
+    if (step := finished_at(cfg)) is not None:
+        more = "to train on, raise trainer.max_training_steps or epochs; for a new run, trainer.resume_mode=none"
+        reports.send(finished=f"the run in {cfg.trainer.ckpt_path} is finished, at step {step}; {more}")
+        return Path(cfg.rg_dump.dump_dir)
+    reports.begin("loading SkyRL")
     from rg_env.skyrl.launch import launch_training
 
-    _check_experiment(cfg)
     launch_training(cfg)
     return Path(cfg.rg_dump.dump_dir)
 
@@ -94,8 +100,11 @@ def check(argv: Iterable[str], *, everything: bool = False) -> None:
     Raises:
         ConfigError: the settings cannot work on any machine.
     """
+    from loguru import logger
+
     from rg_env.skyrl.config import as_yaml, load_config
 
+    logger.configure(handlers=[{"sink": sys.stderr, "level": "WARNING"}])  # what SkyRL's checks tell is no news
     cfg = load_config(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
     _check_experiment(cfg)
     shown = "all of them" if everything else f"what differs from the defaults ({VERBOSE}: all)"

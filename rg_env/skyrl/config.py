@@ -24,10 +24,9 @@ from rg_env.errors import ConfigError, RGEnvError, UnavailableError, one_line, r
 from rg_env.rewards import try_reward_function
 from rg_env.setting_files import read_file, read_value
 from rg_env.skyrl.checks import check_all, check_quickly
-from rg_env.skyrl.checks.limits import limits_of
 from rg_env.skyrl.checks.model import NAMED_MODELS
 from rg_env.skyrl.checks.other_names import other_name
-from rg_env.skyrl.checks.settings import Setting, check_setting
+from rg_env.skyrl.checks.settings import Setting, check_setting, limits_of
 from rg_env.user_code import import_modules, load_reward
 
 
@@ -84,7 +83,11 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
     settings = {**_device_settings(settings), **settings}
     draft = _build(_Draft, settings)
     import_modules(draft.rg_dump)
-    _check_reward(draft.rg_dump)
+    if (function := load_reward(draft.rg_dump)) is not None:
+        try:
+            try_reward_function(function)
+        except RGEnvError as error:
+            refuse(f"{PREFIX}.reward", draft.rg_dump.reward, f"fails on a made-up group: {error}")
     check_quickly(draft)
     cfg = _build(RGTrainConfig, settings)
     _resolve(cfg)
@@ -92,26 +95,14 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
     return cfg
 
 
-def _check_reward(config: RGDumpConfig) -> None:
-    if (function := load_reward(config)) is not None:
-        try:
-            try_reward_function(function)
-        except RGEnvError as error:
-            refuse(f"{PREFIX}.reward", config.reward, f"fails on a made-up group: {error}")
-
-
 def as_yaml(cfg: RGTrainConfig, *, everything: bool) -> str:
     """Settings as YAML, which `load_config` reads again: all, or those that differ from the defaults of the device."""
-    values = _as_plain(cfg)
+    values = json.loads(json.dumps(dataclasses.asdict(cfg), default=str))
     if not everything:
         default = _build(RGTrainConfig, _device_settings({f"{PREFIX}.device": cfg.rg_dump.device}))
         _resolve(default)
-        values = _differing(values, _as_plain(default))
+        values = _differing(values, json.loads(json.dumps(dataclasses.asdict(default), default=str)))
     return OmegaConf.to_yaml(OmegaConf.create(values)) if values else ""
-
-
-def _as_plain(cfg: RGTrainConfig) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
 
 
 def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,20 +165,13 @@ def _walk(datacls: type, prefix: str) -> Iterator[tuple[str, Setting]]:
     hints = typing.get_type_hints(datacls)
     for declared in dataclasses.fields(datacls):
         name, kind = f"{prefix}{declared.name}", hints[declared.name]
-        if nested := _dataclass_in(kind):
+        parts = (kind, *typing.get_args(kind))  # of an optional group, its class and None
+        if nested := next((part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)), None):
             yield from _walk(nested, f"{name}.")
         else:
             limits = declared.metadata if name.startswith(PREFIX) else limits_of(name)
-            free_form = any(part in (dict, Any) or typing.get_origin(part) is dict for part in _parts(kind))
+            free_form = any(part in (dict, Any) or typing.get_origin(part) is dict for part in parts)
             yield name, Setting(kind, limits, free_form)
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    return (kind, *typing.get_args(kind))
-
-
-def _dataclass_in(kind: Any) -> type | None:
-    return next((c for c in _parts(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)), None)
 
 
 def _resolve(cfg: RGTrainConfig) -> None:

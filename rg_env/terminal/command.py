@@ -41,7 +41,9 @@ def run_shown(name: str, work: Callable[[], object], args: Sequence[str], *, ver
 def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[RenderableType]:
     """What to print after a run, line by line."""
     facts = screen.facts
-    if ended.exit_code == 0:
+    if "finished" in facts:
+        yield facts["finished"]
+    elif ended.exit_code == 0:
         yield f"trained to step {facts.get('step', 0)} in {since(screen.began)}"
         if table := learned(facts):
             yield from ("", table, "")

@@ -1,48 +1,39 @@
-"""Checks that batch sizes are divisible.
-
-SkyRL checks this too (`validate_batch_sizes`), but its messages name internal variables, or are empty.
-"""
+"""Checks of batch sizes that SkyRL's `validate_batch_sizes` lacks, or answers with an empty message."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rg_env.errors import ConfigError, need_number
-from rg_env.skyrl.checks.settings import require, value_of
-
-_MICRO_TRAIN, _MICRO_FORWARD = "trainer.micro_train_batch_size_per_gpu", "trainer.micro_forward_batch_size_per_gpu"
+from rg_env.errors import ConfigError
+from rg_env.skyrl.checks.settings import require
 
 
 def check_batches(cfg: Any) -> None:
-    """Raises ConfigError unless training batch, mini batches and micro batches divide for policy and critic."""
+    """Raises ConfigError unless each worker gets a whole number of the responses of a mini-batch."""
     trainer = cfg.trainer
-    total, micro = trainer.train_batch_size, trainer.micro_train_batch_size_per_gpu
     for role in ["policy"] + ["critic"] * (trainer.critic.model.path is not None):
-        setting = f"trainer.{role}_mini_batch_size"
-        for name in (setting, _MICRO_TRAIN, _MICRO_FORWARD):
-            need_number(name, value_of(cfg, name), whole=True, at_least=1)
-        mini = value_of(cfg, setting)
-        nearest = max(1, total // mini) * mini
-        divides = total >= mini and total % mini == 0
-        require(cfg, "trainer.train_batch_size", divides, f"must be divisible by {setting}={mini}, such as {nearest}")
+        mini = getattr(trainer, f"{role}_mini_batch_size")
+        right = f"must be divisible by trainer.{role}_mini_batch_size={mini}"
+        require(cfg, "trainer.train_batch_size", trainer.train_batch_size % mini == 0, right)
         workers = _data_parallel(trainer, role)
         responses = mini * cfg.generator.n_samples_per_prompt
-        share = f"{setting}={mini} × n_samples_per_prompt / {workers} {role} worker(s)"
         if responses % workers:
-            raise ConfigError(f"{share} = {responses} / {workers}: must be a whole number of responses for each worker")
-        each = responses // workers
-        nearest = max(d for d in range(1, min(micro, each) + 1) if each % d == 0)
-        require(cfg, _MICRO_TRAIN, each % micro == 0, f"must divide {share} = {each}, such as {nearest}")
+            raise ConfigError(
+                f"trainer.{role}_mini_batch_size={mini} × n_samples_per_prompt / {workers} {role} worker(s) = "
+                f"{responses} / {workers}: must be a whole number of responses for each worker"
+            )
+        micro, each = trainer.micro_train_batch_size_per_gpu, responses // workers
+        right = f"must divide the {each} responses of a mini-batch that each {role} worker gets"
+        require(cfg, "trainer.micro_train_batch_size_per_gpu", each % micro == 0, right)
 
 
 def _data_parallel(trainer: Any, role: str) -> int:
     placement = trainer.placement
     world: int = getattr(placement, f"{role}_num_nodes") * getattr(placement, f"{role}_num_gpus_per_node")
+    width: int = getattr(trainer, role).sequence_parallel_size
     if trainer.strategy == "megatron":
         parts = trainer.policy.megatron_config
         width = parts.tensor_model_parallel_size * parts.pipeline_model_parallel_size * parts.context_parallel_size
-    else:
-        width = getattr(trainer, role).sequence_parallel_size
     if world % width:
         raise ConfigError(f"the {world} GPU(s) of the {role} do not divide by its model-parallel width of {width}")
-    return world // int(width)
+    return world // width

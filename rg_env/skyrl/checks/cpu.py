@@ -18,11 +18,14 @@ _OFF = (
     *("trainer.algorithm.enable_sample_support_replay", "generator.vision_language_generator"),
     *(f"trainer.{role}.fsdp_config.cpu_offload" for role in _ROLES),
 )
-"""Settings that must be false."""
 _BFLOAT16 = "set it to false; to compute in bfloat16 set trainer.policy.fsdp_config.mixed_precision.param_dtype=bf16"
 _ALLOWED: dict[str, tuple[tuple[Any, ...], str]] = {
     **dict.fromkeys(_OFF, ((False,), "set it to false")),
     **{f"trainer.{role}.sequence_parallel_size": ((1,), "set it to 1") for role in _ROLES},
+    **{
+        f"trainer.placement.{role}_num_gpus_per_node": ((1,), f"set it to 1, and {role}_num_nodes to the workers")
+        for role in _ROLES
+    },
     "trainer.strategy": (("fsdp", "fsdp2"), "use fsdp"),
     "trainer.bf16": ((False,), _BFLOAT16),
     "trainer.policy.model.lora.rank": ((0,), "the sampler loads whole models; set it to 0"),
@@ -42,16 +45,14 @@ def check_cpu(cfg: Any) -> None:
     Raises:
         ConfigError: one line naming the setting, its value and what would be right.
     """
-    for setting, (allowed, right) in _ALLOWED.items():
-        _allow(cfg, setting, allowed, right)
-    placement = cfg.trainer.placement
+    allowed = dict(_ALLOWED)
     for role in _ROLES:
-        workers = getattr(placement, f"{role}_num_nodes") * getattr(placement, f"{role}_num_gpus_per_node")
-        right = f"for {workers} data-parallel workers set {role}_num_nodes={workers} and this to 1"
-        _allow(cfg, f"trainer.placement.{role}_num_gpus_per_node", (1,), right)
         precision = f"trainer.{role}.fsdp_config.mixed_precision"
-        for kind in ("param_dtype", "reduce_dtype") if value_of(cfg, precision) else ():
-            _allow(cfg, f"{precision}.{kind}", ("bf16", "fp32"), "use bf16 or fp32")
+        if value_of(cfg, precision):
+            kinds = (f"{precision}.param_dtype", f"{precision}.reduce_dtype")
+            allowed |= dict.fromkeys(kinds, (("bf16", "fp32"), "use bf16 or fp32"))
+    for setting, (values, right) in allowed.items():
+        require(cfg, setting, value_of(cfg, setting) in values, f"cannot run on the CPU; {right}")
     generator, engine = cfg.generator, cfg.generator.inference_engine
     if uses_server(engine):
         right = "name the vLLM server, such as http://127.0.0.1:8000; SkyRL's router does not run on the CPU"
@@ -60,10 +61,6 @@ def check_cpu(cfg: Any) -> None:
         for name in ("sampling_params", "eval_sampling_params"):
             _check_sampling_params(f"generator.{name}", getattr(generator, name))
     cpu_threads()
-
-
-def _allow(cfg: Any, setting: str, allowed: tuple[Any, ...], right: str) -> None:
-    require(cfg, setting, value_of(cfg, setting) in allowed, f"cannot run on the CPU; {right}")
 
 
 def _check_sampling_params(where: str, params: Any) -> None:

@@ -1,4 +1,4 @@
-"""Checks that there are enough GPUs; if there are none, the error names a recipe for the CPU."""
+"""Checks that there are enough GPUs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def check_gpus(cfg: Any) -> None:
     have = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not have:
         raise UnavailableError(
-            f"{PREFIX}.device={cfg.rg_dump.device!r}: this machine has no GPU and RAY_ADDRESS names no cluster; the "
-            f"same algorithm runs on the CPU from {cpu_recipe(cfg)} ({PREFIX}.device=cpu)"
+            f"{PREFIX}.device={cfg.rg_dump.device!r}: this machine has no GPU and RAY_ADDRESS names no cluster; "
+            f"configs/cpu/ has the same algorithms for {PREFIX}.device=cpu"
         )
     needed = gpus_needed(cfg)
     if needed > have:
@@ -61,14 +61,3 @@ def gpus_needed(cfg: Any) -> int:
     if cfg.trainer.critic.model.path:
         needed += gpus_of("critic")
     return needed + engines
-
-
-def cpu_recipe(cfg: Any) -> str:
-    """The recipe in configs/ that has this run's algorithm and needs no GPU."""
-    algorithm = cfg.trainer.algorithm
-    if cfg.trainer.fully_async.enabled:
-        return "configs/cpu_vllm_async.yaml"
-    if algorithm.dynamic_sampling.type:
-        return "configs/cpu/dapo.yaml"
-    names = {"gae": "ppo", "rloo": "rloo", "reinforce++": "reinforce_pp"}
-    return f"configs/cpu/{names.get(str(algorithm.advantage_estimator), 'grpo')}.yaml"

@@ -1,6 +1,7 @@
 """Checks what SkyRL's training loops support, and that a run can resume.
 
-Invariant: combinations that SkyRL refuses, or fails on during a run, are refused before anything starts.
+Invariant: combinations that SkyRL refuses only after it has loaded the model, or fails on during a run, are refused
+before anything starts.
 """
 
 from __future__ import annotations
@@ -8,43 +9,54 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rg_env.skyrl.checks.settings import require
-
-_FULLY_ASYNC_LOSSES = ("rollout_is", "dppo")
-"""SkyRL's losses that need no forward pass with the sampling weights, which are gone by the time of training."""
+from rg_env.skyrl.checks.settings import require, value_of
 
 
-def check_loop(cfg: Any) -> None:
-    """Refuse what the loop cannot run or resume. Raises ConfigError."""
-    if cfg.trainer.fully_async.enabled:
-        _check_fully_async(cfg)
-    trainer = cfg.trainer
-    mode = str(getattr(trainer.resume_mode, "value", trainer.resume_mode))
+def check_resumption(cfg: Any) -> None:
+    """Refuse a checkpoint that cannot be resumed from. Raises ConfigError."""
+    trainer, mode = cfg.trainer, value_of(cfg, "trainer.resume_mode")
     if mode == "from_path":
         setting, path = "trainer.resume_path", str(trainer.resume_path or "")
         right = "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
         require(cfg, setting, "global_step_" in Path(path).name, right)
         require(cfg, setting, "://" in path or Path(path).is_dir(), "there is no such folder")
     latest = Path(trainer.ckpt_path) / "latest_ckpt_global_step.txt"
-    require(
-        cfg,
-        "trainer.ckpt_interval",
-        mode != "latest" or trainer.ckpt_interval >= 0 or not latest.exists(),
+    right = (
         f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
-        "or set trainer.resume_mode=none for a new run",
+        "or set trainer.resume_mode=none for a new run"
     )
-    if mode == "latest" and latest.is_file() and latest.read_text().strip().isdecimal():
-        step, last = int(latest.read_text()), trainer.max_training_steps  # SkyRL would train one step more
-        right = f"the run in {trainer.ckpt_path} is finished, at step {step}; raise it to train on, or set "
-        require(cfg, "trainer.max_training_steps", last is None or step < last, f"{right}trainer.resume_mode=none")
+    require(cfg, "trainer.ckpt_interval", mode != "latest" or trainer.ckpt_interval >= 0 or not latest.exists(), right)
 
 
-def _check_fully_async(cfg: Any) -> None:
+def finished_at(cfg: Any) -> int | None:
+    """The last step of the run that `latest` would resume, if there is nothing left to train; else None.
+
+    SkyRL would start everything, evaluate and, with `max_training_steps`, train one step more. Not recognized: a run on
+    files that is limited by its epochs, because how many of their rows are too long is not known yet.
+    """
+    trainer = cfg.trainer
+    latest = Path(trainer.ckpt_path) / "latest_ckpt_global_step.txt"
+    text = latest.read_text().strip() if latest.is_file() else ""
+    if value_of(cfg, "trainer.resume_mode") != "latest" or not text.isdecimal():
+        return None
+    limits = [] if trainer.max_training_steps is None else [trainer.max_training_steps]
+    if not cfg.data.train_data:
+        limits.append((cfg.rg_dump.items or cfg.rg_dump.size) // trainer.train_batch_size * trainer.epochs)
+    return int(text) if limits and int(text) >= min(limits) else None
+
+
+def check_fully_async(cfg: Any) -> None:
+    """Refuse what the fully-async loop cannot do. Imports torch. Raises ConfigError."""
+    from skyrl.train.fully_async_trainer import LOSSES_WITH_OLD_LOGPROBS
+
     trainer, settings, algorithm = cfg.trainer, cfg.trainer.fully_async, cfg.trainer.algorithm
     batch, mini_batch = trainer.train_batch_size, trainer.policy_mini_batch_size
     workers, most = settings.num_parallel_generation_workers, mini_batch * (settings.max_staleness_steps + 1)
-    loss = getattr(algorithm.policy_loss_type, "value", algorithm.policy_loss_type)
-    checks: dict[str, tuple[bool, str]] = {
+    loss = value_of(cfg, "trainer.algorithm.policy_loss_type")
+    uses_rollout_logprobs = loss not in {one.value for one in LOSSES_WITH_OLD_LOGPROBS} or (
+        loss == "cispo" and algorithm.cispo.cispo_anchor == "rollout"
+    )
+    checks: dict[str, tuple[object, str]] = {
         "trainer.fully_async.simulate_training": (
             not settings.simulate_training,
             "a simulated training trains nothing; set it to false",
@@ -59,10 +71,9 @@ def _check_fully_async(cfg: Any) -> None:
             "which is that × (trainer.fully_async.max_staleness_steps + 1)",
         ),
         "trainer.algorithm.policy_loss_type": (
-            loss in _FULLY_ASYNC_LOSSES or (loss == "cispo" and algorithm.cispo.cispo_anchor == "rollout"),
-            "when the fully-async loop trains, the weights that sampled are gone; "
-            f"use {' or '.join(_FULLY_ASYNC_LOSSES)}, or cispo with trainer.algorithm.cispo.cispo_anchor=rollout, "
-            "which use the sampler's logprobs",
+            uses_rollout_logprobs,
+            "when the fully-async loop trains, the weights that sampled are gone; use a loss with the sampler's "
+            "logprobs: rollout_is, dppo, or cispo with trainer.algorithm.cispo.cispo_anchor=rollout",
         ),
         "trainer.algorithm.dynamic_sampling.type": (
             algorithm.dynamic_sampling.type is None,

@@ -1,6 +1,6 @@
 """Checks that model folders are complete, and that the tokenizer ends an answer as its chat template does.
 
-Not covered: what is inside hub models, because nothing is downloaded here.
+Of a hub model only config.json is loaded, and no code; not covered: what else is in it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +19,6 @@ NAMED_MODELS = ("nano", "smollm2")
 """Accepted as a model path: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
 
 _SETTINGS = tuple(f"trainer.{role}.model.path" for role in ("policy", "ref", "critic"))
-_HUB_SECONDS = 5.0
 _ANSWER = "An answer."
 _LONGEST_REASON = 200
 
@@ -46,55 +46,48 @@ def check_models(cfg: Any) -> None:
 
 
 def check_hub_models(cfg: Any) -> None:
-    """Check that hub models can be loaded: they are in the cache, or the hub has them. A cluster finds out by itself.
-
-    Raises:
-        ConfigError: the hub has no such model. UnavailableError: it is not in the cache, and the hub does not answer.
-    """
-    import huggingface_hub
-    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
+    """Raises UnavailableError if the configuration of a hub model cannot be loaded. A cluster finds out by itself."""
+    from transformers import PretrainedConfig
 
     paths = {value_of(cfg, setting): setting for setting in reversed(_SETTINGS)}
     for path, setting in paths.items() if not os.environ.get("RAY_ADDRESS") else ():
-        if not path or Path(path).expanduser().is_dir():
-            continue
-        if isinstance(huggingface_hub.try_to_load_from_cache(path, "config.json"), str):
-            continue
-        try:
-            huggingface_hub.model_info(path, timeout=_HUB_SECONDS)
-        except RepositoryNotFoundError:
-            refuse(setting, path, "the hub has no such model, or it is private and you are not logged in")
-        except Exception as error:  # the errors of its HTTP client differ between versions
-            offline = isinstance(error, OfflineModeIsEnabled)
-            why = "HF_HUB_OFFLINE is set" if offline else f"the hub does not answer: {one_line(error, _LONGEST_REASON)}"
-            raise UnavailableError(
-                f"{setting}={path!r}: the model is not in the cache, and {why}; download it with `hf download {path}`, "
-                "or name a folder"
-            ) from None
+        if path and not Path(path).expanduser().is_dir():
+            try:
+                PretrainedConfig.get_config_dict(path)
+            except Exception as error:  # the errors of its HTTP client differ between versions
+                why = one_line(error, _LONGEST_REASON)
+                raise UnavailableError(
+                    f"{setting}={path!r}: download it with `hf download {path}`, or name a folder ({why})"
+                ) from None
 
 
+@dataclass
 class ModelFolder:
     """A folder that `setting` names. The checks raise ConfigError."""
 
-    def __init__(self, path: Path, setting: str) -> None:
-        self.path = path
-        self.setting = setting
+    path: Path
+    setting: str
 
     def refuse(self, what: str) -> NoReturn:
         refuse(self.setting, str(self.path), what)
 
     def check_weights(self) -> None:
         """Refuse a folder without a complete model."""
-        if "model_type" not in self._read_json("config.json"):
+        from transformers import PretrainedConfig
+
+        try:
+            config, _ = PretrainedConfig.get_config_dict(self.path)
+        except Exception as error:  # a broken file can raise anything
+            self.refuse(f"its config.json cannot be loaded ({one_line(error, _LONGEST_REASON)})")
+        if "model_type" not in config:
             self.refuse("config.json has no model_type, so this is not a transformers model")
-        for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
-            if (self.path / index).is_file():
-                shards = sorted(set(self._read_json(index).get("weight_map", {}).values()))
-                if missing := [shard for shard in shards if not (self.path / shard).is_file()]:
-                    self.refuse(f"{len(missing)} of {len(shards)} weight files are missing, {missing[0]} first")
-                return
-        if not any(self.path.glob("*.safetensors")) and not any(self.path.glob("*.bin")):
-            more = "; a GGUF file has to be converted first" if any(self.path.glob("*.gguf")) else ""
+        found = {path.name for path in self.path.iterdir()}
+        for index in found & {"model.safetensors.index.json", "pytorch_model.bin.index.json"}:
+            shards = set(json.loads((self.path / index).read_text())["weight_map"].values())
+            if missing := sorted(shards - found):
+                self.refuse(f"{len(missing)} of {len(shards)} weight files are missing, {missing[0]} first")
+        if not any(name.endswith((".safetensors", ".bin")) for name in found):
+            more = "; a GGUF file has to be converted first" if any(name.endswith(".gguf") for name in found) else ""
             self.refuse(f"the folder has no weights (model.safetensors){more}")
 
     def check_tokenizer(self, other_template: str | None = None) -> None:
@@ -134,9 +127,7 @@ class ModelFolder:
         after = after.strip()
         if not before or not after:
             return  # the template rewrites answers or ends them with nothing: there is nothing to compare
-        found = (self.path / "generation_config.json").is_file() and self._read_json("generation_config.json")
-        ids = found.get("eos_token_id") if found else None
-        ids = [number for number in (ids if isinstance(ids, list) else [ids]) if isinstance(number, int)]
+        ids = _generation_ends(self.path)
         if not after.startswith((tokenizer.eos_token, *tokenizer.convert_ids_to_tokens(ids))):
             used = next((token for token in tokenizer.all_special_tokens if after.startswith(token)), after.split()[0])
             self.refuse(
@@ -144,13 +135,13 @@ class ModelFolder:
                 f"so generation would not stop; set eos_token to {used!r} in tokenizer_config.json"
             )
 
-    def _read_json(self, name: str) -> dict[str, Any]:
-        try:
-            content = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except OSError as error:
-            self.refuse(f"{name} cannot be read ({error.strerror})")
-        except ValueError as error:
-            self.refuse(f"{name} is not JSON ({error})")
-        if not isinstance(content, dict):
-            self.refuse(f"{name} is not a JSON object")
-        return content
+
+def _generation_ends(folder: Path) -> list[int]:
+    """The end tokens that only `generation_config.json` knows."""
+    from transformers import GenerationConfig
+
+    try:
+        found = GenerationConfig.from_pretrained(folder).eos_token_id
+    except OSError:  # there is none
+        return []
+    return [number for number in (found if isinstance(found, list) else [found]) if number is not None]

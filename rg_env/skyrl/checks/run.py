@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +38,10 @@ def check_run(cfg: Any) -> None:
     import skyrl_gym
 
     known = [ENV_CLASS, *skyrl_gym.registry] if data.train_data or data.val_data else [ENV_CLASS]
-    name, more = (
-        cfg.environment.env_class,
-        "" if len(known) > 1 else "; others need rows of their own in data.train_data",
-    )
-    hint = did_you_mean(name, known, f"it must be one of {', '.join(known)}{more}")
-    require(cfg, "environment.env_class", name in known, hint.removeprefix("; "))
-    tracker = cfg.trainer.logger
-    installed = tracker == "console" or importlib.util.find_spec(tracker)
-    require(cfg, "trainer.logger", installed, f"the package {tracker} is not installed; install it or use console")
+    name, right = cfg.environment.env_class, f"must be {ENV_CLASS}; others need rows of their own in data.train_data"
+    if len(known) > 1:
+        right = f"must be one of {', '.join(known)}"
+    require(cfg, "environment.env_class", name in known, did_you_mean(name, known, right).removeprefix("; "))
     for name in ("train_data", "val_data"):
         for source in getattr(data, name):
             if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
@@ -76,8 +70,7 @@ def check_run(cfg: Any) -> None:
 
 def check_training(cfg: Any) -> None:
     """Group size, dataset size, difficulty and sampling. Raises ConfigError."""
-    size, estimator = cfg.generator.n_samples_per_prompt, cfg.trainer.algorithm.advantage_estimator
-    estimator = getattr(estimator, "value", estimator)
+    size, estimator = cfg.generator.n_samples_per_prompt, value_of(cfg, "trainer.algorithm.advantage_estimator")
     right = f"{estimator} compares the responses of a group, so a group needs at least 2"
     require(cfg, "generator.n_samples_per_prompt", size > 1 or estimator not in _NEEDS_GROUPS, right)
     rg, batch = cfg.rg_dump, cfg.trainer.train_batch_size

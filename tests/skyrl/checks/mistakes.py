@@ -129,7 +129,7 @@ WRONG_PLACES = {
     "trainer.policy.model.path=./no/such/folder": "there is no such folder",
     "trainer.policy.model.path=tests": "config.json",
     "trainer.ref.model.path=gpt-x": "there is no such folder",
-    "trainer.policy.model.path=nobody/nothing": "HF_HUB_OFFLINE",
+    "trainer.policy.model.path=nobody/nothing": "`hf download nobody/nothing`",
     "trainer.policy.model.path=null": "it is not set",
 }
 USER_CODE = {
@@ -143,7 +143,7 @@ USER_CODE = {
 MISTAKES = ATROPOS | OLDER_SKYRL | MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | WRONG_PLACES | USER_CODE
 THROUGH_THE_COMMAND = (
     *("group_size=8", "generator.backend=vllm", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
-    *("trainer.logger=wand", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),
+    *("trainer.strategy=deepspeed", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),
     *("trainer.ckpt_path=/proc/x", f"{RG}.dump_dir="),
 )
 """Ten of them, one of each kind that users make most."""

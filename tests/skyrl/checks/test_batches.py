@@ -1,8 +1,6 @@
-"""Batch sizes that do not divide are refused in one line that names a number that does."""
+"""Batch sizes that do not divide are refused in one line."""
 
 import pytest
-
-from rg_env.skyrl.config import load_config
 
 CRITIC = ("trainer.algorithm.advantage_estimator=gae", "trainer.critic.model.path=nano")
 
@@ -10,24 +8,18 @@ CRITIC = ("trainer.algorithm.advantage_estimator=gae", "trainer.critic.model.pat
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (["trainer.train_batch_size=10"], ["trainer.train_batch_size=10", "policy_mini_batch_size=4", "such as 8"]),
-        (["trainer.train_batch_size=2"], ["trainer.train_batch_size=2", "policy_mini_batch_size=4", "such as 4"]),
+        (["trainer.train_batch_size=10"], ["trainer.train_batch_size=10", "policy_mini_batch_size=4"]),
+        (["trainer.train_batch_size=2"], ["trainer.train_batch_size=2", "policy_mini_batch_size=4"]),
         (["trainer.policy_mini_batch_size=0"], ["policy_mini_batch_size=0", "at least 1"]),
-        (["trainer.micro_train_batch_size_per_gpu=3"], ["micro_train_batch_size_per_gpu=3", "= 8", "such as 2"]),
-        (["trainer.micro_train_batch_size_per_gpu=16"], ["micro_train_batch_size_per_gpu=16", "such as 8"]),
+        (["trainer.micro_train_batch_size_per_gpu=3"], ["micro_train_batch_size_per_gpu=3", "the 8 responses"]),
+        (["trainer.micro_train_batch_size_per_gpu=16"], ["micro_train_batch_size_per_gpu=16"]),
         (["trainer.micro_train_batch_size_per_gpu=0"], ["at least 1"]),
         (["trainer.micro_forward_batch_size_per_gpu=0"], ["at least 1"]),
         (["trainer.placement.policy_num_nodes=3"], ["8 / 3", "whole number"]),
-        ([*CRITIC, "trainer.critic_mini_batch_size=3"], ["trainer.critic_mini_batch_size=3", "such as 3"]),
+        ([*CRITIC, "trainer.critic_mini_batch_size=3"], ["trainer.critic_mini_batch_size=3"]),
     ],
 )
 def test_what_does_not_divide(refusal, settings, expected):
     message = refusal(*settings)
     for part in expected:
         assert part in message
-
-
-def test_the_numbers_named_are_accepted(args):
-    load_config([*args, "trainer.micro_train_batch_size_per_gpu=2"])
-    load_config([*args, "trainer.train_batch_size=8"])
-    load_config([*args, *CRITIC, "trainer.critic_mini_batch_size=2"])

@@ -34,7 +34,7 @@ def test_the_overrides_make_a_run_that_passes() -> None:
         ("trainer__flash_attn", True, "trainer.flash_attn=true: cannot run on the CPU; set it to false"),
         ("trainer__bf16", True, "trainer.bf16=true: cannot run on the CPU"),
         ("trainer__placement__colocate_all", True, "trainer.placement.colocate_all=true: cannot run"),
-        ("trainer__placement__policy_num_gpus_per_node", 4, "for 4 data-parallel workers set policy_num_nodes=4"),
+        ("trainer__placement__policy_num_gpus_per_node", 4, "set it to 1, and policy_num_nodes to the"),
         ("trainer__policy__model__lora__rank", 8, "trainer.policy.model.lora.rank=8: cannot run on the CPU"),
         ("trainer__ref__sequence_parallel_size", 2, "trainer.ref.sequence_parallel_size=2"),
         ("generator__inference_engine__model_dtype", "float16", "model_dtype='float16': cannot run on the CPU"),

@@ -1,14 +1,16 @@
 """What one of SkyRL's loops cannot run or resume from is refused before anything starts; the rest passes."""
 
 import json
-from contextlib import nullcontext
 
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.checks.loops import check_loop
+from rg_env.processes import SCRATCH
+from rg_env.skyrl.checks import finished_at
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import RGExperiment
+from rg_env.train import train
+from tests.skyrl.checks.conftest import RG
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, settings
 
 
@@ -22,7 +24,7 @@ def load(folder, **more):
         ({"trainer__policy_mini_batch_size": BATCH // 2}, "trainer.policy_mini_batch_size=2", "train_batch_size=4"),
         ({"trainer__fully_async__num_parallel_generation_workers": 768}, "workers=768", "at most 8"),
         ({"trainer__fully_async__num_parallel_generation_workers": 3}, "workers=3", "at least"),
-        ({"trainer__algorithm__policy_loss_type": "regular"}, "policy_loss_type='regular'", "rollout_is or dppo"),
+        ({"trainer__algorithm__policy_loss_type": "regular"}, "policy_loss_type='regular'", "rollout_is, dppo"),
         ({"trainer__algorithm__dynamic_sampling__type": "filter"}, "type='filter'", "sample_full_batch"),
         ({"trainer__fully_async__sample_full_batch": True}, "sample_full_batch=true", "zero_variance_filter=true"),
         ({"generator__batched": True}, "generator.batched=true", "set it to false"),
@@ -54,12 +56,34 @@ def test_resuming_without_further_checkpoints(tmp_path):
     load(tmp_path, **latest, trainer__ckpt_interval=0)
 
 
-def test_a_finished_run_is_not_resumed(tmp_path):
+@pytest.mark.parametrize(
+    ("more", "step"),
+    [
+        ({"trainer__max_training_steps": 4}, 4),
+        ({"trainer__max_training_steps": 5, "trainer__epochs": 9}, None),
+        ({"trainer__epochs": 2, f"{RG}.items": 2 * BATCH + 1}, 4),
+        ({"trainer__epochs": 2, f"{RG}.items": 3 * BATCH}, None),
+        ({"trainer__max_training_steps": 4, "trainer__resume_mode": "none"}, None),
+    ],
+)
+def test_a_finished_run_is_known_by_its_steps_or_epochs(tmp_path, more, step):
     checkpoint(tmp_path / "checkpoints", 4)
-    more = {"trainer__resume_mode": "latest", "trainer__ckpt_interval": 1}
-    with pytest.raises(ConfigError, match=r"max_training_steps=4: the run in .* is finished, at step 4"):
-        load(tmp_path, **more, trainer__max_training_steps=4)
-    load(tmp_path, **more, trainer__max_training_steps=5)
+    more = {
+        "trainer__resume_mode": "latest",
+        "trainer__ckpt_interval": 1,
+        "trainer__max_training_steps": "null",
+        **more,
+    }
+    assert finished_at(load(tmp_path, **more)) == step
+
+
+def test_a_finished_run_says_so_and_starts_nothing(tmp_path, monkeypatch):
+    checkpoint(tmp_path / "checkpoints", 4)
+    monkeypatch.setenv(SCRATCH, str(tmp_path))
+    more = {"trainer__resume_mode": "latest", "trainer__ckpt_interval": 1, "trainer__max_training_steps": 4}
+    train(f"{key}={value}" for key, value in settings(tmp_path, **more).items())
+    (line,) = (tmp_path / "reports.jsonl").read_text().splitlines()
+    assert json.loads(line)["finished"].startswith(f"the run in {tmp_path}/checkpoints is finished, at step 4; ")
 
 
 def checkpoint(folder, step):
@@ -87,12 +111,8 @@ def test_the_run_goes_on_from_its_own_checkpoints_only(tmp_path, from_):
         assert (run_id, attempt) == ("of-checkpoints", 2)
 
 
-@pytest.mark.parametrize(("anchor", "accepted"), [("rollout", True), ("old", False), (None, False)])
-def test_cispo_in_the_fully_async_loop_needs_the_samplers_logprobs(tmp_path, anchor, accepted):
-    """`cispo_anchor` is new in SkyRL's main branch."""
-    cfg = load(tmp_path, **FULLY_ASYNC)
-    cfg.trainer.algorithm.policy_loss_type = "cispo"
-    if anchor:
-        cfg.trainer.algorithm.cispo.cispo_anchor = anchor
-    with nullcontext() if accepted else pytest.raises(ConfigError, match="rollout_is or dppo"):
-        check_loop(cfg)
+def test_cispo_in_the_fully_async_loop_needs_the_samplers_logprobs(tmp_path):
+    cispo = {**FULLY_ASYNC, "trainer__algorithm__policy_loss_type": "cispo"}
+    load(tmp_path, **cispo, trainer__algorithm__cispo__cispo_anchor="rollout")
+    with pytest.raises(ConfigError, match="rollout_is, dppo"):
+        load(tmp_path, **cispo)
