@@ -8,6 +8,7 @@ verifiers saves every rollout itself, in `traces.jsonl`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.rewards import Rollout, group_rewards
+from rg_env.rewards import RewardFunction, Rollout, group_rewards
 from rg_env.rollouts.settings import apply_overrides
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.user_code import load_reward
@@ -51,15 +52,21 @@ class ReasoningGymTaskConfig(vf.TaskConfig):
 
     settings: dict[str, Any] = Field(default_factory=dict)
 
-    def rg_env(self, tasks: Any = None) -> RGDumpConfig:
-        """All settings of rg_env.
+    @functools.cached_property
+    def rg_env(self) -> RGDumpConfig:
+        """All settings of rg_env, made once.
 
         Raises:
             ConfigError: a setting is unknown or invalid, or has no effect here.
         """
-        config = RGDumpConfig(tasks=tasks)
+        config = RGDumpConfig()
         apply_overrides(config, [f"{name}={json.dumps(value)}" for name, value in self.settings.items()])
         return checked(config, length_penalty=LengthPenaltyConfig(kind="none"))
+
+    @functools.cached_property
+    def reward_function(self) -> RewardFunction | None:
+        """The function that the setting `reward` names. Raises ConfigError."""
+        return load_reward(self.rg_env)
 
 
 class ReasoningGymConfig(vf.TasksetConfig):
@@ -78,10 +85,11 @@ class ReasoningGymConfig(vf.TasksetConfig):
 
     def dataset(self) -> ReasoningGymDataset:
         """The questions. Raises ConfigError."""
-        config = self.task.rg_env(self.tasks)
+        config = self.task.rg_env
         default = config.seed if self.split == "train" else config.eval_seed
         seed = default if self.seed is None else self.seed
-        return ReasoningGymDataset(config.tasks, _ENDLESS, seed, self.split, **prompt_options(config))
+        tasks = config.tasks if self.tasks is None else self.tasks
+        return ReasoningGymDataset(tasks, _ENDLESS, seed, self.split, **prompt_options(config))
 
     @model_validator(mode="after")
     def _check(self) -> ReasoningGymConfig:
@@ -114,7 +122,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     async def verdict(self, trace: vf.Trace) -> dict[str, float]:
         """Raw and tagged score and the higher of them, all in [0, 1]; whether the question is solved; whether the reply
         has the required format. A reply without it has no raw and tagged score."""
-        config, verdict = self.config.rg_env(), await self._judged(trace)
+        config, verdict = self.config.rg_env, await self._judged(trace)
         scored = verdict.scored
         metrics = {
             "base_score": scored.score,
@@ -127,9 +135,14 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     @vf.reward
     async def reward(self, trace: vf.Trace) -> float:
         """Base score, format bonus, `binarize_at` and the user's reward function, as in SkyRL's evaluation."""
-        config = self.config.rg_env()
         rollout = Rollout(await self._judged(trace))
-        (reward,) = group_rewards([rollout], config, max_length=1, penalize=False, reward_function=load_reward(config))
+        (reward,) = group_rewards(
+            [rollout],
+            self.config.rg_env,
+            max_length=1,
+            penalize=False,
+            reward_function=self.config.reward_function,
+        )
         if reward.masked:
             raise RuntimeError(reward.reward_error or _why(rollout.verdict))
         return reward.reward
@@ -138,7 +151,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         """Whether the scorer gives the stored answer at least `solved_at`; None if there is none."""
         if not self.data.answer:
             return None
-        item, config = item_from_text(self.data.item), self.config.rg_env()
+        item, config = item_from_text(self.data.item), self.config.rg_env
         text = f"<think>The stored answer.</think><answer>{self.data.answer}</answer>"
         verdict = await shared_scorer(config.scorer).judge_async(item.entry, text, item.config)
         return bool(verdict.scored.score >= config.solved_at)
@@ -146,7 +159,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     async def _judged(self, trace: vf.Trace) -> Verdict:
         """The verdict on the last reply, computed once. Raises RuntimeError if the scorer failed."""
         if trace.state.verdict is None:
-            item, config = item_from_text(self.data.item), self.config.rg_env()
+            item, config = item_from_text(self.data.item), self.config.rg_env
             text = text_of([message.model_dump() for message in trace.assistant_messages])
             verdict = await shared_scorer(config.scorer).judge_async(
                 item.entry, text, item.config, config.prefilled_think, config.format

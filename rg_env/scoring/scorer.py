@@ -99,7 +99,8 @@ class Scorer:
     ) -> Verdict:
         """Parse a response and score its answer. A violation scores 0 with status OK, because nothing was scored.
 
-        Raises: as `score`.
+        Raises:
+            ConfigError: `text` is not a string, or as `score`. ScorerPoolError: as `score`.
         """
         return blocking(self._judge(entry, text, config or {}, prefilled_think, format, Blocking()))
 
@@ -123,6 +124,10 @@ class Scorer:
         format: ResponseFormat | str,
         waiting: Waiting,
     ) -> Verdict:
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"a response must be a string, not {type(text).__name__}; a request that failed is Verdict.no_response"
+            )
         parsed = parse_response(text, prefilled_think, guard.longest(entry, self._max_answer_chars), format)
         if parsed.answer is None:
             return Verdict(parsed, AnswerScore.unscored(Status.OK))

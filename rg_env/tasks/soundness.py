@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from rg_env.tasks.audited import AUDITED_TASKS
@@ -108,6 +109,44 @@ _SOUND = frozenset(
     }
 )
 """Tasks whose scorers give 0 to everything but correct answers."""
+
+_NEARLY_RIGHT = {
+    0.99: "codeio polynomial_equations",
+    0.98: "arc_1d caesar_cipher emoji_mystery number_filtering",
+    0.97: "word_sequence_reversal",
+    0.96: "manipulate_matrix",
+    0.94: "sentence_reordering string_synthesis",
+    0.92: "basic_arithmetic list_functions",
+    0.91: "letter_jumble string_splitting",
+    0.9: "base_conversion complex_arithmetic products",
+    0.88: "game_of_life",
+    0.87: "spell_backward",
+    0.86: "word_sorting",
+    0.85: "chain_sum",
+    0.84: "futoshiki",
+    0.83: "bf coin_flip",
+    0.8: "lcm number_sequence",
+    0.78: "sudoku",
+    0.77: "mini_sudoku",
+    0.75: "count_primes leg_counting simple_geometry",
+    0.7: "figlet_font",
+    0.66: "count_bits largest_island rotten_oranges simple_equations tsumego",
+    0.64: "rectangle_count",
+}
+HIGHEST_PARTIAL_CREDIT = {task: score for score, tasks in _NEARLY_RIGHT.items() for task in tasks.split()}
+"""Task → the highest base score, cut to two decimals, of answers with one small mistake on five items, if above 0.5:
+for the tasks of the default mix with their default options, and `scorer.partial_credit=calibrated`. Measured by
+`tests/scoring/test_partial_credit.py`.
+"""
+
+
+def wrong_above(tasks: Iterable[str], threshold: float) -> list[str]:
+    """Those of the tasks on which a wrong answer was seen to score more than a threshold; complete from 0.5 on.
+
+    >>> wrong_above(["chain_sum", "zebra_puzzles"], 0.7)
+    ['chain_sum']
+    """
+    return [task for task in tasks if HIGHEST_PARTIAL_CREDIT.get(task, 0.0) > threshold]
 
 
 def in_default_mix(task: str) -> bool:

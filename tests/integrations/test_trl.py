@@ -110,10 +110,7 @@ def test_texts_and_reasoning_apart_are_responses_too(rows):
 @pytest.mark.long
 def test_grpo_steps(tmp_path, monkeypatch):
     """Two steps and an evaluation of TRL's trainer with `nano`; its metrics are those of the dump."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import GRPOConfig, GRPOTrainer
-
-    from rg_env.cpu import nano_path
+    from tests.integrations.trl_run import train
 
     score = Scorer._score_form
 
@@ -123,36 +120,19 @@ def test_grpo_steps(tmp_path, monkeypatch):
         return await score(self, task, config, entry, answer, waiting)
 
     monkeypatch.setattr(Scorer, "_score_form", failing)
-    tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
-    args = GRPOConfig(
-        output_dir=str(tmp_path / "trl"),
+    trainer = train(
+        tmp_path / "trl",
+        tmp_path / "dump",
         max_steps=2,
         per_device_train_batch_size=8,
         gradient_accumulation_steps=2,
         per_device_eval_batch_size=4,
-        num_generations=4,
         num_generations_eval=2,
         max_completion_length=48,
         logging_steps=1,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
         eval_strategy="steps",
         eval_steps=2,
-        save_strategy="no",
     )
-    reward = GRPOReward(args, RGDumpConfig(dump_eval_rollouts=True), dump=tmp_path / "dump", model="nano")
-    tasks = {"spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}}}
-    trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(nano_path()),
-        reward_funcs=reward,
-        args=args,
-        train_dataset=to_dataset(ReasoningGymDataset(tasks, size=16)),
-        eval_dataset=to_dataset(ReasoningGymDataset(tasks, size=2, split="eval")),
-        processing_class=tokenizer,
-    )
-    trainer.train()
-    reward.close()
     found = validate(tmp_path / "dump")
     assert found.good, found.kept
     ledger = list(open_run(tmp_path / "dump").ledger())
@@ -175,7 +155,7 @@ def test_grpo_steps(tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_a_distributed_run_writes_one_dump(tmp_path):
-    script = Path(__file__).with_name("distributed_trl.py")
+    script = Path(__file__).with_name("trl_run.py")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     subprocess.run([*launch, script, tmp_path / "trl", tmp_path / "dump"], check=True, timeout=300)
     assert validate(tmp_path / "dump").good

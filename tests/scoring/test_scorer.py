@@ -348,6 +348,12 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
 # -- responses
 
 
+@pytest.mark.parametrize("text", [None, b"4", ["4"]])
+def test_a_response_that_is_no_string_is_a_clear_error(scorer: Scorer, item: Item, text: Any) -> None:
+    with pytest.raises(ConfigError, match=f"a response must be a string, not {type(text).__name__}; "):
+        scorer.judge(item("chain_sum"), text)
+
+
 def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item: Item) -> None:
     entry = item("chain_sum")
     verdict = scorer.judge(entry, f"<think>a</think><answer>{entry['answer']}</answer>")
