@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CPUMixin:
-    """Mixin for `BasePPOExp` or `EvalOnlyEntrypoint`: `class Experiment(CPUMixin, MyExperiment)`."""
+    """Mixin for `BasePPOExp`: `class Experiment(CPUMixin, MyExperiment)`."""
 
     cfg: Any
     tokenizer: Any

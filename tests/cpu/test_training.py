@@ -146,9 +146,3 @@ def test_ctrl_c_ends_everything_and_the_run_resumes(tmp_path: Path, family: list
     difference = step["batch"]["rollout_logprobs"][mask] - step["batch"]["action_log_probs"][mask]
     assert difference.abs().max() < 1e-4, "the sampler has the weights of the checkpoint"
     assert step["status"]["policy_kl"] > 0, "the reference is the policy of the beginning"
-
-
-def test_evaluation_alone(tmp_path: Path) -> None:
-    finish(start(tmp_path, "evaluate=true"))
-    metrics = report_of(tmp_path)["metrics"]
-    assert 0 <= metrics["eval/all/avg_score"] <= 1

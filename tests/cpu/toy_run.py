@@ -5,7 +5,6 @@ Runs in its own process. Writes what the tests compare to FOLDER/report.pt.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ import ray
 import torch
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.entrypoints.main_base import BasePPOExp
-from skyrl.train.entrypoints.main_generate import EvalOnlyEntrypoint
 from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import validate_cfg
 from skyrl_gym.envs import register
@@ -97,11 +95,6 @@ class ToyExperiment(CPUMixin, BasePPOExp):
         return trainer
 
 
-class ToyEvaluation(CPUMixin, EvalOnlyEntrypoint):
-    def get_eval_dataset(self) -> Prompts:
-        return Prompts(6)
-
-
 def settings(folder: Path) -> dict[str, Any]:
     return {
         **CPU_OVERRIDES,
@@ -136,8 +129,7 @@ def settings(folder: Path) -> dict[str, Any]:
 def main() -> None:
     folder = Path(sys.argv[1])
     user = {key: json.loads(value) for key, value in (arg.split("=", 1) for arg in sys.argv[2:])}
-    tied, evaluation = user.pop("tied", False), user.pop("evaluate", False)
-    build_model(folder / "model", tied=tied)
+    build_model(folder / "model", tied=user.pop("tied", False))
     values = {**settings(folder), **user}
     cfg = SkyRLTrainConfig.from_cli_overrides([f"{key}={json.dumps(value)}" for key, value in values.items()])
     check_cpu(cfg)
@@ -146,13 +138,9 @@ def main() -> None:
     report: dict[str, Any] = {}
     with cpu_ray(cfg):
         report["ray"] = ray._private.worker.global_worker.node.get_session_dir_path()
-        if evaluation:
-            evaluator = ToyEvaluation(cfg)
-            report["metrics"] = asyncio.run(evaluator.run(evaluator.get_inference_client()))
-        else:
-            experiment = ToyExperiment(cfg)
-            experiment.run()
-            report |= {"steps": experiment.trainer.report, "synced": experiment.trainer.synced}
+        experiment = ToyExperiment(cfg)
+        experiment.run()
+        report |= {"steps": experiment.trainer.report, "synced": experiment.trainer.synced}
     torch.save(report, folder / "report.pt")
 
 

@@ -8,6 +8,7 @@ import copy
 import json
 
 import pytest
+import skyrl_gym.tools.search
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
@@ -144,7 +145,8 @@ def test_overlong_filtering_hides_no_turn(tmp_path):
     assert group.rollouts[0].response_tokens is None
 
 
-def test_a_search_that_fails_offline_is_in_the_conversation(tmp_path):
+def test_a_search_that_fails_offline_is_in_the_conversation(tmp_path, monkeypatch):
+    monkeypatch.setattr(skyrl_gym.tools.search, "MAX_RETRIES", 1)
     rows = prompts("search", extra_info={})
     for row in rows:
         row["env_extras"]["reward_spec"]["ground_truth"] = {"target": ["4"]}
