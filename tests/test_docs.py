@@ -9,7 +9,6 @@ import shlex
 import pytest
 import yaml
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from rg_env.analysis.export import Reason
 from rg_env.cli import app
@@ -19,6 +18,7 @@ from rg_env.dump.repair.validate import Trouble
 from rg_env.dump.schema import GroupRecord, LedgerRecord, LevelRecord, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status, Violation
 from rg_env.skyrl.config import known_settings, load_config
+from rg_env.tasks.soundness import HIGHEST_PARTIAL_CREDIT
 from tests.documents import PAGES, ROOT, python_blocks, run_page
 
 PREFIX = "environment.skyrl_gym.rg_dump."
@@ -105,10 +105,6 @@ def test_the_readme_shows_the_main_commands():
 def test_the_python_code_runs(page, tmp_path, monkeypatch):
     (tmp_path / "dumps").symlink_to(ROOT / "dumps")
     monkeypatch.chdir(tmp_path)
-    if page.name == "export.md":  # the page's first commands make what its code loads
-        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-        made = CliRunner().invoke(app, ["dumps", "export", "sft", "dumps/sample", "--out", "data/sft/train.jsonl"])
-        assert made.exit_code == 0, made.output
     run_page(page)
 
 
@@ -196,25 +192,31 @@ def test_the_spelling_is_american():
     assert {name: words for name, words in found.items() if words} == {}
 
 
-def test_the_skipped_rows_in_the_export_guide_have_reasons_of_the_code():
-    sample = (ROOT / "docs" / "export.md").read_text().split("    left out:\n")[1].split("\n\n")[0]
+def test_the_skipped_rows_in_the_guide_have_reasons_of_the_code():
+    sample = (ROOT / "docs" / "reading.md").read_text().split("    left out:\n")[1].split("\n\n")[0]
     reasons = re.findall(r"^ +[\d,]+  (.+)$", sample, re.MULTILINE)
     assert len(reasons) >= 5 and set(reasons) <= {reason.value for reason in Reason}
 
 
 def test_the_closed_sets_are_documented_in_full():
     """Violations and statuses, the findings of `validate`, the kinds of files."""
-    rewards, check, dumps = (
-        (ROOT / "docs" / name).read_text() for name in ("rewards.md", "reading-check.md", "dumps.md")
-    )
+    rewards, check, dumps = ((ROOT / "docs" / name).read_text() for name in ("rewards.md", "reading.md", "dumps.md"))
     form = rewards[rewards.index("## Format") : rewards.index("## Four numbers")]
     assert {*Violation} <= set(re.findall(r"`(\w+)`", form))
     status = rewards[rewards.index("## Status") : rewards.index("## Answer normalization")]
     assert {*Status} <= set(re.findall(r"`(\w+)`", status))
-    findings = re.findall(r"^\| (`.*?) \|", check, re.MULTILINE)
+    findings = re.findall(r"^\| (`.*?) \|", check[check.index("| finding |") :].partition("\n\n")[0], re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*Trouble}
     files = re.findall(r"^reasoning_gym_environment_(\w+?)_\{run_id\}_\{batch\}\.jsonl", dumps, re.MULTILINE)
     assert set(files) == {*FileKind}
+
+
+def test_the_page_lists_the_tasks_on_which_a_wrong_answer_passes_the_threshold():
+    page = (ROOT / "docs" / "rewards.md").read_text().split("### Wrong answers above the threshold")[1]
+    for low, listed in re.findall(r"^(0\.\d+) to .*?: (.*?)\.$", page, re.MULTILINE | re.DOTALL):
+        high = 1.0 if low == "0.9" else 0.9
+        scores = {task: score for task, score in HIGHEST_PARTIAL_CREDIT.items() if float(low) <= score < high}
+        assert set(re.findall(r"`(\w+)`", listed)) == {task for task in scores if scores[task] > 0.7}
 
 
 def test_the_settings_of_the_dump_are_those_of_the_settings_page():

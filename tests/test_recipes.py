@@ -105,7 +105,7 @@ def test_a_recipe_writes_into_a_folder_of_its_own(path):
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
 def test_a_recipe_is_in_the_list_of_recipes(path):
-    page = (CONFIGS.parent / "docs" / "recipes.md").read_text()
+    page = (CONFIGS.parent / "docs" / "train.md").read_text()
     assert f"`configs/{name_of(path)}.yaml`" in page
 
 

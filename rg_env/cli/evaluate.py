@@ -25,7 +25,7 @@ def evaluate(
         str,
         typer.Option(
             metavar="SUITE",
-            help="Questions: fixed, rg_easy, rg_hard or a YAML file (docs/suites.md).",
+            help="Questions: fixed, rg_easy, rg_hard or a YAML file (docs/collect.md).",
             autocompletion=lambda: ["fixed", "rg_easy", "rg_hard"],
         ),
     ] = "fixed",

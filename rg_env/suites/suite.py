@@ -99,7 +99,7 @@ def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None, **l
     """Load a suite.
 
     Args:
-        name_or_path: `fixed`, `rg_easy`, `rg_hard`, or the path of a YAML file (docs/suites.md).
+        name_or_path: `fixed`, `rg_easy`, `rg_hard`, or the path of a YAML file (docs/collect.md).
         config: tasks, seed, size, prompt and format of `fixed`; None: the default settings. Other suites ignore it.
         limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`. Other suites have none.
 

@@ -21,7 +21,7 @@ class Soundness(StrEnum):
     UNSOUND = "unsound"
     """Wrong answers are known to score, and no check outside the scorer can reject them."""
     AUDITED = "audited"
-    """`rg-env audit` found no hole (docs/audit.md). The scorer's source has not been reviewed."""
+    """`rg-env audit` found no hole (docs/evidence/audit.md). The scorer's source has not been reviewed."""
     UNAUDITED = "unaudited"
     """A user's own task: nothing has been tried."""
 

@@ -1,4 +1,4 @@
-"""The examples in docs/reading.md and docs/reading-show.md give what the pages say, on `dumps/sample`."""
+"""The examples in docs/reading.md give what the page says, on `dumps/sample`."""
 
 import re
 
@@ -9,7 +9,6 @@ from rg_env.dump.read.where import ConditionError, parse_conditions
 from tests.documents import ROOT, run_page
 
 GUIDE = (ROOT / "docs" / "reading.md").read_text()
-ABOUT_SHOW = (ROOT / "docs" / "reading-show.md").read_text()
 CONDITIONS = re.compile(r"--where '?([^'\s`)]+)")
 
 
@@ -34,14 +33,10 @@ def test_the_conditions_are_conditions():
         raise AssertionError(error) from None
 
 
-def test_the_page_about_show_says_what_show_takes(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    Query(tuple(CONDITIONS.findall(ABOUT_SHOW)))
-    filters = ABOUT_SHOW[ABOUT_SHOW.index("## Filters") : ABOUT_SHOW.index("## Plain text")]
-    lines = [Query.parse(line) for line in re.findall("^    (.*)$", filters, re.MULTILINE)]
+def test_the_filter_lines_are_conditions_and_then_a_search():
+    about = GUIDE[GUIDE.index("On the browser's filter line") : GUIDE.index("Inside a condition")]
+    lines = [Query.parse(line) for line in re.findall("^    (.*)$", about, re.MULTILINE)]
     assert [query.text for query in lines] == ["the remainder is", "x=5"]
-    run_page(ROOT / "docs" / "reading-show.md")
-    assert capsys.readouterr().out
 
 
 def test_the_docstring_names_every_column(monkeypatch):

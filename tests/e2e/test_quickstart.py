@@ -35,7 +35,7 @@ def test_the_quickstart_raises_the_solve_rate(tmp_path):
     before, after = (row for row in rows if row["phase"] == "eval")
     assert after["step"] >= 40
     assert 0.2 < before["solve_rate"] < 0.5
-    # Three seeds are written down in docs/cpu.md.
+    # Three seeds are written down in docs/train.md.
     assert after["solve_rate"] > before["solve_rate"] + 0.1, (before, after)
 
     ledger = list(open_run(tmp_path / "dumps").ledger())
