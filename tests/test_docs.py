@@ -213,7 +213,9 @@ def test_the_closed_sets_are_documented_in_full():
 
 def test_the_page_lists_the_tasks_on_which_a_wrong_answer_passes_the_threshold():
     page = (ROOT / "docs" / "rewards.md").read_text().split("### Wrong answers above the threshold")[1]
-    for low, listed in re.findall(r"^(0\.\d+) to .*?: (.*?)\.$", page, re.MULTILINE | re.DOTALL):
+    ranges = re.findall(r"^(0\.\d+) to .*?: (.*?)\.$", page, re.MULTILINE | re.DOTALL)
+    assert [low for low, _ in ranges] == ["0.9", "0.7"]
+    for low, listed in ranges:
         high = 1.0 if low == "0.9" else 0.9
         scores = {task: score for task, score in HIGHEST_PARTIAL_CREDIT.items() if float(low) <= score < high}
         assert set(re.findall(r"`(\w+)`", listed)) == {task for task in scores if scores[task] > 0.7}
