@@ -57,6 +57,15 @@ def print_error(text: object) -> None:
     print(f"rg-env: {visible(str(text), one_line=True)}", file=sys.stderr)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "finding"), counted(2000, "finding")
+    ('1 finding', '2,000 findings')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def print_json(value: object, default: Callable[[Any], object] = str) -> None:
     """Print JSON in ASCII, so that every other character is escaped; null for numbers that are not finite.
 

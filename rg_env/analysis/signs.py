@@ -1,4 +1,4 @@
-"""Signs of reward hacking in recorded rollouts, and items on which models agree on an answer that scores low.
+"""Signs of reward hacking in recorded rollouts.
 
 Invariant: a finding concerns one task, states the counts and the groups that it is based on, and is never based on a
 single rollout. Memory does not grow with the texts. A sign is one entry of `SIGNS`; docs/evidence/audit.md
@@ -9,28 +9,21 @@ Not covered: trends over steps, and policies that give up or repeat themselves: 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rg_env.dump import Dump, FileKind, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.run_settings import default_settings, settings_of_attempts
 from rg_env.dump.schema import answered
 from rg_env.scoring import Status, parse_response
-from rg_env.scoring.same_answer import is_same_answer, normal_form
+from rg_env.scoring.same_answer import is_same_answer
 
 ONE_ANSWER_WINS = "one answer wins"
-AGREEMENT = "agreement on a low score"
 _ENOUGH_ITEMS = 10
 _WINS = 0.5
 """Base score from which an answer wins."""
 _RIGHT = 0.99
 _EVIDENCE = 5
-_SAMPLES = 4
-"""Fewest answers of a single model to an item."""
-_UNANIMOUS = 0.75
-_MOSTLY_SOLVED = 0.5
-_LONGEST = 200
-"""Characters of an answer that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,27 +101,7 @@ SIGNS = (
     ),
 )
 """The signs that are tallied rollout by rollout; `ONE_ANSWER_WINS` is counted by answer."""
-NAMES = (ONE_ANSWER_WINS, *(sign.name for sign in SIGNS), AGREEMENT)
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """An item on which models agree.
-
-    Attributes:
-        answer: as one of them wrote it; its beginning, if it is long.
-        agree, of: number of models that give this answer, and of those that answered the item; with a single model, of
-            its samples.
-        score: the highest base score of the answer, below .99.
-        groups: ids of the groups of those that agree.
-    """
-
-    item: str
-    answer: str
-    agree: int
-    of: int
-    score: float
-    groups: tuple[str, ...]
+NAMES = (ONE_ANSWER_WINS, *(sign.name for sign in SIGNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +112,7 @@ class Suspicion:
         sign: one of `NAMES`.
         what: what was seen, with counts, and what it may mean.
         groups: ids of up to five groups that show it.
-        share: the share of examined rollouts that show it, in [0, 1]; for `AGREEMENT` the share of items.
-        items: for `AGREEMENT`: all items on which models agree, the clearest first.
-        is_problem: False for an agreement among the samples of a single model, which repeats its own mistakes.
+        share: the share of examined rollouts that show it, in [0, 1].
     """
 
     sign: str
@@ -149,8 +120,6 @@ class Suspicion:
     what: str
     groups: tuple[str, ...]
     share: float
-    items: tuple[Agreement, ...] = ()
-    is_problem: bool = True
 
 
 @dataclass
@@ -171,7 +140,7 @@ class AuditedDump:
 
 
 def audit_dump(dump: Dump) -> AuditedDump:
-    """Look for signs in the train phase of a dump, or in a dump that has only evaluations; for agreement in all phases.
+    """Look for signs in the train phase of a dump, or in a dump that has only evaluations.
 
     Args:
         dump: from `open_run`, or a part of it.
@@ -180,23 +149,19 @@ def audit_dump(dump: Dump) -> AuditedDump:
         NewerSchemaError: a file needs a later version of rg_env.
     """
     result, signs = AuditedDump(), _Signs()
-    agreement = _Agreements({run.run_id: run.model for run in dump.runs if run.model})
     attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
     phase = Phase.EVAL if only_eval else Phase.TRAIN
     for group in dump.groups():
         config = attempts.get((group.run_id, group.attempt), defaults).config
-        observed = list(_observe(group, config.prefilled_think, config.format))
-        for one in observed:
+        for one in _observe(group, config.prefilled_think, config.format):
             result.responses += 1
             result.answers += one.answer is not None
             result.think_blocks += one.thinking is not None
             result.references += one.reference is not None
             if group.phase == phase:
                 signs.see(one)
-        agreement.see(group, observed)
-    found = [*signs.found(), *agreement.found()]
-    result.found = sorted(found, key=lambda one: (one.task, NAMES.index(one.sign)))
+    result.found = sorted(signs.found(), key=lambda one: (one.task, NAMES.index(one.sign)))
     return result
 
 
@@ -245,74 +210,3 @@ class _Signs:
             count, of = self._seen[sign, task, True], self._seen[sign, task, True] + self._seen[sign, task, False]
             if count >= sign.count and count >= sign.share * of:
                 yield Suspicion(sign.name, task, f"{count} of {of} {sign.words}", tuple(groups), count / of)
-
-
-@dataclass(frozen=True, slots=True)
-class _Vote:
-    """The vote of a model on an item: `form` is None if its samples disagree or its answer scored well."""
-
-    form: str | None
-    agreement: Agreement
-
-
-class _Agreements:
-    """Items on which models agree on an answer that scores low: either all are wrong, or the stored answer is.
-
-    Each model has one vote per item, for the answer that more than half of its samples give; a later group of the same
-    model and item replaces the vote. An item is listed if at least two models, and more than half of those that
-    answered it, agree. With a single model, three quarters of its samples have to agree, in a task that it mostly
-    solves. Answers are compared without case and whitespace, and numbers by value. Memory grows with the items.
-    """
-
-    def __init__(self, models: dict[str, str]) -> None:
-        self._models = models
-        self._votes: dict[tuple[str, str], dict[str, _Vote]] = defaultdict(dict)
-        self._solved: dict[str, Counter[bool]] = defaultdict(Counter)
-
-    def see(self, group: GroupRecord, observed: Sequence[Observed]) -> None:
-        answers = [(normal_form(one.answer), one) for one in observed if one.answer is not None]
-        if not group.item or not answers:
-            return
-        self._solved[group.task].update(one.rollout.base_score >= _RIGHT for _, one in answers)
-        form, agree = Counter(form for form, _ in answers).most_common(1)[0]
-        mine = [one for other, one in answers if other == form]
-        score = max(one.rollout.base_score for one in mine)
-        shown = (mine[0].answer or "")[:_LONGEST]
-        vote = Agreement(group.item, shown, agree, len(answers), score, (group.group_id,))
-        low = 2 * agree > len(answers) and score < _RIGHT
-        self._votes[group.task, group.item][self._models.get(group.run_id, group.run_id)] = _Vote(
-            form if low else None, vote
-        )
-
-    def found(self) -> Iterator[Suspicion]:
-        several = len({model for votes in self._votes.values() for model in votes}) > 1
-        agreed: dict[str, list[Agreement]] = defaultdict(list)
-        items = Counter(task for task, _ in self._votes)
-        for (task, _), votes in self._votes.items():
-            agreed[task] += _among_models(votes) if several else self._among_samples(task, votes)
-        for task, agreements in agreed.items():
-            if agreements:
-                agreements.sort(key=lambda one: (-one.agree / one.of, -one.agree, one.item))
-                what = (
-                    f"on {len(agreements)} of {items[task]} items, {'the models' if several else 'most samples'} agree "
-                    f"on an answer that scores below {_RIGHT}: all are wrong, or the stored answer or the scorer is"
-                )
-                groups = tuple(one.groups[0] for one in agreements[:_EVIDENCE])
-                share = len(agreements) / items[task]
-                yield Suspicion(AGREEMENT, task, what, groups, share, tuple(agreements), is_problem=several)
-
-    def _among_samples(self, task: str, votes: dict[str, _Vote]) -> Iterator[Agreement]:
-        solved = self._solved[task]
-        for vote in votes.values():
-            one = vote.agreement
-            clear = vote.form is not None and one.of >= _SAMPLES and one.agree >= _UNANIMOUS * one.of
-            if clear and solved[True] >= _MOSTLY_SOLVED * solved.total():
-                yield one
-
-
-def _among_models(votes: dict[str, _Vote]) -> Iterator[Agreement]:
-    for form, agree in Counter(vote.form for vote in votes.values() if vote.form is not None).most_common(1):
-        if agree >= 2 and 2 * agree > len(votes):
-            mine = [vote.agreement for vote in votes.values() if vote.form == form]
-            groups = tuple(group for one in mine for group in one.groups)
-            yield Agreement(mine[0].item, mine[0].answer, agree, len(votes), max(one.score for one in mine), groups)

@@ -13,7 +13,7 @@ from rg_env.analysis.signs import NAMES, audit_dump
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import open_run, write_manifest
+from rg_env.dump import open_run
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, recorded
 from tests.analysis.samples import write_texts
@@ -60,7 +60,7 @@ def test_a_planted_cheater_is_found_with_evidence(sign, tmp_path, scorer):
     found = [one for one in audit_dump(dump).found if one.sign == sign]
     assert {one.task for one in found} & set(TASKS)
     ids = {group.group_id for group in dump.groups()}
-    assert all(one.groups and set(one.groups) <= ids and one.what and one.is_problem for one in found)
+    assert all(one.groups and set(one.groups) <= ids and one.what for one in found)
 
 
 def test_a_rewarded_refusal_is_found(tmp_path, scorer):
@@ -83,7 +83,7 @@ def test_an_honest_policy_that_is_mostly_right_has_no_finding(tmp_path, scorer):
 
 @pytest.mark.parametrize("run", HONEST, ids=lambda path: path.name)
 def test_an_honest_training_run_has_no_finding(run):
-    assert not any(one.is_problem for one in audit_dump(open_run(run)).found)
+    assert audit_dump(open_run(run)).found == []
     assert CliRunner().invoke(app, ["dumps", "audit", str(run)]).exit_code == 0
 
 
@@ -108,87 +108,18 @@ def test_a_copied_prompt_is_a_sign_only_if_it_was_rewarded(score, tmp_path):
     assert ("copied from the prompt" in found) == bool(score)
 
 
-# -- agreement on a low score
-
-
-def ask(folder, answers, right="7", phase="eval", models=None):
-    """A dump in which each model gives these answers to items q0, q1, …: model → one list of samples per item."""
-    for name, items in answers.items():
-        made = [
-            group(
-                k,
-                [rollout(float(a == right), n, answer=a) for n, a in enumerate(samples)],
-                task="time_intervals",
-                item=f"q{k}",
-                phase=phase,
-                run_id=name,
-            )
-            for k, samples in enumerate(items)
-        ]
-        write_texts(folder, made, name)
-        write_manifest(folder, name, {"model": (models or {}).get(name, name)})
-    return open_run(folder)
-
-
-def test_models_that_agree_on_a_low_score_are_listed_with_ids_and_counts(tmp_path):
-    answers = {
-        "a": [["01:29:27.346"], ["7"], ["3"], ["1"]],
-        "b": [["01:29:27.346 "], ["7"], ["4"], ["2"]],
-        "c": [["5"], ["3"], ["4.0"], ["3"]],
-    }
-    (finding,) = audit_dump(ask(tmp_path, answers)).found
-    assert (finding.task, finding.share, finding.is_problem) == ("time_intervals", 0.5, True)
-    assert "2 of 4 items" in finding.what
-    assert [(one.item, one.answer, one.agree, one.of, one.score) for one in finding.items] == [
-        ("q0", "01:29:27.346", 2, 3, 0.0),
-        ("q2", "4", 2, 3, 0.0),
-    ]
-    assert finding.items[0].groups == ("a:1:eval:0:0", "b:1:eval:0:0")
-
-
-@pytest.mark.parametrize(
-    ("answers", "models"),
-    [
-        ({"a": [["1"]], "b": [["2"]], "c": [["3"]]}, None),  # nobody agrees
-        ({"a": [["1"]], "b": [["1"]], "c": [["2"]], "d": [["3"]]}, None),  # half of the models
-        ({"a": [["7"]], "b": [["7"]], "c": [["1"]]}, None),  # agree on what scores well
-        ({"a": [["1", "2"]], "b": [["1", "2"]]}, None),  # no model prefers an answer
-        ({"a": [["1"]], "b": [["1"]], "c": [["2"]]}, {"a": "m", "b": "m"}),  # two runs of one model
-    ],
-)
-def test_what_is_no_agreement(tmp_path, answers, models):
-    assert audit_dump(ask(tmp_path, answers, models=models)).found == []
-
-
-@pytest.mark.parametrize(
-    ("samples", "others", "found"),
-    [
-        (["1", "1", "1", "2"], [["7"] * 4] * 3, True),
-        (["1", "1", "2", "2"], [["7"] * 4] * 3, False),  # no clear majority
-        (["1", "1", "1"], [["7"] * 4] * 3, False),  # too few
-        (["1", "1", "1", "1"], [["3", "4", "5", "6"]] * 3, False),  # a model that does not solve the task
-    ],
-)
-def test_samples_of_a_single_model(tmp_path, samples, others, found):
-    dump = ask(tmp_path, {"a": [samples, *others]}, phase="train")
-    assert [one.item for finding in audit_dump(dump).found for one in finding.items] == ["q0"] * found
-
-
-def test_the_command_lists_items_and_says_so_in_its_exit_code(tmp_path):
+def test_the_command_names_each_sign_and_its_groups(tmp_path):
     def audit(*args):
-        return CliRunner().invoke(app, ["dumps", "audit", *map(str, args)])
+        return CliRunner().invoke(app, ["dumps", "audit", str(tmp_path), *args])
 
-    ask(tmp_path / "several", {"a": [["1"]] * 12, "b": [["1"]] * 12})
-    done = audit(tmp_path / "several")
+    entry = json.dumps({"question": "Q", "answer": "7"})
+    write_texts(tmp_path, [group(k, [rollout(1.0, answer="5")], item=f"q{k}", entry=entry) for k in range(12)])
+    done = audit()
     assert done.exit_code == 1
-    assert "on 12 of 12 items, the models agree" in done.stdout
-    assert "q0: 2 of 2 answer '1', score 0.00" in done.stdout
-    assert "… and 2 more" in done.stdout
-    assert "24 responses read: 24 with an answer" in done.stdout
-    assert all(f"{name} {int(name == NAMES[-1])}" in done.stdout for name in NAMES)
-    (found,) = json.loads(audit(tmp_path / "several", "--json").stdout)
-    assert len(found["items"]) == 12
-    assert audit(tmp_path / "several", "--where", "item=none,q1").stdout.count("answer '1'") == 1
-    ask(tmp_path / "one", {"a": [["1"] * 4, *[["7"] * 4] * 3]})
-    done = audit(tmp_path / "one")
-    assert (done.exit_code, "q0: 4 of 4 answer '1'" in done.stdout) == (0, True)
+    assert "chain_sum: one answer wins" in done.stdout and group(0).group_id in done.stdout
+    assert "\n1 finding\n12 responses read: 12 with an answer" in done.stdout
+    assert all(f"{name} {int(name == 'one answer wins')}" in done.stdout for name in NAMES)
+    (found,) = json.loads(audit("--json").stdout)
+    assert (found["task"], found["share"]) == ("chain_sum", 1.0)
+    done = audit("--where", "item=q1")
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "nothing found")
