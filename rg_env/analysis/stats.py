@@ -19,7 +19,7 @@ from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
 from rg_env.choices import By
 from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
-from rg_env.dump.schema import RG_DUMP, Outcome
+from rg_env.dump.schema import RG_DUMP, FileKind, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
@@ -32,6 +32,7 @@ _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
 _FORMATTED = _JUDGED & (pl.col("environment") == RG_DUMP).fill_null(True)
 """The same, for environments that have a format."""
+_IN_TRAINING = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
 _LOST = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
 _SCORED = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
 _UNKNOWN = pl.lit("unknown")
@@ -47,7 +48,7 @@ class Statistic:
 
     Attributes:
         value: of a rollout, from its columns, `solved` and `well_formed`; of a group if `per_group`, from its columns
-            `equal_partial_credit` and `partial_credit_only`. Null where it is unknown or does not apply: left out.
+            `above_threshold_unsolved` and `partial_credit_only`. Null where it is unknown or does not apply: left out.
         meaning: a few words for the documentation.
         interval: whether it gets a confidence interval, and a row in comparisons.
         bounded: whether values lie in [0, 1].
@@ -116,11 +117,16 @@ STATISTICS = (
         _of_groups(one.value, pl.col("outcome") == one.value, f"share of groups with the outcome {one.value}")
         for one in Outcome
     ),
-    _of_groups("no_signal", pl.col("no_signal"), "share of groups whose rewards are all equal", header="no\nsignal"),
     _of_groups(
-        "equal_partial_credit",
-        pl.col("equal_partial_credit"),
-        "share of groups in which nothing is solved and all base scores are equal and above 0",
+        "no_signal",
+        pl.when(_IN_TRAINING).then("no_signal"),
+        "share of training groups whose rewards are all equal",
+        header="no\nsignal",
+    ),
+    _of_groups(
+        "above_threshold_unsolved",
+        pl.col("above_threshold_unsolved"),
+        "share of groups with a base score above the threshold in which nothing is solved",
     ),
     _of_groups(
         "partial_credit_only",
@@ -134,9 +140,9 @@ UNBOUNDED = frozenset(one.name for one in STATISTICS if not one.bounded)
 _BY_GROUP = [one for one in STATISTICS if one.interval and not one.per_group]
 """Of rollouts, with an interval: summed group by group."""
 _PLAIN = [one for one in STATISTICS if not one.interval]
-_OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal", "attempt")
+_OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal", "attempt", "text")
 _TIMES = ("started_at", "ended_at", "generation_seconds", "scoring_seconds")
-_TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "environment", "task"), pl.Categorical())
+_TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "environment", "task", "text"), pl.Categorical())
 _TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(Violation), "status": pl.Enum(Status)}
 NEEDED = list(
     dict.fromkeys(
@@ -234,6 +240,11 @@ def measure_dump(dump: Dump, *, solved_at: float = SOLVED_AT, to_match: bool = F
         count = len(dump.problems)
         why = f"; the first of {count} problems: {dump.problems[0]}" if count else ""
         raise NoRolloutsError(f"no rollout in {names}{why}") from None
+
+
+def above_threshold_unsolved(found: Measured) -> int:
+    """Number of groups that are above the threshold by partial credit alone."""
+    return int(found.groups["above_threshold_unsolved"].sum())
 
 
 def with_rollouts(found: Measured, rollouts: pl.DataFrame) -> Measured:
@@ -346,10 +357,10 @@ def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
         pl.col(*firsts).first(),
         *(one.value.sum().alias(f"{one.name}:total") for one in _BY_GROUP),
         *(one.value.count().alias(f"{one.name}:count") for one in _BY_GROUP),
-        equal_partial_credit=(~pl.col("solved").any() & (scores.min() > 0) & (scores.min() == scores.max())),
-        partial_credit_only=~pl.col("solved").any() & (scores.max() > 0),
+        partial_credit_only=(~pl.col("solved").any() & (scores.max() > 0)).fill_null(False),
     )
-    groups = groups.with_columns(pl.col("equal_partial_credit", "partial_credit_only").fill_null(False))
+    is_above = (pl.col("text") == FileKind.ROLLOUTS.value).fill_null(False)
+    groups = groups.with_columns(above_threshold_unsolved=pl.col("partial_credit_only") & is_above)
     per_group = [one for one in STATISTICS if one.per_group]
     return groups.with_columns(
         *(one.value.cast(pl.Float64).fill_null(0).alias(f"{one.name}:total") for one in per_group),

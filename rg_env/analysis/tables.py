@@ -14,8 +14,8 @@ import polars as pl
 from rich.text import Text
 
 from rg_env.analysis.compare import Unit
-from rg_env.analysis.stats import STATISTICS, Measured
-from rg_env.output import cell, new_table
+from rg_env.analysis.stats import STATISTICS, Measured, above_threshold_unsolved
+from rg_env.output import cell, counted, new_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _UNKNOWN = "–"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
-_RUNS_AT_ONCE = 7
-"""Columns of runs that fit next to each other."""
+_WIDTH = 80
+_LABEL = 26
+"""Width for the names of tasks next to columns of runs."""
 
 
 def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _NO_NAMES) -> str:
@@ -39,11 +40,13 @@ def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _
     groups = found.groups
     runs = groups["run_id"].cast(pl.String).unique().sort().to_list()
     first, last = groups.select(low=pl.col("step").min(), high=pl.col("step").max()).row(0)
+    unsolved = above_threshold_unsolved(found)
     parts = [
         f"run {names.get(runs[0], runs[0])}" if len(runs) == 1 else f"{len(runs)} runs",
-        f"{groups.height} groups, {found.rollouts.height} rollouts",
+        f"{counted(groups.height, 'group')}, {counted(found.rollouts.height, 'rollout')}",
         *([f"steps {first} to {last}"] if first is not None else []),
-        *([f"{found.left_out} rollouts left out (no response, or unscorable)"] if found.left_out else []),
+        *([f"{counted(unsolved, 'group')} above the threshold, none solved"] if unsolved else []),
+        *([f"{counted(found.left_out, 'rollout')} left out (no response, or unscorable)"] if found.left_out else []),
         "every group, from the ledger" if from_ledger else "no ledger: groups whose text was not kept are missing",
     ]
     return " · ".join(parts)
@@ -125,28 +128,33 @@ def render_runs(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, s
         names: of the runs, by run id.
     """
     best = totals.sort("solve_rate", descending=True, nulls_last=True, maintain_order=True)
-    runs = best["run_id"].unique(maintain_order=True).to_list()
-    for start in range(0, len(runs), _RUNS_AT_ONCE):
-        yield _side_by_side(frame, totals, names, runs[start : start + _RUNS_AT_ONCE])
+    headers = {run: names.get(run, run) for run in best["run_id"].unique(maintain_order=True)}
+    together: dict[str, str] = {}
+    for run, header in headers.items():
+        if together and sum(max(len(one), 10) + 1 for one in (*together.values(), header)) > _WIDTH - _LABEL:
+            yield _side_by_side(frame, totals, together)
+            together = {}
+        together[run] = header
+    yield _side_by_side(frame, totals, together)
 
 
-def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, str], runs: list[str]) -> Table:
+def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, headers: Mapping[str, str]) -> Table:
     keys = [key for key in frame.columns[: frame.columns.index("groups")] if key not in ("run_id", "phase")]
     table = new_table([" ".join(keys)], compact=True)
-    for run_id in runs:
-        table.add_column(cell(names.get(run_id, run_id)), justify="right", overflow="fold", min_width=7, max_width=8)
+    for header in headers.values():
+        table.add_column(cell(header), justify="right", no_wrap=True)
     for (phase,), of_phase in frame.group_by("phase", maintain_order=True):
         table.add_section()
         heads = _by_run(totals.filter(phase=phase))
-        table.add_row(cell(phase, "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in runs))
+        table.add_row(cell(phase, "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in headers))
         table.add_row(
             cell("  base score", "bold"),
-            *(_cell_of(heads.get(run), _figure_of("mean_base_score", ".3f"), "bold") for run in runs),
+            *(_cell_of(heads.get(run), _figure_of("mean_base_score", ".3f"), "bold") for run in headers),
         )
         for _, rows in of_phase.group_by(keys, maintain_order=True) if keys else ():
             row_of = _by_run(rows)
             label = name_of(rows.row(0, named=True), keys)
-            table.add_row(cell(f"  {label}"), *(_cell_of(row_of.get(run), _solved) for run in runs))
+            table.add_row(cell(f"  {label}"), *(_cell_of(row_of.get(run), _solved) for run in headers))
     return table
 
 
@@ -206,9 +214,12 @@ def _pass_at(tries: list[int]) -> Callable[[Row], str]:
 
 
 def _solved(row: Row) -> str:
-    low, high = row["solve_rate_low"], row["solve_rate_high"]
-    margin = "" if low is None else f" ±{50 * (high - low):.0f}"
-    return f"{row['solve_rate']:.0%}{margin}"
+    """The share with half of its interval, or with the other end of it where all or no rollouts are solved."""
+    rate, low, high = row["solve_rate"], row["solve_rate_low"], row["solve_rate_high"]
+    if low is None:
+        return f"{rate:.0%}"
+    margin = f"≤{100 * high:.0f}" if rate == 0 else f"≥{100 * low:.0f}" if rate == 1 else f"±{50 * (high - low):.0f}"
+    return f"{rate:.0%} {margin}"
 
 
 def _trend(row: Row) -> str:

@@ -20,7 +20,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
-from rg_env.browser.facts import group_facts, place_of, prompt, ranked
+from rg_env.browser.facts import group_facts, place_of, prompt, ranked, thresholds
 from rg_env.browser.pane import Pane, plain_content
 from rg_env.browser.query import PLACE, SCORE, SORTED_BY, Query
 from rg_env.choices import SortBy
@@ -28,6 +28,7 @@ from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.read.where import ConditionError
 from rg_env.dump.strings import escape, unescape
 from rg_env.errors import RGEnvError
+from rg_env.output import counted
 from rg_env.sanitize import visible
 from rg_env.scoring.types import Status
 
@@ -220,7 +221,7 @@ class Browser(App[None]):
             last = min(self.rows.height, self._first + PAGE)
             parts.append(f"list: {self._first + 1:,} to {last:,}, keys [ and ]")
         if problems := len(self._dump.problems):
-            parts.append(f"{problems:,} damaged line{'s' if problems > 1 else ''}")
+            parts.append(counted(problems, "damaged line"))
         if self.busy:
             parts.append(self.busy)
         self.query_one("#head", Static).update(Content(visible(" · ".join(parts), one_line=True)))
@@ -237,17 +238,17 @@ class Browser(App[None]):
             self._group, message = None, f"{error} (key r)"
         group = self._group
         self._places = [0, max(0, len(group.rollouts) - 1) if group else 0]
-        facts = f"{group.group_id}\n{group_facts(group)}" if group else message
+        facts = f"{group.group_id}\n{group_facts(group, thresholds(self._dump))}" if group else message
         self.query_one("#facts", Static).update(plain_content(facts))
         asked = "\n".join(f"{role}: {content}" for role, content in prompt(group)) if group else ""
         self.query_one("#prompt Static", Static).update(plain_content(asked))
         self._refresh_panes()
 
     def _refresh_panes(self) -> None:
-        order = ranked(self._group) if self._group else []
+        order, baseline = (ranked(self._group), self._group.baseline) if self._group else ([], 0.0)
         for pane, place in zip(self.query(Pane), self._places, strict=True):
             if place < len(order):
-                pane.show(order[place], f"{place_of(place, len(order))} of {len(order)}")
+                pane.show(order[place], f"{place_of(place, len(order))} of {len(order)}", baseline)
             else:
                 pane.show(None, "")
 

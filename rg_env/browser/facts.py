@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rg_env.analysis.stats import SOLVED_AT
-from rg_env.dump.schema import RG_DUMP, GroupRecord, RolloutRecord
+from rg_env.config import RGDumpConfig
+from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
+from rg_env.dump.run_settings import settings_of_attempts
+from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import Status
 
 
@@ -25,11 +30,6 @@ def place_of(rank: int, count: int) -> str:
     return "best" if rank == 0 else "worst" if rank == count - 1 else f"number {rank + 1}"
 
 
-def response(rollout: RolloutRecord) -> str:
-    """What the model wrote, with all turns; empty if the conversation has no response."""
-    return rollout.transcript()
-
-
 def prompt(group: GroupRecord) -> list[tuple[str, str]]:
     """Roles and contents of the messages before the response."""
     if not group.rollouts:
@@ -37,11 +37,23 @@ def prompt(group: GroupRecord) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in group.rollouts[0].prompt]
 
 
-def group_facts(group: GroupRecord) -> str:
-    """The origin of a group and its outcome."""
+def thresholds(dump: Dump) -> dict[tuple[str, int], float]:
+    """The `rollout_save_score_threshold` of each attempt that a manifest describes, by run id and attempt."""
+    attempts = settings_of_attempts(dump.runs)
+    return {attempt: settings.config.rollout_save_score_threshold for attempt, settings in attempts.items()}
+
+
+def group_facts(group: GroupRecord, known: Mapping[tuple[str, int], float]) -> str:
+    """The origin of a group and its outcome.
+
+    Args:
+        known: see `thresholds`.
+    """
     expected = group.expected_answer
     best = max((rollout.base_score for rollout in group.rollouts), default=0.0)
     solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
+    threshold = known.get((group.run_id, group.attempt), RGDumpConfig.rollout_save_score_threshold)
+    is_above = group.phase == Phase.TRAIN and best > threshold
     facts = [
         f"step {'–' if group.step is None else group.step}",
         group.phase,
@@ -49,7 +61,11 @@ def group_facts(group: GroupRecord) -> str:
         *([] if group.environment in (RG_DUMP, group.task) else [group.environment]),
         f"{len(group.rollouts)} rollouts",
         group.outcome.value,
-        *(["partial credit only, none solved"] if 0 < best < solved_at else []),
+        *(
+            [f"{'above the threshold' if is_above else 'partial credit only'}, none solved"]
+            if 0 < best < solved_at
+            else []
+        ),
         *(["no signal"] if group.no_signal else []),
         *([f"baseline {group.baseline:.3g}"] if group.baseline else []),
         *([] if expected is None else [f"expected {expected}"]),
@@ -57,11 +73,17 @@ def group_facts(group: GroupRecord) -> str:
     return " · ".join(facts)
 
 
-def rollout_facts(rollout: RolloutRecord) -> str:
-    """The numbers of a rollout."""
+def rollout_facts(rollout: RolloutRecord, baseline: float = 0.0) -> str:
+    """The numbers of a rollout.
+
+    Args:
+        baseline: of its group.
+    """
     facts = [f"base {rollout.base_score:.3g}"]
     if rollout.raw_score is not None and rollout.tagged_score is not None:
         facts.append(f"raw {rollout.raw_score:.3g}, tagged {rollout.tagged_score:.3g}")
+        if rollout.base_score != max(rollout.raw_score, rollout.tagged_score):
+            facts[0] += f" (above the baseline {baseline:.3g})" if baseline else " (of the raw score alone)"
     if rollout.penalty_factor != 1:
         facts.append(f"penalty × {rollout.penalty_factor:.3g} = {rollout.score:.3g}")
     facts.append(f"reward {rollout.reward:.3g}")

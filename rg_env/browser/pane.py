@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from rg_env.analysis.reparse import faults, reparse
-from rg_env.browser.facts import response, rollout_facts
+from rg_env.browser.facts import rollout_facts
 from rg_env.dump.schema import RolloutRecord
 from rg_env.sanitize import visible
 from rg_env.scoring.parse import tag_spans
@@ -30,17 +30,17 @@ class Pane(VerticalScroll):
         yield Static(classes="facts")
         yield Static(classes="response")
 
-    def show(self, rollout: RolloutRecord | None, title: str) -> None:
+    def show(self, rollout: RolloutRecord | None, title: str, baseline: float = 0.0) -> None:
         self.border_title = title
         facts, text = self.query(Static)
-        facts.update(Content(visible(rollout_facts(rollout), one_line=True)) if rollout else "")
+        facts.update(Content(visible(rollout_facts(rollout, baseline), one_line=True)) if rollout else "")
         text.update(styled_response(rollout) if rollout else "")
         self.scroll_home(animate=False)
 
 
 def styled_response(rollout: RolloutRecord) -> Content:
     """The response in colors, in linear time. Faults override tags, tags override blocks."""
-    text = response(rollout)
+    text = rollout.transcript()
     parsed = reparse(text, rollout.violation)
     broken, what = faults(text, rollout.violation)
     length, notes = min(len(text), LONGEST), {span.end for span in broken}

@@ -6,10 +6,10 @@ like a heading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rg_env.analysis.reparse import faults
-from rg_env.browser.facts import group_facts, place_of, prompt, ranked, response, rollout_facts
+from rg_env.browser.facts import group_facts, place_of, prompt, ranked, rollout_facts, thresholds
 from rg_env.browser.query import Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
@@ -42,23 +42,28 @@ def print_groups(
     Returns:
         the number of printed groups.
     """
-    count = 0
+    count, known = 0, thresholds(dump)
     try:
         for group in query.groups(dump, sort):
             if count == limit:
                 break
             count += 1
-            for line in group_lines(group, every_rollout, rollout):
+            for line in group_lines(group, known, every_rollout, rollout):
                 write(line)
     except ConditionError:  # nothing matches
         return 0
     return count
 
 
-def group_lines(group: GroupRecord, every_rollout: bool = False, chosen: int | None = None) -> Iterator[str]:
-    """A group as lines; with `chosen`, only that rollout."""
+def group_lines(
+    group: GroupRecord,
+    known: Mapping[tuple[str, int], float],
+    every_rollout: bool = False,
+    chosen: int | None = None,
+) -> Iterator[str]:
+    """A group as lines; with `chosen`, only that rollout. `known`: see `thresholds`."""
     yield f"== {visible(group.group_id, one_line=True)}"
-    yield visible(group_facts(group), one_line=True)
+    yield visible(group_facts(group, known), one_line=True)
     for role, content in prompt(group):
         yield f"-- {visible(role, one_line=True)}"
         yield from _indented(content)
@@ -68,14 +73,14 @@ def group_lines(group: GroupRecord, every_rollout: bool = False, chosen: int | N
         shown = every_rollout or place in ("best", "worst") if chosen is None else rollout.repetition == chosen
         if not shown:
             continue
-        yield f"-- {place} of {len(order)}: {visible(rollout_facts(rollout), one_line=True)}"
+        yield f"-- {place} of {len(order)}: {visible(rollout_facts(rollout, group.baseline), one_line=True)}"
         yield from _indented(marked(rollout))
     yield ""
 
 
 def marked(rollout: RolloutRecord) -> str:
     """The response with a remark in angle quotes at each format violation."""
-    text = response(rollout)
+    text = rollout.transcript()
     spans, what = faults(text, rollout.violation)
     pieces, position = [], 0
     for start, end in spans:

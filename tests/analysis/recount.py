@@ -86,10 +86,13 @@ def _figures(members: list[Member], largest: int, every_group: Sequence[GroupRec
     if largest:
         for outcome in Outcome:
             clustered(outcome.value, [[g.outcome is outcome] for g, _ in members])
-        clustered("no_signal", [[g.no_signal] for g, _ in members])
+        clustered("no_signal", [[g.no_signal] for g, _ in members if g.phase == "train"])
         partial = [[r.base_score for r in rs] for _, rs in members]
-        clustered("equal_partial_credit", [[min(s) == max(s) and 0 < s[0] < 0.99] for s in partial])
-        clustered("partial_credit_only", [[0 < max(s) < 0.99] for s in partial])
+        for name in (
+            "partial_credit_only",
+            "above_threshold_unsolved",
+        ):  # `write_ledger` has all as above the threshold
+            clustered(name, [[0 < max(s) < 0.99] for s in partial])
         for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])

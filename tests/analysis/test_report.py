@@ -7,7 +7,6 @@ import math
 import re
 from base64 import b64encode
 from collections import defaultdict
-from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -18,16 +17,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
-from rg_env.analysis.reparse import FAULTS
 from rg_env.analysis.report import build_report, write_report
-from rg_env.analysis.report.figures import MAX_POINTS, MAX_TREND_POINTS
+from rg_env.analysis.report.figures import MAX_POINTS
 from rg_env.analysis.report.groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.report.page import page
 from rg_env.analysis.stats import measure_dump
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, open_run, write_manifest
 from rg_env.errors import DumpError
-from rg_env.scoring.types import Violation
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said
 from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, rollout
@@ -82,8 +79,20 @@ def test_curves_are_those_of_stats_by_step(dump, report):
             assert close(row[name], expected[row["step"]][name]), name
 
 
+def test_evaluations_are_never_merged_and_have_no_signal_to_lack(tmp_path):
+    made = [group(s, [1.0, 1.0], step=s, phase="eval") for s in range(MAX_POINTS + 5)]
+    evaluated = section(Report(build_report(dump_of(tmp_path, made))), "eval")
+    assert len(evaluated["steps"]["step"]) == MAX_POINTS + 5
+    assert evaluated["headline"]["no_signal"] is None
+
+
+def test_groups_above_the_threshold_by_partial_credit_alone_are_said(tmp_path):
+    report = Report(build_report(dump_of(tmp_path, [group(0, [0.8, 0.0]), group(1, [1.0]), group(2, [0.5])])))
+    assert "1 group above the threshold, none solved: by partial credit alone." in report.summary["notes"]
+
+
 def test_many_steps_are_put_together_and_every_rollout_still_counts_once(tmp_path):
-    steps = MAX_POINTS * 2 + 50
+    steps = MAX_POINTS * 2 + 10
     made = [group(s, [1.0] * (s % 3) + [0.0], step=s * 10) for s in range(steps)]
     report = Report(build_report(dump_of(tmp_path, made)))
     curve = rows(section(report)["steps"])
@@ -92,9 +101,6 @@ def test_many_steps_are_put_together_and_every_rollout_still_counts_once(tmp_pat
     assert (curve[1]["step"], curve[1]["last_step"]) == (30, 50)
     solved = [r.base_score >= 0.99 for g in made[3:6] for r in g.rollouts]
     assert close(curve[1]["solve_rate"], sum(solved) / len(solved))
-    trend = rows(section(report)["trend"])
-    assert len(trend) <= MAX_TREND_POINTS
-    assert sum(row["groups"] for row in trend) == steps
 
 
 def test_heat_trouble_and_lengths_agree_with_a_plain_recount(groups, report):
@@ -119,7 +125,6 @@ def test_heat_trouble_and_lengths_agree_with_a_plain_recount(groups, report):
         for bar in rows(found["lengths"]):
             inside = sum(bar["from"] <= value < bar["to"] for value in values)
             assert close(bar[kind] or 0.0, inside / len(values))
-    assert found["length_unit"] == "tokens"
 
 
 def test_the_browser_has_every_group_with_all_its_numbers_and_texts(groups, report):
@@ -218,15 +223,17 @@ def test_a_plain_atropos_dump_says_what_is_missing(tmp_path):
     only = section(report)
     assert only["headline"]["solve_rate"] == 0.5
     assert rows(only["steps"]) == []
-    assert only["length_unit"] == "characters"
-    assert [(row["from"], row["right"], row["wrong"]) for row in rows(only["lengths"])] == [(33, 1, 0), (34, 0, 1)]
+    assert rows(only["lengths"]) == []
 
 
 def test_it_says_what_ran_and_not_where(tmp_path):
-    made = [group(0)]
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "model": "/home/somebody/models/nano", "host": "secret"})
-    text = build_report(dump_of(tmp_path, made))
-    assert Report(text).summary["runs"][0]["model"] == "nano"
+    trainer = {"algorithm": {"advantage_estimator": "rloo", "use_kl_loss": True}, "train_batch_size": 16, "seed": 7}
+    content = {"attempt": 1, "model": "/home/somebody/models/nano", "host": "secret", "settings": {"trainer": trainer}}
+    write_manifest(tmp_path, RUN_ID, content)
+    text = build_report(dump_of(tmp_path, [group(0)]))
+    (run,) = Report(text).summary["runs"]
+    assert run["model"] == "nano"
+    assert dict(run["settings"]) == {"algorithm": "rloo", "prompts per step": "16", "KL loss": "yes", "seed": "7"}
     assert "somebody" not in text
     assert "secret" not in text
 
@@ -240,27 +247,11 @@ def test_two_runs_are_never_put_together(tmp_path):
     assert rates == {RUN_ID: 1.0, other: 0.0}
 
 
-def test_several_runs_have_a_leaderboard_with_the_figures_of_stats(groups, tmp_path):
-    other = "20261122-000000-cd34"
-    dump_of(tmp_path, groups)
-    dump = dump_of(tmp_path, [replace(g, run_id=other, group_id=f"{g.group_id}-b") for g in groups[:50]], run_id=other)
-    report = Report(build_report(dump))
-    expected = {(row["run_id"], row["phase"]): row for row in statistics(dump.scan(), "phase").iter_rows(named=True)}
-    for row in report.summary["leaderboard"]:
-        same = expected.pop((row["run_id"], row["phase"]))
-        assert all(close(row[name], same[name]) for name in row if name != "categories")
-        assert set(row["categories"]) == {"arithmetic", "algorithmic"}
-    assert not expected
-    rates = [row["solve_rate"] for row in report.summary["leaderboard"] if row["phase"] == "train"]
-    assert rates == sorted(rates, reverse=True)
-
-
 def test_levels_are_means_per_task_and_point(tmp_path):
     made = [group(f"{s}-{k}", step=s, complexity=(s + k) / 10) for s in (1, 2) for k in (0, 2)]
     report = Report(build_report(dump_of(tmp_path, made)))
     levels = [(row["step"], row["complexity"], row["groups"]) for row in rows(section(report)["levels"])]
     assert levels == [(1, 0.2, 2), (2, 0.3, 2)]
-    assert report.summary["leaderboard"] == []
 
 
 @settings(max_examples=50)
@@ -296,14 +287,6 @@ def test_vendored_libraries_have_the_listed_versions_and_their_license(report):
         assert f"v{version} Copyright".encode() in code[:200]
         assert code.decode() in script
         assert "Permission to use, copy, modify, and/or distribute" in script
-
-
-def test_every_violation_is_explained():
-    assert set(FAULTS) == set(Violation)
-
-
-def test_a_small_report_is_small(report, dump):
-    assert len(build_report(dump)) < 2_000_000
 
 
 def test_the_report_in_docs_is_what_the_code_makes_of_the_sample():

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from rg_env.analysis.report import write_report
-from rg_env.dump import FileKind, LevelRecord, open_run, to_line, write_manifest
+from rg_env.dump import FileKind, LevelRecord, open_run, to_line
 from rg_env.dump.files import batch_name
 from rg_env.scoring.types import Violation
 from tests.analysis.reports import dump_of, random_groups, rows, said
@@ -101,6 +101,7 @@ def test_every_part_is_drawn(page):
             assert box["height"] > 20
     cells = page.locator("#heat svg[aria-label*='heat map'] g[aria-label=cell] rect")
     assert cells.count() == len(section(page)["heat"]["task"])
+    assert page.locator("#curves figure").first.locator("g[aria-label=line] path").count() == 1  # none of evaluations
     assert page.locator("#worst article").count() == 3
     assert page.locator("#notes li").count() == 3
 
@@ -113,10 +114,14 @@ def section(page, phase="train"):
 
 def test_the_choice_of_phase_fills_the_page_again(page):
     page.select_option("#section", label="eval")
-    rate = section(page, "eval")["headline"]["solve_rate"]
-    assert page.locator("#headline dd").first.text_content() == f"{rate * 100:.1f}\u00a0%"
+    rates = section(page, "eval")["steps"]["solve_rate"]
+    before, after = (f"{100 * rate:.1f}\u00a0%" for rate in (rates[0], rates[-1]))
+    assert page.text_content("#headline .evaluation dd") == f"{before} → {after}"
+    assert not page.locator("#headline dt", has_text="without signal").count()
     assert "eval phase" in page.text_content("#tasks caption")
     page.select_option("#section", label="train")
+    assert page.text_content("#headline .evaluation dd") == f"{before} → {after}"
+    assert page.locator("#headline dt", has_text="without signal").count() == 1
     assert "train phase" in page.text_content("#tasks caption")
 
 
@@ -329,29 +334,6 @@ def test_a_plain_atropos_dump_opens(show, tmp_path):
     assert "GCD?" in page.text_content("#group-body")
 
 
-def test_several_runs_get_a_leaderboard_that_leads_to_them(show, tmp_path):
-    for name, score in (("weak", 0.0), ("strong", 1.0)):
-        made = [
-            group(k, [rollout(score, 0)], task=task, run_id=name) for k, task in enumerate(("gcd", "spell_backward"))
-        ]
-        dump_of(tmp_path / name, made, run_id=name)
-        write_manifest(tmp_path / name, name, {"attempt": 1, "model": f"model-{name}"})
-    page = show(write_report(open_run(tmp_path / "weak", tmp_path / "strong"), tmp_path / "r.html"))
-    assert texts(page.locator("#leaderboard thead th")) == [
-        "run",
-        "groups",
-        "solved",
-        "base score",
-        "algorithmic",
-        "arithmetic",
-    ]
-    assert texts(page.locator("#leaderboard tbody th")) == ["model-strong", "model-weak"]
-    assert texts(page.locator("#leaderboard tbody tr").first.locator("td"))[1] == "100.0\u00a0%"
-    page.locator("#leaderboard tbody button", has_text="model-weak").click()
-    assert "run model-weak" in page.text_content("#tasks caption")
-    assert texts(page.locator("#f-run option")) == ["all", "model-strong", "model-weak"]
-
-
 def test_levels_are_drawn_over_the_steps_with_their_moves(show, tmp_path):
     made = [group(s, [rollout(1.0, 0)], step=s, task="gcd", complexity=s / 10, level='{"n":1}') for s in range(1, 6)]
     move = LevelRecord(
@@ -375,4 +357,3 @@ def test_levels_are_drawn_over_the_steps_with_their_moves(show, tmp_path):
     assert page.locator("#levels svg g[aria-label=line] path").count() == 1
     assert page.locator("#levels svg g[aria-label=dot] circle").count() == 1
     assert rows(section(page)["levels"])[0]["complexity"] == 0.1
-    assert page.locator("#leaderboard-section").is_hidden()

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from rg_env.analysis import measure, statistics
 from rg_env.analysis.pace import PACE
 from rg_env.choices import By
-from rg_env.dump import open_run
+from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
@@ -23,7 +23,7 @@ SHARES_OF_GROUPS = (
     "all_failed",
     "mixed",
     "no_signal",
-    "equal_partial_credit",
+    "above_threshold_unsolved",
     "partial_credit_only",
 )
 OF_GROUPS = (*SHARES_OF_GROUPS, *PACE)
@@ -127,10 +127,12 @@ def test_nothing_to_count_is_an_error(tmp_path):
         statistics(ledger_rows(tmp_path / "failed", failed))
 
 
-def test_all_wrong_with_equal_partial_credit_is_told_apart_from_mixed(tmp_path):
-    members = [group(0, [0.01] * 8), group(1, [0.01, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
-    (row,) = statistics(ledger_rows(tmp_path, members), By.TASK).iter_rows(named=True)
-    assert (row["mixed"], row["equal_partial_credit"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)
+def test_groups_above_the_threshold_by_partial_credit_alone_are_told_apart(tmp_path):
+    members = [group(0, [0.01] * 8), group(1, [0.8, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
+    with DumpWriter(tmp_path, RUN_ID, 1, policy=DumpPolicy()) as writer:
+        assert writer.submit(members).result(5)
+    (row,) = statistics(open_run(tmp_path).scan(), By.TASK).iter_rows(named=True)
+    assert (row["mixed"], row["above_threshold_unsolved"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)
 
 
 def test_the_time_of_a_step_does_not_count_the_pause_before_a_resumption(tmp_path):

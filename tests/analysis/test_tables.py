@@ -100,17 +100,18 @@ def test_a_comparison_has_totals_first_and_fits_80_columns(rows, tmp_path):
     assert any("No shared questions: compared as independent runs" in line for line in legend(*frames))
 
 
-def test_several_runs_stand_side_by_side_the_best_first(tmp_path):
-    names = {f"{k}": f"a-model-with-a-long-name-{k}" for k in range(9)}
-    made = [group(n, [1.0] * k + [0.0] * (8 - k), run_id=str(k)) for k in range(9) for n in range(3)]
+def test_several_runs_stand_side_by_side_the_best_first_and_names_do_not_wrap(tmp_path):
+    names = {f"{k}": f"a-model-with-a-name-{k}" for k in range(5)}
+    made = [group(n, [1.0] * k + [0.0] * (4 - k), run_id=str(k)) for k in range(5) for n in range(3)]
     rows = ledger_rows(tmp_path, made)
-    first, second = render_runs(statistics(rows, "category"), statistics(rows, "phase"), names)
-    lines = printed(first).splitlines()
-    assert max(map(len, lines)) <= 80
-    (train,) = (line.split() for line in lines if line.startswith("train"))
-    assert [word for word in train if "%" in word] == ["100%", "88%", "75%", "62%", "50%", "38%", "25%"]
-    (category,) = (line for line in printed(second).splitlines() if "arithmetic" in line)
-    assert "12%" in category
+    tables = [printed(one) for one in render_runs(statistics(rows, "category"), statistics(rows, "phase"), names)]
+    assert max(len(line) for text in tables for line in text.splitlines()) <= 80
+    assert [name for text in tables for name in text.split() if name in names.values()] == list(names.values())[::-1]
+    totals = [
+        word for text in tables for line in text.splitlines() if line.startswith("train") for word in line.split()
+    ]
+    assert [word for word in totals if "%" in word] == ["100%", "75%", "50%", "25%", "0%"]
+    assert "0% ≤86" in tables[-1] and "100% ≥14" in tables[0]
 
 
 def test_the_headline_says_how_much_of_what(rows):

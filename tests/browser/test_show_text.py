@@ -16,7 +16,7 @@ from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.choices import SortBy
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
 from rg_env.dump.read.where import ConditionError, parse_conditions
 from rg_env.errors import RGEnvError
 from rg_env.sanitize import visible
@@ -311,3 +311,26 @@ def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):
         assert "".join(line.rpartition(":")[2] for line in lines if line.startswith("== ")) == order
         assert sum(line.startswith("-- ") and "of 2" in line for line in lines) == 3
         assert sum("partial credit only, none solved · baseline 0.6" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("threshold", "baseline", "says"),
+    [
+        (
+            None,
+            0.6,
+            ["above the threshold, none solved · baseline 0.6", "base 0.75 (above the baseline 0.6) · raw 0.9, "],
+        ),
+        (0.8, 0.0, ["partial credit only, none solved\n", "base 0.75 (of the raw score alone) · raw 0.9, "]),
+    ],
+)
+def test_what_counts_of_partial_credit_is_said(tmp_path, threshold, baseline, says):
+    one = group(0, [rollout(0.75, 0, raw_score=0.9), rollout(0.0, 1)], baseline=baseline, entry="{}")
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([one])
+    if threshold:
+        settings = {"environment": {"skyrl_gym": {"rg_dump": {"rollout_save_score_threshold": threshold}}}}
+        write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": settings})
+    shown = show(tmp_path).stdout
+    assert all(text in shown for text in says)
+    assert "base 0 · raw 0, tagged 0" in shown

@@ -7,19 +7,21 @@ is written completely or not at all, and replaces another one only with `force`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from rg_env.analysis.reparse import FAULTS
-from rg_env.analysis.report.figures import leaderboard, sections, worst_tasks
+from rg_env.analysis.report.figures import sections, worst_tasks
 from rg_env.analysis.report.groups import MAX_TEXT, Shown, groups_to_show
 from rg_env.analysis.report.page import page
-from rg_env.analysis.stats import SOLVED_AT, Measured, measure_dump
+from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure_dump
 from rg_env.atomic import replacing
 from rg_env.dump import Dump
 from rg_env.errors import DumpError
+from rg_env.output import counted
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""
@@ -40,18 +42,18 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     """
     found = measure_dump(dump, solved_at=solved_at)
     shown = groups_to_show(dump, found, max_groups)
-    made = sections(found, shown.characters(), dump.levels_frame())
+    made = sections(found, dump.levels_frame())
     names = dump.names
     title = f"Run {next(iter(names.values()))}" if len(names) == 1 else f"{len(names)} runs"
     summary = {
         "solved_at": solved_at,
-        "notes": [*_source(dump), *_missing(found, shown), *_sampling(shown), *_problems(dump)],
+        "notes": [*_source(dump), *_missing(found, shown), *_unsolved(found), *_sampling(shown), *_problems(dump)],
         "runs": [  # without host and paths, because reports are shared
             {"run_id": run.run_id, "name": names[run.run_id], "model": run.model}
             | {key: (run.manifest or {}).get(key) for key in ("started", "attempt")}
+            | {"settings": list(_settings(run.manifest or {}))}
             for run in dump.runs
         ],
-        "leaderboard": leaderboard(found),
         "violations": FAULTS,
         "sections": [
             asdict(section) | {"worst": list(worst_tasks(section, shown.groups, solved_at))} for section in made
@@ -87,6 +89,33 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
     return out
 
 
+_SETTINGS = {
+    "algorithm": "trainer.algorithm.advantage_estimator",
+    "learning rate": "trainer.policy.optimizer_config.lr",
+    "prompts per step": "trainer.train_batch_size",
+    "rollouts per prompt": "generator.n_samples_per_prompt",
+    "mini-batch": "trainer.policy_mini_batch_size",
+    "KL loss": "trainer.algorithm.use_kl_loss",
+    "temperature": "generator.sampling_params.temperature",
+    "longest response": "generator.sampling_params.max_generate_length",
+    "length penalty": "environment.skyrl_gym.rg_dump.length_penalty.kind",
+    "seed": "trainer.seed",
+    "seed of the questions": "environment.skyrl_gym.rg_dump.seed",
+}
+"""The settings of a run that the page shows, where the manifest has them."""
+
+
+def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, path in _SETTINGS.items():
+        value = reduce(
+            lambda part, key: part.get(key) if isinstance(part, Mapping) else None,
+            path.split("."),
+            manifest.get("settings"),
+        )
+        if value is not None and not isinstance(value, (Mapping, list)):
+            yield name, ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
 # The notes at the top of the page: how the statistics were computed, and what is missing or was skipped.
 
 
@@ -103,15 +132,18 @@ def _missing(found: Measured, shown: Shown) -> Iterator[str]:
     rollouts = found.rollouts
     lacking = {
         "steps (no curves, no heat map)": not rollouts["step"].count(),
-        "token counts (lengths are in characters, of the groups in the browser)": not rollouts[
-            "response_tokens"
-        ].count(),
+        "token counts (no lengths)": not rollouts["response_tokens"].count(),
         "raw and tagged scores": not rollouts["raw_score"].count(),
         "violations, scoring failures and truncation": not any(group["schema_version"] for group in shown.groups),
     }
     absent = [name for name, is_absent in lacking.items() if is_absent]
     if absent:
         yield f"Not in this dump: {'; '.join(absent)}."
+
+
+def _unsolved(found: Measured) -> Iterator[str]:
+    if count := above_threshold_unsolved(found):
+        yield f"{counted(count, 'group')} above the threshold, none solved: by partial credit alone."
 
 
 def _sampling(shown: Shown) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The statistics shown in the report, from the ledger.
 
 Invariant: rates, means and their intervals are those of `statistics`, for headline, tasks and curves; if steps are
-merged for a chart, every rollout still counts once.
+merged for a chart, every rollout still counts once. Evaluations are never merged.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import polars as pl
 
 from rg_env.analysis.report.groups import Group
 from rg_env.analysis.stats import GROUP, Measured, statistics, with_rollouts
+from rg_env.dump import Phase
 from rg_env.scoring.types import Status, Violation
 
 Columns = dict[str, list[Any]]
 """A table by columns, as the page expects it."""
 
-MAX_POINTS = 200
-"""Maximum number of points of a curve; neighboring steps are merged if there are more."""
-
-MAX_TREND_POINTS = 15
-MAX_HEAT_COLUMNS = 60
+MAX_POINTS = 40
+"""Maximum number of points of a chart; neighboring training steps are merged if there are more."""
 LENGTH_BARS = 40
 WORST_TASKS = 5
 EXAMPLES = 3
@@ -45,15 +43,14 @@ class Section:
         steps: a row per point: `step`, `last_step` (equal to `step` unless steps were merged), `groups`,
             `mean_reward`, `solve_rate`, `format_rate` and `no_signal` with their intervals (`…_low`, `…_high`),
             `length_right` and `length_wrong` (medians). Empty if the dump has no steps.
-        trend: the same with more steps merged, so that the intervals are narrow enough.
         heat: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`.
         trouble: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (a column of
             `statistics`), `share` of rollouts.
         levels: a row per task and point: `task`, `step`, `last_step`, `complexity` (mean c of the groups), `groups`;
             empty without levels.
         moves: a row per move of a level: `task`, `step`, `before`, `after`, `reason`.
-        lengths: a row per bar: `from`, `to`, `right`, `wrong`: shares of the correct and of the wrong rollouts.
-        length_unit: `tokens`, or `characters` if the dump has no token counts.
+        lengths: a row per bar: `from`, `to` (tokens), `right`, `wrong`: shares of the correct and of the wrong
+            rollouts. Empty if the dump has no token counts.
     """
 
     run_id: str
@@ -61,71 +58,50 @@ class Section:
     headline: dict[str, Any]
     tasks: Columns
     steps: Columns
-    trend: Columns
     heat: Columns
     trouble: Columns
     levels: Columns
     moves: Columns
     lengths: Columns
-    length_unit: str
 
 
-def sections(found: Measured, characters: pl.DataFrame, moves: pl.DataFrame) -> list[Section]:
+def sections(found: Measured, moves: pl.DataFrame) -> list[Section]:
     """The statistics of every run and phase, in the order run, train, eval.
 
     Args:
         found: what was measured of the dump.
         moves: those of `dump.levels_frame()`.
-        characters: see `report.groups.Shown`; replaces token counts if the dump has none.
     """
     by_task = statistics(found, "task")
+    headlines = statistics(found, "phase").sort("run_id", pl.col("phase") != "train", "phase")
     made = []
-    for headline in (
-        statistics(found, "phase").sort("run_id", pl.col("phase") != "train", "phase").iter_rows(named=True)
-    ):
-        mine = (pl.col("run_id") == headline["run_id"]) & (pl.col("phase") == headline["phase"])
-        of_phase = found.rollouts.filter(mine)
-        counted = of_phase["response_tokens"].count() > 0
-        if not counted:
-            of_phase = _in_characters(of_phase, characters)
-        moved = moves.filter(pl.lit(headline["phase"] == "train"), run_id=headline["run_id"])
-        by_point = _by_point(found, of_phase, MAX_POINTS)
-        in_columns = _in_points(of_phase, MAX_HEAT_COLUMNS)
+    for headline in headlines.iter_rows(named=True):
+        run_id, phase = headline["run_id"], headline["phase"]
+        mine = (pl.col("run_id") == run_id) & (pl.col("phase") == phase)
+        rollouts = found.rollouts.filter(mine)
+        points = _in_points(rollouts, found.rollouts.height if is_evaluation(phase) else MAX_POINTS)
+        by_point = _by_point(found, points)
+        moved = moves.filter(pl.lit(phase == "train"), run_id=run_id)
         made.append(
             Section(
-                run_id=headline["run_id"],
-                phase=headline["phase"],
+                run_id=run_id,
+                phase=phase,
                 headline=headline,
                 tasks=_columns(by_task.filter(mine).drop("run_id", "phase")),
                 steps=_columns(_curves(by_point)),
-                trend=_columns(_curves(_by_point(found, of_phase, MAX_TREND_POINTS))),
-                heat=_columns(_heat(in_columns)),
+                heat=_columns(_heat(points)),
                 trouble=_columns(_trouble(by_point)),
-                levels=_columns(_levels(in_columns)),
+                levels=_columns(_levels(points)),
                 moves=_columns(moved.select("task", "step", "before", "after", "reason").sort("step", "task")),
-                lengths=_columns(_histogram(of_phase)),
-                length_unit="tokens" if counted else "characters",
+                lengths=_columns(_histogram(rollouts)),
             )
         )
     return made
 
 
-def leaderboard(found: Measured) -> list[dict[str, Any]]:
-    """A row per run and phase, the best first: `run_id`, `phase`, `groups`, `solve_rate` with its interval,
-    `mean_base_score`, and `categories`, the solve rate of each. Empty for a single run.
-    """
-    if found.groups["run_id"].n_unique() < 2:
-        return []
-    overall = statistics(found, "phase")
-    of_run: dict[tuple[str, str], dict[str, float]] = {}
-    for row in statistics(found, "category").iter_rows(named=True):
-        of_run.setdefault((row["run_id"], row["phase"]), {})[row["category"]] = row["solve_rate"]
-    names = ("run_id", "phase", "groups", "solve_rate", "solve_rate_low", "solve_rate_high", "mean_base_score")
-    best = overall.sort("phase", pl.col("solve_rate"), descending=[False, True], nulls_last=True, maintain_order=True)
-    return [
-        {name: row[name] for name in names} | {"categories": of_run[row["run_id"], row["phase"]]}
-        for row in best.iter_rows(named=True)
-    ]
+def is_evaluation(phase: str) -> bool:
+    """Whether it is the phase of evaluations, of any environment (`eval`, `eval gsm8k`)."""
+    return phase.split(" ")[0] == Phase.EVAL.value
 
 
 def worst_tasks(section: Section, shown: Sequence[Group], solved_at: float) -> Iterator[dict[str, Any]]:
@@ -154,12 +130,6 @@ def _failures(shown: Sequence[Group], wanted: tuple[str, str, str], solved_at: f
             yield number, scores.index(min(scores))
 
 
-def _in_characters(rollouts: pl.DataFrame, characters: pl.DataFrame) -> pl.DataFrame:
-    places = rollouts.with_columns(place=pl.int_range(pl.len()).over(GROUP))
-    joined = places.join(characters, on=[GROUP, "place"], how="left", maintain_order="left")
-    return joined.with_columns(response_tokens="characters").drop("place", "characters")
-
-
 def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
     """Rollouts with a step, merged into at most `most` points; `step` and `last_step` are the ends of a point."""
     rank = pl.col("step").rank("dense") - 1
@@ -171,9 +141,8 @@ def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
     )
 
 
-def _by_point(found: Measured, rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
+def _by_point(found: Measured, points: pl.DataFrame) -> pl.DataFrame:
     """`statistics` for each point, with `last_step`."""
-    points = _in_points(rollouts, most)
     ends = points.select("step", "last_step").unique()
     return statistics(with_rollouts(found, points.drop("last_step", "point")), "step").join(ends, on="step")
 

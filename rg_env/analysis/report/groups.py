@@ -38,13 +38,11 @@ class Shown:
     """Groups in the order run, phase, step.
 
     Attributes:
-        numbers: the number `GROUP` of each.
         total: number of groups in the dump.
         thinned: every `thinned`-th group may have its text; 1 if all may.
     """
 
     groups: list[Group]
-    numbers: list[int]
     total: int
     thinned: int
 
@@ -56,17 +54,6 @@ class Shown:
     def shortened(self) -> int:
         """Number of responses whose middle was omitted."""
         return sum(isinstance(rollout.get("text"), tuple) for group in self.groups for rollout in group["rollouts"])
-
-    def characters(self) -> pl.DataFrame:
-        """`GROUP`, `place` in the group and `characters` of the responses whose text is there."""
-        rows = [
-            (number, place, _size(text) + (0 if isinstance(text, str) else text[1]))
-            for number, group in zip(self.numbers, self.groups, strict=True)
-            for place, rollout in enumerate(group["rollouts"])
-            if (text := rollout.get("text")) is not None
-        ]
-        schema = {GROUP: pl.UInt64, "place": pl.Int64, "characters": pl.Int64}
-        return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT_BUDGET) -> Shown:
@@ -91,9 +78,8 @@ def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT
     groups = {rank[one.pop(GROUP)]: one for one in ledger.iter_rows(named=True)}
     ids = {one["group_id"]: place for place, one in groups.items()}
     texts, stride = _texts(dump, ledger, ids, budget)
-    places = sorted(groups)
-    joined = [_joined(groups[place], texts.get(place)) for place in places]
-    return Shown(joined, [chosen[place] for place in places], len(every), stride)
+    joined = [_joined(groups[place], texts.get(place)) for place in sorted(groups)]
+    return Shown(joined, len(every), stride)
 
 
 def _joined(group: Group, texts: Group | None) -> Group:

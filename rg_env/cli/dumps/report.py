@@ -27,7 +27,7 @@ def report(
 ) -> None:
     """Write an HTML report with charts and a browser of groups.
 
-    It is one file that opens without a network. Several runs get a leaderboard.
+    It is one file that opens without a network.
 
     Examples:
       rg-env dumps report dumps/sample --out report.html

@@ -11,7 +11,7 @@ import typer
 from rg_env.cli.options import DumpPaths, Imports, JsonFlag, ScorerTimeout, import_tasks, print_remarks
 from rg_env.cli.progress import spinner
 from rg_env.errors import DumpError
-from rg_env.output import cell, console, new_table, print_fields, print_json, print_line
+from rg_env.output import cell, console, counted, new_table, print_fields, print_json, print_line
 from rg_env.processes import usable_cores
 from rg_env.sanitize import visible
 
@@ -63,11 +63,15 @@ def rescore(
         if result.changed:
             console().print(_table(result))
         rollouts = sum(task.rollouts for task in result.tasks.values())
-        print_line(f"{rollouts} rollouts scored again, {result.changed} changed")
+        print_line(f"{counted(rollouts, 'rollout')} scored again, {result.changed} changed")
         if result.without_question:
-            print_line(f"{result.without_question} groups skipped: their lines do not hold the question (Atropos)")
+            print_line(
+                f"{counted(result.without_question, 'group')} skipped: their lines do not hold the question (Atropos)"
+            )
         if result.without_settings:
-            print_line(f"{result.without_settings} groups scored with the current default settings: no manifest")
+            print_line(
+                f"{counted(result.without_settings, 'group')} scored with the current default settings: no manifest"
+            )
     print_remarks(dump)
     raise typer.Exit(int(bool(result.changed)))
 
@@ -110,7 +114,7 @@ def _print_group(dump: Dump, result: RescoredGroup, as_json: bool) -> None:
         for remark in result.remarks:
             print_line(remark)
         count = result.differences
-        print_line(f"{count} values differ from the record" if count else "all values as recorded")
+        print_line(f"differences from the record: {count}" if count else "all values as recorded")
         print_remarks(dump)
     raise typer.Exit(int(bool(result.differences)))
 

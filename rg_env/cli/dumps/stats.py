@@ -9,7 +9,7 @@ import typer
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
 from rg_env.cli.progress import spinner
-from rg_env.output import console, print_csv, print_error, print_json, print_line
+from rg_env.output import console, counted, print_csv, print_error, print_json, print_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -153,7 +153,9 @@ def _print_flips(flipped: pl.DataFrame, most: int | None) -> None:
         if questions.is_empty():
             continue
         print_line("")
-        print_line(f"{questions.height} questions solved by {title} (`rg-env dumps show --where group_id=ID`):")
+        print_line(
+            f"{counted(questions.height, 'question')} solved by {title} (`rg-env dumps show --where group_id=ID`):"
+        )
         for row in questions.head(questions.height if most is None else most).iter_rows(named=True):
             print_line(f"  {row['item']} ({row['phase']}): {row['value']:.0%} against {row['other']:.0%}")
             print_line(f"    {row['group_id']}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag
-from rg_env.output import print_json, print_line
+from rg_env.output import counted, print_json, print_line
 
 
 def tokens(
@@ -41,7 +41,8 @@ def tokens(
     except DumpError:
         texts = {}
     for one in found:
-        print_line(f"step {one.file.step}: {one.rows} sequences, {one.tokens} tokens, {one.masked:.1%} not trained on")
+        size = f"{counted(one.rows, 'sequence')}, {counted(one.tokens, 'token')}"
+        print_line(f"step {one.file.step}: {size}, {one.masked:.1%} not trained on")
         if one.mean is None:
             print_line("  log probabilities of engine and trainer were not both recorded")
         else:

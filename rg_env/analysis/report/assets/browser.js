@@ -33,7 +33,7 @@ function options(select, all, values, nameOf = words) {
 
 function setUpFilters() {
   const kinds = (of) => [...new Set(groups.flatMap(of))].sort();
-  options(byId("f-task"), "all", kinds((group) => group.task));
+  options(byId("f-task"), "all", kinds((group) => group.task), plain);
   options(byId("f-outcome"), "all", kinds((group) => group.outcome));
   options(byId("f-trouble"), "any or none", ["none", ...kinds((group) => [...group.trouble])]);
   options(byId("f-phase"), "all", kinds((group) => group.phase));
@@ -90,7 +90,7 @@ function rowNode(place, height) {
   const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
   const row = el("div",
     { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },
-    el("span", { class: "task" }, words(group.task)),
+    el("span", { class: "task" }, plain(group.task)),
     el("span", { class: "when" }, group.step == null ? group.phase : `${group.phase} ${group.step}`),
     el("span", { class: "squares" }, bestFirst(group.rollouts).slice(0, 16).map(square)),
     el("span", { class: "right-of" }, `${right}/${group.rollouts.length}`),
@@ -119,7 +119,7 @@ function choose(place) {
 function open() {
   if (!found.length) return;
   const group = groups[found[chosen]];
-  byId("group-title").textContent = `${words(group.task)}${group.step == null ? "" : `, step ${group.step}`}`;
+  byId("group-title").textContent = `${plain(group.task)}${group.step == null ? "" : `, step ${group.step}`}`;
   const body = byId("group-body");
   body.replaceChildren(...groupNodes(group));
   body.scrollTop = 0;

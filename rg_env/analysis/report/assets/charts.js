@@ -39,36 +39,33 @@ const stepAxis = (rows, width) => {
   return { label: "step →", labelAnchor: "right", nice: false, ticks, tickFormat: (step) => (Number.isInteger(step) ? String(step) : "") };
 };
 
-/** Points and their trend for every phase of a run. */
+/** A line with its interval for training; a point with its interval for each evaluation. */
 function curve(parent, title, phases, key, { share = true } = {}) {
-  const known = (columns) => rowsOf(columns).filter((row) => row[key] != null);
-  const series = phases.map(({ phase, steps, trend }) => ({ name: phase, rows: known(steps), trend: known(trend) }));
-  const rows = series.flatMap(({ name, rows }) => rows.map((row) => ({ ...row, phase: name })));
-  if (!rows.length) return;
-  const together = series.some(({ rows, trend }) => trend.length < rows.length);
-  const dot = rows.some((row) => row.step !== row.last_step) ? "a few steps" : "a step";
-  const reading = together ? `Dot: ${dot}. Line: several. Band: 95 % interval.` : "Band: 95 % interval.";
+  const series = phases.map(({ phase, steps }) => ({ phase, rows: rowsOf(steps).filter((row) => row[key] != null), color: isTraining(phase) ? PHASES.train : PHASES.eval }));
+  const rows = series.flatMap(({ phase, rows }) => rows.map((row) => ({ ...row, phase })));
+  const drawn = series.filter(({ rows }) => rows.length);
+  if (!drawn.length) return;
+  const merged = rows.some((row) => row.step !== row.last_step) ? "A point is the mean of several steps. " : "";
   const format = share ? (value) => percent(value, 1) : (value) => number(value);
-  chart(parent, title, reading, (width) => [
+  chart(parent, title, `${merged}Band and bar: 95 % interval.`, (width) => [
     Plot.plot({
       ...frame(width, `${title} over the steps`),
       x: stepAxis(rows, width),
       y: { label: null, grid: true, nice: true, ticks: 5, zero: true, ...(share ? rate : {}) },
       marks: [
         Plot.ruleY([0], { stroke: "var(--line)" }),
-        ...series.flatMap(({ name, rows, trend }) => {
-          const color = PHASES[name] ?? "var(--train)";
-          const many = rows.length > 20;
-          return [
-            Plot.areaY(trend, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: color, fillOpacity: 0.15 }),
-            Plot.dot(rows, { x: "step", y: key, r: many ? 2 : 3.5, fill: color, fillOpacity: many ? 0.4 : 1 }),
-            Plot.lineY(trend, { x: middle, y: key, stroke: color, strokeWidth: 2.2, strokeDasharray: name === "eval" ? "5 4" : null }),
-          ];
-        }),
-        Plot.tip(rows, Plot.pointer({ x: "step", y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups` })),
+        ...series.flatMap(({ phase, rows, color }) => isTraining(phase) ? [
+          Plot.areaY(rows, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: color, fillOpacity: 0.15 }),
+          Plot.lineY(rows, { x: middle, y: key, stroke: color, strokeWidth: 2.2 }),
+          Plot.dot(rows, { x: middle, y: key, r: rows.length > 20 ? 2 : 3.5, fill: color }),
+        ] : [
+          Plot.ruleX(rows.filter((row) => row[`${key}_low`] != null), { x: middle, y1: `${key}_low`, y2: `${key}_high`, stroke: color, strokeWidth: 2 }),
+          Plot.dot(rows, { x: middle, y: key, r: 4.5, fill: color, stroke: "var(--panel)" }),
+        ]),
+        Plot.tip(rows, Plot.pointer({ x: middle, y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups` })),
       ],
     }),
-    ...(series.length > 1 ? [swatches(series.map(({ name }) => [name, PHASES[name] ?? "var(--train)"]))] : []),
+    ...(drawn.length > 1 ? [swatches(drawn.map(({ phase, color }) => [phase, color]))] : []),
   ]);
 }
 
@@ -127,43 +124,42 @@ function levelCurves(parent, section) {
         Plot.tip(moves.length ? moves : rows, Plot.pointer({ x: "step", y: moves.length ? "after" : "complexity", title: (row) => (moves.length ? `${plain(row.task)}, step ${row.step}\n${number(row.before, 2)} → ${number(row.after, 2)}\n${plain(row.reason)}` : `${plain(row.task)}, ${stepText(row)}\nc ${number(row.complexity, 2)} · ${row.groups} groups`) })),
       ],
     }),
-    tasks.length <= 20 ? swatches([...colors].map(([task, color]) => [words(task), color])) : "",
+    tasks.length <= 20 ? swatches([...colors].map(([task, color]) => [plain(task), color])) : "",
   ]);
 }
 
 const clip = (text, most) => (text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…");
 
 function lengthCharts(parent, section) {
-  const unit = section.length_unit;
   const bars = rowsOf(section.lengths);
   const sides = [["right", "var(--right)"], ["wrong", "var(--wrong)"]];
   const present = sides.filter(([side]) => bars.some((row) => row[side] > 0));
   if (bars.length)
-    chart(parent, `Distribution, in ${unit}`, "Shares of the correct and of the wrong responses; each sums to 100 %.", (width) => [
+    chart(parent, "Distribution, in tokens", "Shares of the correct and of the wrong responses; each sums to 100 %.", (width) => [
       Plot.plot({
-        ...frame(width, `Lengths of correct and wrong responses in ${unit}`),
-        x: { label: `${unit} →`, labelAnchor: "right", ticks: Math.max(3, Math.floor(width / 80)) },
+        ...frame(width, "Lengths of correct and wrong responses in tokens"),
+        x: { label: "tokens →", labelAnchor: "right", ticks: Math.max(3, Math.floor(width / 80)) },
         y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value) },
         marks: [
           ...present.map(([side, color]) =>
             Plot.rectY(bars, { x1: "from", x2: "to", y: side, fill: color, fillOpacity: 0.55, insetLeft: 0.5 })),
-          Plot.tip(bars, Plot.pointerX({ x: (row) => (row.from + row.to) / 2, y: (row) => Math.max(row.right ?? 0, row.wrong ?? 0), title: (row) => `${row.from}–${row.to - 1} ${unit}\n${present.map(([side]) => `${side} ${percent(row[side], 1)}`).join(" · ")}` })),
+          Plot.tip(bars, Plot.pointerX({ x: (row) => (row.from + row.to) / 2, y: (row) => Math.max(row.right ?? 0, row.wrong ?? 0), title: (row) => `${row.from}–${row.to - 1} tokens\n${present.map(([side]) => `${side} ${percent(row[side], 1)}`).join(" · ")}` })),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
       }),
       swatches(present),
     ]);
   const rows = rowsOf(section.steps).filter((row) => row.length_right != null || row.length_wrong != null);
-  if (rows.length > 1)
-    chart(parent, "Median over the steps", `In ${unit}.`, (width) => [
+  if (rows.length > 1 && isTraining(section.phase))
+    chart(parent, "Median over the steps", "In tokens.", (width) => [
       Plot.plot({
-        ...frame(width, `Median length of correct and wrong responses over the steps in ${unit}`),
+        ...frame(width, `Median length of correct and wrong responses over the steps in tokens`),
         x: stepAxis(rows, width),
         y: { label: null, grid: true, ticks: 5, zero: true, nice: true },
         marks: [
           ...present.map(([side, color]) =>
             Plot.lineY(rows.filter((row) => row[`length_${side}`] != null), { x: "step", y: `length_${side}`, stroke: color, strokeWidth: 2.2, marker: rows.length > 20 ? null : "dot" })),
-          Plot.tip(rows, Plot.pointerX({ x: "step", y: (row) => row.length_right ?? row.length_wrong, title: (row) => `${stepText(row)}\n${present.map(([side]) => `${side} ${number(row[`length_${side}`], 0)}`).join(" · ")} ${unit}` })),
+          Plot.tip(rows, Plot.pointerX({ x: "step", y: (row) => row.length_right ?? row.length_wrong, title: (row) => `${stepText(row)}\n${present.map(([side]) => `${side} ${number(row[`length_${side}`], 0)}`).join(" · ")} tokens` })),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
       }),

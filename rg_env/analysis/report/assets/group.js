@@ -18,13 +18,16 @@ const bestFirst = (rollouts) =>
 const isRight = (rollout) => rollout.base_score != null && rollout.base_score >= report.solved_at;
 const troubleOf = (rollout) => rollout.violation ?? (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
 
+/** What a group that is above the threshold by partial credit alone says of itself. */
+const noneSolved = (group) => (group.text === "rollouts" && !group.rollouts.some(isRight) && group.rollouts.some((rollout) => rollout.base_score > 0) ? ", above the threshold, none solved" : "");
+
 /** Nodes for the whole group. */
 function groupNodes(group) {
   return [
     facts(group),
     ...(group.prompt ? prompt(group) : [el("p", { class: "notice" }, whyNoText(group))]),
     el("h3", {}, `${group.rollouts.length} rollouts, best to worst`),
-    ...bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout)),
+    ...bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout, group.baseline)),
   ];
 }
 
@@ -37,7 +40,7 @@ function facts(group) {
   const rows = [
     ["item", group.item], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
     ["phase", group.phase], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && carried(group.task_config)],
-    ["outcome", words(group.outcome)], ["signal", group.no_signal ? "none: all rewards are equal" : "yes"],
+    ["outcome", words(group.outcome) + noneSolved(group)], ["signal", isTraining(group.phase) ? (group.no_signal ? "none: all rewards are equal" : "yes") : null],
   ];
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value != null && value !== "").map(([name, value]) =>
     el("div", {}, el("dt", {}, name), el("dd", {}, plain(value)))));
@@ -55,7 +58,13 @@ function prompt(group) {
   ].filter(Boolean);
 }
 
-function rolloutNode(rollout) {
+/** How raw and tagged score became a base score that is neither of them. */
+function calibration(rollout, baseline) {
+  const best = Math.max(rollout.raw_score ?? 0, rollout.tagged_score ?? 0);
+  return rollout.raw_score == null || best === rollout.base_score ? null : el("p", { class: "muted" }, baseline ? `The base score counts what is above the baseline of ${number(baseline)}, which a policy without reasoning gets.` : "The base score is the raw score: this task rewards the tags themselves.");
+}
+
+function rolloutNode(rollout, baseline) {
   const trouble = troubleOf(rollout);
   const explained = report.violations[rollout.violation] ?? (rollout.detail ? plain(carried(rollout.detail)) : "");
   return el("article", { class: isRight(rollout) ? "right" : "wrong", "aria-label": `Rollout ${rollout.repetition}` },
@@ -63,6 +72,7 @@ function rolloutNode(rollout) {
       el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, isRight(rollout) ? "right" : "wrong"),
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : null,
       trouble && explained ? el("span", { class: "muted" }, explained) : null),
+    calibration(rollout, baseline),
     el("dl", { class: "numbers" }, NUMBERS.map(([key, label, show = number]) =>
       el("div", {}, el("dt", {}, label), el("dd", {}, show(rollout[key]))))),
     rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, colored)));

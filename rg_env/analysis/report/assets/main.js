@@ -3,47 +3,32 @@
 
 const report = JSON.parse(byId("summary").textContent);
 
-// Key of `statistics`, label, format, text below it, and when to omit it.
+// Key of `statistics`, label, format, text below it, and in which phases to show it.
+const always = () => true;
 const CARDS = [
-  ["solve_rate", "solved", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`],
-  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`],
-  ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`],
-  ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied")],
-  ["mean_reward", "mean reward", number, () => "as returned to the trainer"],
-  ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown")],
-  ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`],
-  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`],
-  ["tokens_per_second", "tokens per second", (value) => count(Math.round(value)), (h) => `while rollouts ran; scoring took ${rate1(h.scoring_share)} of their time`],
-  ["step_seconds", "seconds per step", (value) => number(value, 1), (h) => `median; rollouts took ${number(h.rollout_seconds, 1)}`],
-  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => !h.scorer_failures && !h.rejected],
+  ["solve_rate", "solved in training", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`, isTraining],
+  ["solve_rate", "solved, all evaluations", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`, (phase) => !isTraining(phase)],
+  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`, isTraining],
+  ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`, always],
+  ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied"), always],
+  ["mean_reward", "mean reward", number, () => "as returned to the trainer", isTraining],
+  ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
+  ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`, always],
+  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`, always],
+  ["tokens_per_second", "tokens per second", (value) => count(Math.round(value)), (h) => `while rollouts ran; scoring took ${rate1(h.scoring_share)} of their time`, always],
+  ["step_seconds", "seconds per step", (value) => number(value, 1), (h) => `median; rollouts took ${number(h.rollout_seconds, 1)}`, isTraining],
+  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (phase, h) => h.scorer_failures || h.rejected],
 ];
 
 /** The card for pass@k with the largest k that the groups allow. */
 function passCard(headline) {
   const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
   const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
-  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} correct; all ${most} correct: ${rate1(h[`pass_hat_${most}`])}`]] : [];
+  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} correct; all ${most} correct: ${rate1(h[`pass_hat_${most}`])}`, always]] : [];
 }
 
 /** The name of a run: its model, and what tells it apart from others. */
 const runName = (id) => plain(report.runs.find((run) => run.run_id === id)?.name ?? id);
-
-/** The table of several runs by category; `choose` is called with the run and phase that was clicked. */
-function leaderboard(choose) {
-  const rows = report.leaderboard;
-  byId("leaderboard-section").hidden = !rows.length;
-  const categories = [...new Set(rows.flatMap((row) => Object.keys(row.categories)))].sort();
-  const phases = new Set(rows.map((row) => row.phase)).size > 1;
-  const head = ["run", ...(phases ? ["phase"] : []), "groups", "solved", "base score", ...categories];
-  const nodes = rows.map((row) => el("tr", {},
-    el("th", { scope: "row" }, el("button", { type: "button", onclick: () => choose(row) }, runName(row.run_id))),
-    phases ? el("td", {}, row.phase) : null,
-    el("td", {}, count(row.groups)),
-    el("td", { title: `95 %: ${interval(row, "solve_rate", rate1)}` }, rate1(row.solve_rate)),
-    el("td", {}, number(row.mean_base_score)),
-    categories.map((category) => el("td", {}, percent(row.categories[category])))));
-  byId("leaderboard").replaceChildren(el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, words(name))))), el("tbody", {}, nodes));
-}
 
 function about() {
   const lines = report.runs.map((run) =>
@@ -53,19 +38,38 @@ function about() {
   byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC license.";
 }
 
+/** The solve rate of the first and the last evaluation of the run; of the only one, if there is one. */
+function evaluationCard(section) {
+  const evaluations = report.sections.filter((other) => other.run_id === section.run_id && !isTraining(other.phase));
+  return evaluations.map(({ phase, steps }) => {
+    const rows = rowsOf(steps);
+    if (!rows.length) return null;
+    const ends = rows.length > 1 ? [rows[0], rows.at(-1)] : rows;
+    const rates = ends.map((row) => rate1(row.solve_rate)).join(" → ");
+    const bounds = ends.map((row) => interval(row, "solve_rate", rate1)).join(" → ");
+    return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phase === "eval" ? "evaluation" : plain(phase)}`), el("dd", {}, rates),
+      el("dd", { class: "muted", title: CLUSTERED }, bounds),
+      el("dd", { class: "muted" }, `step ${ends.map((row) => row.step).join(" → ")}; ${ends.map((row) => count(row.groups)).join(" → ")} questions`));
+  });
+}
+
+const CLUSTERED = "95 % confidence interval, clustered by group";
+
 function headline(section) {
   const h = section.headline;
-  const cards = [...CARDS.slice(0, 2), ...passCard(h), ...CARDS.slice(2)].filter(([key, , , , without]) => h[key] != null && !without?.(h));
-  byId("headline").replaceChildren(...cards.map(([key, label, show, more]) =>
+  const cards = [...CARDS.slice(0, 3), ...passCard(h), ...CARDS.slice(3)].filter(([key, , , , shown]) => h[key] != null && shown(section.phase, h));
+  byId("headline").replaceChildren(...evaluationCard(section).filter(Boolean), ...cards.map(([key, label, show, more]) =>
     el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
-      h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: "95 % confidence interval, clustered by group" }, interval(h, key, show)),
+      h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: CLUSTERED }, interval(h, key, show)),
       el("dd", { class: "muted" }, more(h)))));
+  const { settings } = report.runs.find((run) => run.run_id === section.run_id);
+  byId("settings").replaceChildren(...settings.map(([name, value]) => el("div", {}, el("dt", {}, plain(name)), el("dd", {}, plain(value)))));
 }
 
 function worst(section) {
-  const when = section.headline.steps > 1 ? " in the last ¼" : "";
+  const when = isTraining(section.phase) && section.headline.steps > 1 ? " in the last ¼" : "";
   const tasks = section.worst.map((task) =>
-    el("article", {}, el("h3", {}, words(task.task), el("span", { class: "muted" }, ` ${percent(task.solve_rate)} solved${when}`)), el("ul", {}, task.examples.map(example))));
+    el("article", {}, el("h3", {}, plain(task.task), el("span", { class: "muted" }, ` ${percent(task.solve_rate)} solved${when}`)), el("ul", {}, task.examples.map(example))));
   byId("worst").replaceChildren(...(tasks.length ? tasks : [el("p", { class: "notice" }, "Every task is solved.")]));
 }
 
@@ -123,12 +127,6 @@ function choice() {
 about();
 const unpacked = startBrowser();
 const current = choice();
-leaderboard((row) => {
-  const place = report.sections.findIndex((section) => section.run_id === row.run_id && section.phase === row.phase);
-  byId("section").value = place;
-  byId("section").dispatchEvent(new Event("change"));
-  byId("h-curves").scrollIntoView();
-});
 show(current());
 let width = innerWidth;
 addEventListener("resize", () => {
