@@ -14,7 +14,7 @@ from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, wri
 from rg_env.rewards import Rollout, group_rewards
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
-from tests.dump.records import RUN_ID, group
+from tests.dump.records import RUN_ID, group, rollout
 
 MAX_LENGTH = 64
 
@@ -40,9 +40,9 @@ def recorded(
     """The group of these responses, to an item of the task; their lengths in tokens are 16, 32, 48 and so on."""
     one = one or item(task)
     verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think, config.format) for text in responses]
-    rollouts = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
+    judged = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
     penalize = changes.get("phase") != "eval"
-    rewards = group_rewards(rollouts, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
+    rewards = group_rewards(judged, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
     rollouts = [
         rollout(
             verdict.scored.score,
@@ -56,11 +56,11 @@ def recorded(
             status=verdict.scored.status,
             detail=verdict.scored.detail,
             answer=verdict.parsed.answer,
-            response_tokens=rollout.response_tokens,
-            stop_reason=rollout.stop_reason,
+            response_tokens=one_judged.response_tokens,
+            stop_reason=one_judged.stop_reason,
             penalty_factor=reward.penalty_factor,
         )
-        for k, (text, verdict, rollout, reward) in enumerate(zip(responses, verdicts, rollouts, rewards, strict=True))
+        for k, (text, verdict, one_judged, reward) in enumerate(zip(responses, verdicts, judged, rewards, strict=True))
     ]
     values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item": one.id}
     values |= {"level": one.level or None, "complexity": one.complexity}
