@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
 
 import ray
 import torch
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
-from rg_env.cpu.sampler import Request, Response
+from rg_env.cpu.sampler import Request, Sample
 from rg_env.cpu.sampling_params import SamplingParams
 
 QUIET_SECONDS = 0.01
@@ -31,7 +30,7 @@ class CPUInferenceClient(InferenceEngineInterface):
     """SkyRL's inference-engine interface over a `rg_env.cpu.sampler_actor.SamplerActor`.
 
     SkyRL's agent loop calls `generate` once per trajectory and turn. Calls in quick succession are sent as one batch.
-    The policy workers get a pickled copy, without waiting requests.
+    The policy workers get a pickled copy, made before the first request.
 
     Args:
         actor: handle of a `SamplerActor`.
@@ -44,13 +43,7 @@ class CPUInferenceClient(InferenceEngineInterface):
         self._name = model_name
         self._default_params = dict(default_params)
         self._weight_version = 0
-        self._batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Batcher] = WeakKeyDictionary()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_batchers": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _batchers=WeakKeyDictionary())
+        self._batcher = _Batcher(self._sample)
 
     # ------------------------------------------------------------------ sampling
     async def generate(self, input_batch: Mapping[str, Any], model: str | None = None) -> dict[str, Any]:
@@ -72,15 +65,11 @@ class CPUInferenceClient(InferenceEngineInterface):
         if input_batch.get("mm_features"):
             raise ValueError("the CPU sampler reads text only, got mm_features")
         params = SamplingParams.from_vllm(input_batch.get("sampling_params") or self._default_params)
-        loop = asyncio.get_running_loop()
-        batcher = self._batchers.get(loop)
-        if batcher is None:
-            batcher = self._batchers[loop] = _Batcher(self._sample)
         sessions = input_batch.get("session_ids") or [""] * len(prompts)
         requests = [
             Request(tuple(prompt), params, str(session)) for prompt, session in zip(prompts, sessions, strict=True)
         ]
-        responses = await asyncio.gather(*map(batcher.submit, requests))
+        responses = await asyncio.gather(*map(self._batcher.submit, requests))
         return {
             "responses": [response.text for response in responses],
             "response_ids": [response.token_ids for response in responses],
@@ -91,9 +80,9 @@ class CPUInferenceClient(InferenceEngineInterface):
             "rollout_sample_support": None,
         }
 
-    async def _sample(self, requests: list[Request]) -> list[Response]:
+    async def _sample(self, requests: list[Request]) -> list[Sample]:
         try:
-            responses: list[Response] = await self._actor.sample.remote(requests)
+            responses: list[Sample] = await self._actor.sample.remote(requests)
         except ray.exceptions.RayTaskError as error:
             raise (error.cause or error) from error
         return responses
@@ -103,7 +92,7 @@ class CPUInferenceClient(InferenceEngineInterface):
         """Load a full state dict into the sampler.
 
         Raises:
-            SamplerError: the weights do not fit; the old ones stay in use.
+            RayTaskError: the weights do not fit.
         """
         if not isinstance(request, Mapping):
             raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__}")
@@ -152,15 +141,15 @@ class CPUInferenceClient(InferenceEngineInterface):
 
 
 class _Batcher:
-    """Collects the requests of one event loop and sends them in batches of at most `MAX_BATCH`, ordered by session:
+    """Collects requests and sends them in batches of at most `MAX_BATCH`, ordered by session:
     SkyRL starts the rollouts of a batch in an order that differs from run to run."""
 
-    def __init__(self, send: Callable[[list[Request]], Awaitable[list[Response]]]) -> None:
+    def __init__(self, send: Callable[[list[Request]], Awaitable[list[Sample]]]) -> None:
         self._send = send
-        self._waiting: list[tuple[Request, asyncio.Future[Response]]] = []
+        self._waiting: list[tuple[Request, asyncio.Future[Sample]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def submit(self, request: Request) -> asyncio.Future[Response]:
+    def submit(self, request: Request) -> asyncio.Future[Sample]:
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         if self._task is None:
@@ -168,7 +157,7 @@ class _Batcher:
         return future
 
     async def _drain(self) -> None:
-        batch: list[tuple[Request, asyncio.Future[Response]]] = []
+        batch: list[tuple[Request, asyncio.Future[Sample]]] = []
         try:
             while self._waiting:
                 await self._quiet()

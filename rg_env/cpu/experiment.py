@@ -48,7 +48,7 @@ class CPUMixin:
 
     def _setup_trainer(self) -> Any:
         """As in SkyRL, with the worker classes in `fsdp_worker` replaced by ours."""
-        from rg_env.cpu import workers  # evaluation does not need FSDP
+        from rg_env.cpu import workers  # takes seconds
 
         with mock.patch.multiple(
             "skyrl.backends.skyrl_train.workers.fsdp.fsdp_worker",

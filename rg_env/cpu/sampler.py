@@ -14,16 +14,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.cache_utils import DynamicCache
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    MinPLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
-from rg_env.cpu.cache import expand_cache
 from rg_env.cpu.sampling_params import SamplingParams
 from rg_env.errors import ConfigError, RGEnvError
 
@@ -38,8 +44,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """The result of one request.
+class Sample:
+    """The response to one request.
 
     Attributes:
         token_ids: all generated tokens, including the one that ended the response.
@@ -55,7 +61,7 @@ class Response:
 
 
 class SamplerError(RGEnvError):
-    """The sampler cannot continue: weights that do not fit, or a policy whose logits are not finite."""
+    """The sampler cannot continue: a tied weight with two values, or a policy whose logits are not finite."""
 
 
 class Sampler:
@@ -77,7 +83,7 @@ class Sampler:
         self._context = getattr(model.config, "max_position_embeddings", None)
         ends = getattr(model.generation_config, "eos_token_id", None)
         ends = ends if isinstance(ends, (list, tuple)) else [ends]
-        self._eos = frozenset(t for t in (tokenizer.eos_token_id, *ends) if t is not None)
+        self._eos = [t for t in {tokenizer.eos_token_id, *ends} if t is not None]
 
     @classmethod
     def from_pretrained(
@@ -102,15 +108,12 @@ class Sampler:
 
     # ------------------------------------------------------------------ weights
     def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Load all weights of a policy; on an error the old ones stay in use.
+        """Load all weights of a policy.
 
         Raises:
-            SamplerError: names or shapes differ from this model's, or a tied weight has two values.
+            SamplerError: a tied weight has two values; the old weights stay in use.
         """
         own = self._model.state_dict()
-        wrong = [name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name)]
-        if wrong:
-            raise SamplerError(f"the policy's weights do not fit the sampler's model: {', '.join(sorted(wrong)[:5])}")
         homes: dict[int, str] = {}
         for name, tensor in own.items():
             first = homes.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
@@ -120,32 +123,37 @@ class Sampler:
 
     # ------------------------------------------------------------------ sampling
     @torch.inference_mode()
-    def sample(self, requests: Sequence[Request]) -> list[Response]:
-        """Sample one response per request, as one batch.
+    def sample(self, requests: Sequence[Request]) -> list[Sample]:
+        """Sample one response per request; requests with equal parameters are one batch.
 
         Raises:
             ConfigError: a prompt is empty or fills the model's context.
             SamplerError: the model's logits are not finite.
         """
-        if not requests:
-            return []
         rows = [self._start(request) for request in requests]
-        live, batch = rows, _Batch(self._model, rows)
+        for params in dict.fromkeys(request.params for request in requests):
+            self._finish([row for row in rows if row.request.params == params], params)
+        return [
+            Sample(
+                row.tokens, row.logprobs, row.stop_reason, self._decode(row.tokens) if row.text is None else row.text
+            )
+            for row in rows
+        ]
+
+    def _finish(self, rows: list[_Row], params: SamplingParams) -> None:
+        """Sample the tokens of rows that have equal parameters."""
+        batch = _Batch(self._model, rows)
         while True:
-            tokens, logprobs = _choose(batch.logits, live, batch.limits, self._eos)
-            for row, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
+            tokens, logprobs = _choose(batch.logits, rows, params, self._eos)
+            for row, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=True):
                 if not row.stop_reason:
                     self._accept(row, token, logprob)
-            keep = [number for number, row in enumerate(live) if not row.stop_reason]
+            keep = [number for number, row in enumerate(rows) if not row.stop_reason]
             if not keep:
-                texts = [self._decode(row.tokens) if row.text is None else row.text for row in rows]
-                return [
-                    Response(row.tokens, row.logprobs, row.stop_reason, text)
-                    for row, text in zip(rows, texts, strict=True)
-                ]
-            if 2 * len(keep) <= len(live):  # copying the cache costs as much as about two steps
-                live = [live[number] for number in keep]
-                tokens = batch.compact(torch.tensor(keep), live, tokens)
+                return
+            if 2 * len(keep) <= len(rows):  # copying the cache costs as much as about two steps
+                rows = [rows[number] for number in keep]
+                tokens = batch.select(torch.tensor(keep), tokens)
             batch.forward(tokens)
 
     def _start(self, request: Request) -> _Row:
@@ -220,12 +228,10 @@ class _Batch:
             mask[i, width - len(prompt) :] = 1
         positions = (mask[:, :width].cumsum(-1) - 1).clamp(min=0)
         self._cache = DynamicCache(config=model.config)
-        self._mask, self._width = mask, width
-        logits = self._run(ids, positions)
+        self._mask, self._width, self._positions = mask, width, positions[:, -1:]
+        self.logits = self._run(ids, positions)
         order = torch.tensor([number[row.request.prompt] for row in rows])
-        expand_cache(self._cache, order, room)
-        self._mask, self._positions, self.logits = mask[order], positions[order, -1:], logits[order]
-        self.limits = _Limits(rows)
+        self.logits = self.select(order, self.logits)
 
     def _run(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         output = self._model(
@@ -245,79 +251,40 @@ class _Batch:
         self._positions = self._positions + 1
         self.logits = self._run(tokens[:, None], self._positions)
 
-    def compact(self, keep: torch.Tensor, rows: list[_Row], tokens: torch.Tensor) -> torch.Tensor:
-        """Keep only these rows; returns their `tokens`."""
-        self._cache.reorder_cache(keep)
-        self._mask, self._positions = self._mask[keep], self._positions[keep]
-        self.limits = _Limits(rows)
-        return tokens[keep]
-
-
-class _Limits:
-    """The sampling parameters of a batch as columns, shape [rows, 1]; None if no row uses the parameter."""
-
-    def __init__(self, rows: list[_Row]) -> None:
-        params = [row.request.params for row in rows]
-
-        def column(values: Iterator[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-            return torch.tensor(list(values), dtype=dtype)[:, None]
-
-        self.temperature = column(1.0 if p.greedy else p.temperature for p in params)
-        self.greedy = column((p.greedy for p in params), torch.bool)
-        cutting = [p for p in params if not p.greedy]
-        self.min_p = column(p.min_p for p in params) if any(p.min_p > 0 for p in cutting) else None
-        self.top_k = column((p.top_k for p in params), torch.long) if any(p.top_k > 0 for p in cutting) else None
-        self.top_p = column(p.top_p for p in params) if any(p.top_p < 1 for p in cutting) else None
+    def select(self, rows: torch.Tensor, of_rows: torch.Tensor) -> torch.Tensor:
+        """Continue with these rows, of which one may occur several times; returns them of `of_rows`, too."""
+        self._cache.reorder_cache(rows)
+        self._mask, self._positions = self._mask[rows], self._positions[rows]
+        return of_rows[rows]
 
 
 def _choose(
-    logits: torch.Tensor, rows: list[_Row], limits: _Limits, ends: Collection[int]
+    logits: torch.Tensor, rows: list[_Row], params: SamplingParams, ends: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The next token of each row and its logprob under the whole distribution; both of shape [rows]."""
-    logprobs = (logits / limits.temperature).log_softmax(-1)
+    logprobs = (logits if params.greedy else logits / params.temperature).log_softmax(-1)
     allowed = logprobs
     if not rows[0].tokens:  # all rows of a batch start together; the first token must not end a response
         allowed = allowed.clone()
-        allowed[:, list(ends)] = -torch.inf
-    best = allowed.argmax(-1)
-    cumulative = (
-        cut_distribution(allowed, limits.top_k, limits.top_p, limits.min_p).exp().cumsum(-1, dtype=torch.float64)
-    )
-    drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # finished rows: unused
-    total = cumulative[:, -1:]
-    point = (torch.tensor(drawn, dtype=torch.float64)[:, None] * total).minimum(total.nextafter(total.new_zeros(())))
-    sampled = torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
-    tokens = torch.where(limits.greedy[:, 0], best, sampled)
+        allowed[:, ends] = -torch.inf
+    if params.greedy:
+        tokens = allowed.argmax(-1)
+    else:
+        cumulative = _cut(allowed, params).exp().cumsum(-1, dtype=torch.float64)
+        drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # finished rows: unused
+        total = cumulative[:, -1:]
+        point = torch.tensor(drawn, dtype=torch.float64)[:, None] * total
+        point = point.minimum(total.nextafter(total.new_zeros(())))
+        tokens = torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
     return tokens, logprobs.gather(-1, tokens[:, None])[:, 0]
 
 
-def cut_distribution(
-    logprobs: torch.Tensor, top_k: torch.Tensor | None, top_p: torch.Tensor | None, min_p: torch.Tensor | None
-) -> torch.Tensor:
-    """Set the logprobs of excluded tokens to -inf, in vLLM's order: min-p, then top-k, then top-p over the rest.
-
-    Args:
-        logprobs: shape [rows, vocabulary].
-        top_k: shape [rows, 1]; values below 1 have no effect. Ties with the k-th token are kept.
-        top_p: shape [rows, 1], in (0, 1]. The most likely token is always kept.
-        min_p: shape [rows, 1], in [0, 1]: minimum probability relative to the most likely token's.
-    """
-    if min_p is not None:
-        floor = logprobs.amax(-1, keepdim=True) + min_p.log()
-        logprobs = logprobs.masked_fill(logprobs < floor, -torch.inf)
-    if top_k is None and top_p is None:
-        return logprobs
-    ordered, order = logprobs.sort(-1, descending=True)
-    if top_k is not None:
-        size = logprobs.shape[-1]
-        last = torch.where(top_k < 1, size, top_k).clamp(max=size) - 1
-        ordered = ordered.masked_fill(ordered < ordered.gather(-1, last), -torch.inf)
-    if top_p is not None:
-        share = ordered.softmax(-1)
-        before = share.cumsum(-1) - share
-        ordered = ordered.masked_fill((before >= top_p) & (top_p < 1), -torch.inf)
-    return torch.empty_like(logprobs).scatter_(-1, order, ordered)
-
-
-def _shape(state: Mapping[str, torch.Tensor], name: str) -> torch.Size | None:
-    return state[name].shape if name in state else None
+def _cut(logprobs: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """Set the logprobs of excluded tokens to -inf, in vLLM's order."""
+    if params.min_p > 0:
+        logprobs = MinPLogitsWarper(params.min_p)(None, logprobs)
+    if params.top_k > 0:
+        logprobs = TopKLogitsWarper(params.top_k)(None, logprobs)
+    if params.top_p < 1:
+        logprobs = TopPLogitsWarper(params.top_p)(None, logprobs)
+    return logprobs

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 import torch
 
-from rg_env.cpu.sampler import Request, Response, Sampler
+from rg_env.cpu.sampler import Request, Sample, Sampler
 from rg_env.processes import redirect_output
 
 
@@ -29,7 +29,7 @@ class SamplerActor:
         torch.set_num_threads(threads)
         self._sampler = Sampler.from_pretrained(path, seed, config_kwargs, dtype)
 
-    def sample(self, requests: list[Request]) -> list[Response]:
+    def sample(self, requests: list[Request]) -> list[Sample]:
         return self._sampler.sample(requests)
 
     def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rg_env.cpu import sampler as sampler_module
-from rg_env.cpu.sampler import Request, Response, Sampler, SamplerError, cut_distribution
+from rg_env.cpu.sampler import Request, Sample, Sampler, SamplerError
 from rg_env.cpu.sampling_params import SamplingParams
 from rg_env.errors import ConfigError
 
@@ -38,7 +38,7 @@ def model(model_folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
 
 
-def ask(sampler: Sampler, prompts: Any = PROMPTS, **params: Any) -> list[Response]:
+def ask(sampler: Sampler, prompts: Any = PROMPTS, **params: Any) -> list[Sample]:
     made = SamplingParams.from_vllm({"max_tokens": 20, "logprobs": 1, **params})
     return sampler.sample([Request(tuple(prompt), made) for prompt in prompts])
 
@@ -112,14 +112,6 @@ def test_only_what_a_cut_leaves_is_sampled(sampler: Sampler, model: Any, params:
     assert seen == set(kept)
 
 
-def test_a_cut_keeps_ties_and_the_most_likely_token() -> None:
-    logprobs = torch.tensor([[0.4, 0.2, 0.2, 0.2]]).log()
-    top_k = cut_distribution(logprobs, torch.tensor([[2]]), None, None)
-    assert torch.isfinite(top_k).tolist() == [[True, True, True, True]]
-    top_p = cut_distribution(logprobs, None, torch.tensor([[1e-9]]), None)
-    assert torch.isfinite(top_p).tolist() == [[True, False, False, False]]
-
-
 def test_a_batch_may_mix_parameters(sampler: Sampler) -> None:
     makes = [
         {"temperature": 0},
@@ -190,15 +182,14 @@ def test_the_same_seed_gives_the_same_samples_in_any_order(model_folder: Path) -
 
 
 def test_sharing_prompts_and_dropping_rows_change_nothing(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = [3, 3, 3, 5, 8, 8, 11, 30]
-    requests = [Request(prompt, SamplingParams(max_tokens=length)) for prompt in PROMPTS[:3] for length in lengths]
+    requests = [Request(prompt, SamplingParams(max_tokens=30)) for prompt in PROMPTS[:3] for _ in range(8)]
     widths: list[int] = []
     forward = sampler_module._Batch.forward
     monkeypatch.setattr(
         sampler_module._Batch, "forward", lambda self, tokens: (widths.append(len(tokens)), forward(self, tokens))[1]
     )
     batched = Sampler.from_pretrained(str(model_folder), seed=7).sample(requests)
-    assert widths[0] == 24 and widths[-1] <= 3, "rows that ended left the batch"
+    assert widths[0] > 12 and widths[-1] <= 12, "rows that ended left the batch"
 
     alone = Sampler.from_pretrained(str(model_folder), seed=7)
     one_by_one = [alone.sample([request])[0] for request in requests]
@@ -207,18 +198,7 @@ def test_sharing_prompts_and_dropping_rows_change_nothing(model_folder: Path, mo
         np.testing.assert_allclose(left.logprobs, right.logprobs, atol=1e-5)
 
 
-def test_a_prompt_goes_through_the_model_once(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes: list[torch.Size] = []
-    run = sampler_module._Batch._run
-    monkeypatch.setattr(
-        sampler_module._Batch, "_run", lambda self, ids, at: (shapes.append(ids.shape), run(self, ids, at))[1]
-    )
-    ask(sampler, [prompt for prompt in PROMPTS[:3] for _ in range(8)], max_tokens=2)
-    assert shapes == [(3, 7), (24, 1)]
-
-
 def test_sliding_windows_are_sampled_right(tmp_path: Path) -> None:
-    """Layers that bound their own cache keep their own class."""
     from transformers import MistralConfig, MistralForCausalLM
 
     from tests.cpu.toy import build_tokenizer
@@ -245,21 +225,6 @@ def test_new_weights_are_used_and_start_new_streams(sampler: Sampler, model: Any
     sampler.load_weights(state)
     (greedy,) = ask(sampler, [PROMPTS[0]], temperature=0)
     assert greedy.token_ids[0] == 20 - int(plain_logprobs(model, PROMPTS[0], [0]).argmax())
-
-
-@pytest.mark.parametrize("fault", ["missing", "unknown", "shape"])
-def test_weights_that_do_not_fit_are_refused_and_the_old_ones_stay(sampler: Sampler, fault: str) -> None:
-    state = {name: torch.zeros_like(tensor) for name, tensor in sampler._model.state_dict().items()}
-    if fault == "missing":
-        del state["lm_head.weight"]
-    elif fault == "unknown":
-        state["lm_head.bias"] = torch.zeros(21)
-    else:
-        state["lm_head.weight"] = torch.zeros(21, 31)
-    before = ask(sampler, [PROMPTS[0]], temperature=0)
-    with pytest.raises(SamplerError, match=r"do not fit the sampler's model: lm_head\."):
-        sampler.load_weights(state)
-    assert ask(sampler, [PROMPTS[0]], temperature=0)[0].token_ids == before[0].token_ids
 
 
 def test_tied_weights_move_together_or_not_at_all(tied_model_folder: Path) -> None:
