@@ -219,13 +219,3 @@ def test_the_page_lists_the_tasks_on_which_a_wrong_answer_passes_the_threshold()
         high = 1.0 if low == "0.9" else 0.9
         scores = {task: score for task, score in HIGHEST_PARTIAL_CREDIT.items() if float(low) <= score < high}
         assert set(re.findall(r"`(\w+)`", listed)) == {task for task in scores if scores[task] > 0.7}
-
-
-def test_the_settings_of_the_dump_are_those_of_the_settings_page():
-    page = (ROOT / "docs" / "dumps.md").read_text()
-    rows = {
-        name: default.strip("`")
-        for name, default in re.findall(r"^\| `(dump_\w+|\w+_per_file|\w+_threshold)` \| (.*?) \|", page, re.MULTILINE)
-    }
-    assert len(rows) == 11
-    assert rows.items() <= documented().items()

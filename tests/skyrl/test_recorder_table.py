@@ -126,9 +126,10 @@ def table():
     """The cells of the page: (generator, loop, environment, content)."""
     lines = (ROOT / "docs" / "recorder.md").read_text().split("| generator |")[1].split("\n\n")[0].splitlines()
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    for generator, loop, *cells in rows:
-        for environment, content in zip(header[1:], cells, strict=True):
-            yield generator.strip("`"), loop, environment, content
+    for generators, loops, *cells in rows:
+        for generator, loop in itertools.product(generators.split(", "), loops.split(", ")):
+            for environment, content in zip(header[1:], cells, strict=True):
+                yield generator.strip("`"), loop, environment, content
 
 
 def test_the_table_has_every_combination():
