@@ -6,8 +6,10 @@ are computed again for grpo (with and without the standard deviation), rloo and 
 which need more than rewards, are not.
 
 Tolerance: SkyRL computes in float32. An advantage fits if it is within 1e-4 · (1 + |advantage|) of ours, plus the
-rounding of the rewards (8 · 2⁻²³ · the largest reward of the group) times the factor by which the estimator multiplies
-it, which is large where all rewards of a group are almost equal.
+rounding of the rewards times the factor by which the estimator multiplies it, which is 10⁶ where grpo divides by the
+standard deviation of equal rewards. The rounding of a group's mean is 4 units in the last place of its largest reward
+(the most that torch 2 is off for groups of up to 256), and nothing where all rewards are equal and have few bits, such
+as 1 or 0.5; of discounted returns, 8.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import polars as pl
 from rg_env.dump.write.tokens import METADATA, TokenFile, token_files
 from rg_env.errors import DumpError
 
-_ROUNDING = 8 * float(np.finfo(np.float32).eps)
+_UNITS_OF_MEAN = 4
+_ROUNDING_OF_RETURNS = 8 * float(np.finfo(np.float32).eps)
 _POSITIONS = (0, 1, 10, 100, 1000, 10_000)
 _OF_TRAJECTORY = ["group_id", "copy", "repetition"]
 
@@ -161,8 +164,10 @@ def _outcome_advantages(rows: pl.DataFrame, facts: dict[str, Any]) -> _Expected:
     by_std = bool(facts["grpo_norm_by_std"])
     is_rloo = facts["advantage_estimator"] == "rloo"
     scores: dict[tuple[Any, ...], np.float32] = {}
+    addends: dict[tuple[Any, ...], int] = {}
     for *trajectory, rewards in rows.sort("turn").select(*_OF_TRAJECTORY, "rewards").iter_rows():
         scores[tuple(trajectory)] = np.sum(np.asarray(rewards, np.float32), dtype=np.float32)
+        addends[tuple(trajectory)] = int(np.count_nonzero(rewards))
     groups: dict[tuple[Any, ...], list[np.float32]] = {}
     for (group, copy, _), found in scores.items():
         groups.setdefault((group, copy), []).append(found)
@@ -179,8 +184,16 @@ def _outcome_advantages(rows: pl.DataFrame, facts: dict[str, Any]) -> _Expected:
             factor = 1 / (float(of_group.std(ddof=1)) + 1e-6) if by_std else 1.0
             value = (score - float(of_group.mean())) * factor
         expected.append(value)
-        tolerance.append(_ROUNDING * float(np.abs(of_group).max()) * factor)
+        units = _units_of_mean(of_group) + max(0, addends[group, copy, repetition] - 1)
+        tolerance.append(units * float(np.spacing(np.float32(np.abs(of_group).max()))) * factor)
     return expected, tolerance
+
+
+def _units_of_mean(rewards: np.ndarray) -> int:
+    """By how many units in the last place the float32 mean of a group may be off."""
+    sums = rewards[0] * np.arange(1, len(rewards) + 1)
+    is_exact = np.all(rewards == rewards[0]) and np.all(sums == sums.astype(np.float32))
+    return 0 if is_exact else _UNITS_OF_MEAN
 
 
 def _discounted_advantages(rows: pl.DataFrame, facts: dict[str, Any]) -> _Expected:
@@ -194,7 +207,7 @@ def _discounted_advantages(rows: pl.DataFrame, facts: dict[str, Any]) -> _Expect
         returns.append(found)
     every = np.concatenate([*returns, *[returns[0]] * facts["padded"]]) if returns else np.zeros(0)
     factor = 1 / np.sqrt(every.var(ddof=1) + 1e-8) if every.size > 1 else 1.0
-    slack = _ROUNDING * float(np.abs(every).max(initial=0.0)) * factor
+    slack = _ROUNDING_OF_RETURNS * float(np.abs(every).max(initial=0.0)) * factor
     return [(found - every.mean()) * factor for found in returns], [slack] * len(returns)
 
 

@@ -6,18 +6,27 @@ What is recorded is counted again from SkyRL's output, which is kept beside it.
 import asyncio
 import copy
 import json
+import sqlite3
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
-import skyrl_gym.tools.search
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
+from skyrl_gym.envs.search.env import SearchEnvConfig
+from skyrl_gym.envs.sql.env import Text2SQLEnvConfig
 
 import rg_env
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump.repair.recover import recover
+from rg_env.dump.repair.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator
@@ -25,6 +34,7 @@ from rg_env.skyrl.recorder import Recorder
 from tests.skyrl.generating import TASK, right, script_for, tokenizer, total
 from tests.skyrl.scripted_engine import ScriptedEngine
 
+ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = 3
 KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 MULTI_TURN = {"max_turns": 3}
@@ -58,13 +68,14 @@ def script(prompt, sample):
     return f"I say #### {number + 2}" if sample == 0 and turn == 1 else f"  turn {turn}\n\n#### 99"
 
 
-def recorded(folder, rows, settings=None, script=script, phase="train", generator_class=SkyRLGymGenerator, **more):
+def recorded(
+    folder, rows, settings=None, script=script, phase="train", gym=None, generator_class=SkyRLGymGenerator, **more
+):
     """One call; returns the record, and what SkyRL's generator returned."""
     rg_env.register()
     config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **(settings or {})})
     config.sampling_params.max_generate_length = 100
-    gym = RGSkyRLGymConfig(rg_dump=RGDumpConfig(dump_other_rollouts=True))
-    inner = generator_class(config, gym, ScriptedEngine(tokenizer(), script), tokenizer())
+    inner = generator_class(config, gym or RGSkyRLGymConfig(), ScriptedEngine(tokenizer(), script), tokenizer())
     raw = {}
     generate = inner.generate
 
@@ -145,21 +156,116 @@ def test_overlong_filtering_hides_no_turn(tmp_path):
     assert group.rollouts[0].response_tokens is None
 
 
-def test_a_search_that_fails_offline_is_in_the_conversation(tmp_path, monkeypatch):
-    monkeypatch.setattr(skyrl_gym.tools.search, "MAX_RETRIES", 1)
-    rows = prompts("search", extra_info={})
-    for row in rows:
-        row["env_extras"]["reward_spec"]["ground_truth"] = {"target": ["4"]}
-        row["env_extras"]["max_turns"] = 2
+@pytest.fixture
+def database(tmp_path):
+    """The folder of a database that text2sql can ask."""
+    folder = tmp_path / "spider" / "database" / "people"
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "people.sqlite") as people:
+        people.execute("CREATE TABLE people (name TEXT, age INTEGER)")
+        people.executemany("INSERT INTO people VALUES (?, ?)", [("Ada", 36), ("Alan", 41)])
+    return tmp_path
+
+
+@pytest.mark.parametrize("mode", ["turns", "turns in one message", "step-wise"])
+def test_what_a_tool_returned_is_in_the_conversation(tmp_path, database, mode):
+    """Sample 0 asks the database and is right, 1 asks something wrong and gives up, 2 does not ask."""
+    oldest = "SELECT name FROM people ORDER BY age DESC LIMIT 1"
+    question = [{"role": "user", "content": "Who is the oldest?"}]
+    extras = {"db_id": "people", "data": "spider", "max_turns": 3, "reward_spec": {"ground_truth": oldest}}
+
+    def asking(prompt, sample):
+        if sample < 2 and "<observation>" not in prompt:
+            return f"<think>Look.</think><sql>SELECT name, age FROM {'people' if sample == 0 else 'cats'}</sql>"
+        return f"<think>So.</think><solution>{oldest if sample == 0 else 'SELECT 1'}</solution>"
+
+    gym = RGSkyRLGymConfig(text2sql=Text2SQLEnvConfig(str(database)))
+    row = {"prompt": question, "env_class": "text2sql", "env_extras": extras, "uid": "0"}
+    (group,), raw, _ = recorded(tmp_path / "dump", [row], MODES[mode], asking, gym=gym)
+    assert [one.score for one in group.rollouts] == [1.0, 0.0, 0.0]
+    assert [one.turns for one in group.rollouts] == [2, 2, 1]
+    found, failed, at_once = ([one["content"] for one in rollout.conversation] for rollout in group.rollouts)
+    assert found[1] == "<think>Look.</think><sql>SELECT name, age FROM people</sql>"
+    assert "Alan" in found[2] and "36" in found[2] and "2 turns left" in found[2]
+    assert "no such table: cats" in failed[2] and len(at_once) == 2
+    for rollout, rows in zip(group.rollouts, rows_of(raw), strict=True):
+        assert rollout.reward == total(raw["rewards"][rows[-1]])
+        assert rollout.response_tokens == sum(sum(raw["loss_masks"][row]) for row in rows)
+
+
+def test_what_a_search_server_returned_is_in_the_conversation(tmp_path):
+    """The server is a stub with the route and the answers of a retrieval server."""
+
+    class Stub(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            found = [[{"document": {"contents": f"{asked['query']}\nFour is 4."}}]]
+            body = json.dumps({"result": found}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args): ...
 
     def searching(prompt, sample):
-        return "<search>four</search>" if "information" not in prompt and "rror" not in prompt else "<answer>4</answer>"
+        return "<answer>4</answer>" if "information>" in prompt else "<search>four</search>"
 
-    groups, raw, _ = recorded(tmp_path, rows, {"max_turns": 2}, searching)
-    assert [r.score for g in groups for r in g.rollouts] == [total(reward) for reward in raw["rewards"]]
-    conversation = groups[0].rollouts[0].conversation
-    assert [message["role"] for message in conversation] == ["system", "user", "assistant", "user", "assistant"]
-    assert conversation[2]["content"] == "<search>four</search>"
+    extras = {"max_turns": 2, "reward_spec": {"ground_truth": {"target": ["4"]}}}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stub) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/retrieve"
+        gym = RGSkyRLGymConfig(search=SearchEnvConfig(search_url=url))
+        groups, raw, _ = recorded(tmp_path, prompts("search", **extras), {"max_turns": 2}, searching, gym=gym)
+        server.shutdown()
+    assert [r.score for g in groups for r in g.rollouts] == [total(reward) for reward in raw["rewards"]] == [1.0] * 6
+    _, _, asked, shown, answered = groups[0].rollouts[0].conversation
+    assert (asked["content"], answered["content"]) == ("<search>four</search>", "<answer>4</answer>")
+    assert shown["role"] == "user" and "Four is 4." in shown["content"]
+
+
+def test_a_rollout_that_raises_ends_the_call_and_the_groups_before_it_stay(tmp_path):
+    """SkyRL fails the whole call; nothing of it is recorded."""
+    rg_env.register()
+    config = GeneratorConfig(max_input_length=1024, n_samples_per_prompt=SAMPLES)
+    config.sampling_params.max_generate_length = 100
+    inner = SkyRLGymGenerator(config, RGSkyRLGymConfig(), ScriptedEngine(tokenizer(), script), tokenizer())
+    with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
+        recorder = Recorder(inner, writer, tokenizer())
+        good, _ = prepare_generator_input(prompts("gsm8k"), SAMPLES, {}, "gsm8k", "train", 1)
+        bad, _ = prepare_generator_input(prompts("gsm8k", reward_spec={}), SAMPLES, {}, "gsm8k", "train", 2)
+        asyncio.run(recorder.generate(good))
+        with pytest.raises(AssertionError, match="ground_truth"):
+            asyncio.run(recorder.generate(bad))
+    assert validate(tmp_path).good
+    assert [group.uid for group in open_run(tmp_path).groups()] == ["0", "1"]
+
+
+KILLED = """
+import asyncio, sys
+from tests.skyrl.test_recorder import *
+config = GeneratorConfig(max_input_length=1024, n_samples_per_prompt=SAMPLES, max_turns=3)
+config.sampling_params.max_generate_length = 100
+inner = SkyRLGymGenerator(config, RGSkyRLGymConfig(), ScriptedEngine(tokenizer(), script), tokenizer())
+recorder = Recorder(inner, DumpWriter(sys.argv[1], "run", 1, policy=KEEP_ALL), tokenizer())
+for step in range(1, 10_000):
+    batch, _ = prepare_generator_input(prompts("gsm8k_multi_turn"), SAMPLES, {}, "", "train", step)
+    output = asyncio.run(recorder.generate(batch))
+    print(*{name.instance_id.group_id for name in output["trajectory_ids"]}, flush=True)
+"""
+
+
+def test_kill_9_leaves_every_acknowledged_group_and_no_torn_line(tmp_path):
+    run = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert run.stdout is not None
+    acknowledged = [name for _ in range(5) for name in run.stdout.readline().split()]
+    run.kill()
+    acknowledged += run.stdout.read().rpartition("\n")[0].split()
+    run.wait()
+    recover(tmp_path)
+    assert validate(tmp_path).good
+    groups = {group.group_id: group for group in open_run(tmp_path).groups()}
+    assert len(acknowledged) >= 10 and set(acknowledged) <= groups.keys()
+    assert {len(group.rollouts) for group in groups.values()} == {SAMPLES}
 
 
 def test_the_item_is_the_same_in_every_run_and_names_the_data_source(tmp_path):

@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
+from skyrl.backends.skyrl_train.utils.ppo_utils import compute_grpo_outcome_advantage
 from typer.testing import CliRunner
 
-from rg_env.analysis.tokens import find_tokens, read_step
+from rg_env.analysis.tokens import _wrong, find_tokens, read_step
 from rg_env.choices import TokenSteps
 from rg_env.cli.app import app
 from rg_env.dump import open_run
@@ -120,6 +122,21 @@ def test_advantages_are_computed_again_and_a_wrong_one_is_found(tmp_path, estima
     result = CliRunner().invoke(app, ["dumps", "tokens", folder, "--json"])
     assert result.exit_code == 1
     assert len(json.loads(result.output)[-1]["wrong"]) == table.height
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.7, 1.3])
+@pytest.mark.parametrize("samples", [2, 8, 15])
+def test_a_group_of_equal_rewards_hides_no_wrong_advantage(tmp_path, reward, samples):
+    """SkyRL divides by a standard deviation of 0, so that the rounding of the mean is a million times as large."""
+    rewards = torch.tensor([[0.0, reward]] * samples)
+    right, _ = compute_grpo_outcome_advantage(rewards, torch.ones_like(rewards), np.zeros(samples, int))
+    rows = pl.DataFrame({"group_id": ["g"] * samples, "copy": 0, "repetition": range(samples), "turn": 0})
+    for wrong in (0.0, 0.5, -0.5):
+        given = right + 0.0
+        given[0] += wrong + np.sign(wrong) * abs(float(right[0, 0]))
+        table = rows.with_columns(rewards=pl.Series(rewards.tolist()), advantages=pl.Series(given.tolist()))
+        found = list(_wrong(table, {"advantage_estimator": "grpo", "grpo_norm_by_std": True}))
+        assert [one["repetition"] for one in found] == ([0] if wrong else [])
 
 
 def test_other_estimators_are_not_recomputed_and_good(tmp_path):
