@@ -21,8 +21,8 @@ import pytest
 
 from rg_env.scoring import AnswerScore, Status, guard, sandbox_report
 from rg_env.scoring.sandbox import landlock, sandbox, seccomp
-from rg_env.scoring.sandbox.sandbox import readable_paths
-from rg_env.scoring.sandbox.trial import Measure, MeasureName
+from rg_env.scoring.sandbox.sandbox import LANDLOCK, LIMITS, PRIVILEGES, SECCOMP, readable_paths
+from rg_env.scoring.sandbox.trial import MEASURES, Measure
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.workers import pool as pool_module
 from rg_env.scoring.workers.pool import Worker
@@ -33,14 +33,14 @@ Attack = Callable[[str], AnswerScore]
 
 @pytest.fixture(scope="module")
 def measures() -> dict[str, Measure]:
-    return {measure.name: measure for measure in sandbox_report()}
+    return dict(zip(MEASURES, sandbox_report(), strict=True))
 
 
 @pytest.fixture
-def needs(measures: dict[str, Measure]) -> Callable[[MeasureName], None]:
-    def skip_without(name: MeasureName) -> None:
-        if not measures[name].active:
-            pytest.skip(f"this system does not offer: {name} ({measures[name].why_not})")
+def needs(measures: dict[str, Measure]) -> Callable[[str], None]:
+    def skip_without(mechanism: str) -> None:
+        if not measures[mechanism].active:
+            pytest.skip(f"this system does not offer {measures[mechanism].why_not}")
 
     return skip_without
 
@@ -78,7 +78,7 @@ def test_code_does_run_below_the_guard(attack: Attack) -> None:
 
 
 def test_the_report_names_every_measure_and_says_why_one_is_missing(measures: dict[str, Measure]) -> None:
-    assert set(measures) == set(MeasureName)
+    assert [measure.name for measure in measures.values()] == list(MEASURES.values())
     assert all(measure.active or measure.why_not for measure in measures.values())
 
 
@@ -106,7 +106,7 @@ def test_the_report_names_every_measure_and_says_why_one_is_missing(measures: di
     ],
 )
 def test_no_file_is_changed(attack: Attack, needs: Callable[..., None], tmp_path: Path, statement: str) -> None:
-    needs(MeasureName.NO_WRITING)
+    needs(LANDLOCK)
     victim = tmp_path / "victim"
     victim.write_text("precious")
     before = victim.stat()
@@ -131,7 +131,7 @@ def test_no_file_is_changed(attack: Attack, needs: Callable[..., None], tmp_path
 def test_no_file_outside_pythons_own_is_read(
     attack: Attack, needs: Callable[..., None], tmp_path: Path, statement: str
 ) -> None:
-    needs(MeasureName.NO_READING)
+    needs(LANDLOCK)
     secret = tmp_path / "secret"
     secret.write_text("secret")
     assert not succeeds(attack, statement.format(path=str(secret), folder=str(tmp_path)))
@@ -142,7 +142,7 @@ def test_late_imports_and_data_files_of_packages_can_be_read(attack: Attack) -> 
 
 
 def test_nobody_is_called(attack: Attack, needs: Callable[..., None], tmp_path: Path) -> None:
-    needs(MeasureName.NO_NETWORK)
+    needs(SECCOMP)
     with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         tcp.bind(("127.0.0.1", 0))
         tcp.listen()
@@ -179,7 +179,7 @@ def test_nobody_is_called(attack: Attack, needs: Callable[..., None], tmp_path: 
     ],
 )
 def test_no_process_is_started(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(MeasureName.NO_PROCESSES)
+    needs(SECCOMP)
     assert not succeeds(attack, statement)
 
 
@@ -202,7 +202,7 @@ def test_no_process_is_started(attack: Attack, needs: Callable[..., None], state
     ],
 )
 def test_other_processes_are_left_alone(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(MeasureName.NO_SIGNALS)
+    needs(SECCOMP)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bystander:
         assert not succeeds(attack, statement.format(pid=bystander.pid))
         assert bystander.poll() is None
@@ -220,7 +220,7 @@ def test_other_processes_are_left_alone(attack: Attack, needs: Callable[..., Non
     ],
 )
 def test_limits_hold_and_cannot_be_lifted(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(MeasureName.LIMITS)
+    needs(LIMITS)
     assert not succeeds(attack, statement)
 
 
@@ -228,12 +228,12 @@ def test_limits_hold_and_cannot_be_lifted(attack: Attack, needs: Callable[..., N
     "statement", ["import os; os.chroot('/')", "import os; os.setuid(1)", "import os; os.nice(-5)"]
 )
 def test_root_is_nobody_special(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(MeasureName.NO_PRIVILEGES)
+    needs(PRIVILEGES)
     assert not succeeds(attack, statement)
 
 
 def test_newer_system_calls_are_unknown(attack: Attack, needs: Callable[..., None]) -> None:
-    needs(MeasureName.NO_NETWORK)
+    needs(SECCOMP)
     for number in (425, 434, 435, 437):  # io_uring_setup, pidfd_open, clone3, openat2
         statement = f"import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall({number}, 0, 0, 0, 0)"
         assert succeeds(attack, statement + "; assert ctypes.get_errno() == 38"), number
@@ -262,7 +262,7 @@ if {call} in (-1, 2**64 - 1): raise OSError(ctypes.get_errno(), "")
 )
 def test_private_objects_of_system_v_cannot_be_used(attack: Attack, needs: Callable[..., None], call: str) -> None:
     """Their identifiers are small numbers, which a worker of the same user could guess."""
-    needs(MeasureName.NO_SHARING)
+    needs(SECCOMP)
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -302,7 +302,7 @@ def test_private_objects_of_system_v_cannot_be_used(attack: Attack, needs: Calla
 def test_no_locks_notifications_or_large_kernel_buffers(
     attack: Attack, needs: Callable[..., None], statement: str
 ) -> None:
-    needs(MeasureName.NO_SHARING)
+    needs(SECCOMP)
     sync = 162 if platform.machine() == "x86_64" else 81
     assert not succeeds(attack, statement.format(python=os.__file__, folder=os.path.dirname(os.__file__), sync=sync))  # noqa: PTH120
 
@@ -331,7 +331,7 @@ def test_pipes_can_be_opened_up_to_the_limit_on_files(attack: Attack) -> None:
 
 
 def test_the_limits_are_those_of_the_page(attack: Attack, needs: Callable[..., None]) -> None:
-    needs(MeasureName.LIMITS)
+    needs(LIMITS)
     for name, value in {"CPU": 600 + 30, "NOFILE": 64, "FSIZE": 0, "CORE": 0}.items():
         assert succeeds(attack, f"import resource as r; assert r.getrlimit(r.RLIMIT_{name}) == ({value}, {value})")
 
@@ -369,8 +369,7 @@ if {without} == "seccomp":
     seccomp.build = missing
 if {without} == "enforcement":
     seccomp.install = lambda program: None
-victim = pathlib.Path(tempfile.mkdtemp(), "victim")
-victim.touch()
+victim = pathlib.Path(tempfile.mkstemp()[1])
 for measure in trial.try_measures(victim):
     os.write(1, (measure.name if measure.active else f"not {{measure.name}}: {{measure.why_not}}").encode() + b"\\n")
 for number, attempt in enumerate({attempts}):
@@ -383,10 +382,10 @@ for number, attempt in enumerate({attempts}):
 
 
 def confined(attempts: list[str], without: str = "", command: tuple[str, ...] = ()) -> tuple[set[str], list[str]]:
-    """Try statements in a sandbox: (the measures that are active, the statements that succeeded)."""
+    """Try statements in a sandbox: (the mechanisms that are active, the statements that succeeded)."""
     lines = output_of(attempts, without, command)
     succeeded = [line.removeprefix("succeeded: ") for line in lines if line.startswith("succeeded: ")]
-    return set(lines) & set(MeasureName), succeeded
+    return {mechanism for mechanism, name in MEASURES.items() if name in lines}, succeeded
 
 
 def output_of(attempts: list[str], without: str = "", command: tuple[str, ...] = ()) -> list[str]:
@@ -400,54 +399,48 @@ def output_of(attempts: list[str], without: str = "", command: tuple[str, ...] =
 
 ROOT = Path(__file__).parents[3]
 AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-ATTEMPTS = {
-    MeasureName.NO_WRITING: "open({victim!r}, 'w')",
-    MeasureName.NO_READING: "open({victim!r}).read()",
-    MeasureName.NO_NETWORK: "socket.socket()",
-    MeasureName.NO_PROCESSES: "threading.Thread(target=print).start()",
-    MeasureName.NO_SIGNALS: "os.kill({pid}, 0)",
-    MeasureName.NO_SHARING: "socket.socketpair()",
-}
+WRITE, READ = "open({victim!r}, 'w')", "open({victim!r}).read()"
+CALLS = ("socket.socket()", "threading.Thread(target=print).start()", "os.kill({pid}, 0)", "socket.socketpair()")
 
 
 @pytest.fixture
-def attempts(tmp_path: Path) -> dict[MeasureName, str]:
+def written(tmp_path: Path) -> Callable[..., list[str]]:
+    """Statements about a file that everybody may change, and about this process."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     for folder in (victim, *tmp_path.parents[:2], tmp_path):
         folder.chmod(0o777)
-    return {name: attempt.format(victim=str(victim), pid=os.getpid()) for name, attempt in ATTEMPTS.items()}
+    return lambda *statements: [one.format(victim=str(victim), pid=os.getpid()) for one in statements]
 
 
 def test_the_sandbox_holds_for_a_user_without_privileges(
-    attempts: dict[MeasureName, str], measures: dict[str, Measure]
+    written: Callable[..., list[str]], measures: dict[str, Measure], needs: Callable[[str], None]
 ) -> None:
+    needs(LANDLOCK)
+    needs(SECCOMP)
     try:
         subprocess.run([*AS_NOBODY, sys.executable, "-c", "import rg_env.scoring"], check=True, cwd=ROOT)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("cannot run Python as another user here")
-    active, succeeded = confined(list(attempts.values()), command=AS_NOBODY)
-    assert active == {name for name in MeasureName if measures[name].active}
-    assert succeeded == [attempt for name, attempt in attempts.items() if name not in active]
+    active, succeeded = confined(written(WRITE, READ, *CALLS), command=AS_NOBODY)
+    assert active == {mechanism for mechanism in MEASURES if measures[mechanism].active}
+    assert succeeded == []
 
 
 def test_without_landlock_only_files_can_be_read_and_made(
-    attempts: dict[MeasureName, str], needs: Callable[[MeasureName], None]
+    written: Callable[..., list[str]], needs: Callable[[str], None]
 ) -> None:
-    needs(MeasureName.NO_SHARING)
-    active, succeeded = confined(list(attempts.values()), without="Landlock")
-    assert active == set(MeasureName) - {MeasureName.NO_READING, MeasureName.NO_WRITING}
-    assert succeeded == [attempts[MeasureName.NO_READING]]
+    needs(SECCOMP)
+    active, succeeded = confined(written(WRITE, READ, *CALLS), without="Landlock")
+    assert active == set(MEASURES) - {LANDLOCK}
+    assert succeeded == written(READ)
 
 
-def test_without_seccomp_files_are_still_safe(
-    attempts: dict[MeasureName, str], needs: Callable[[MeasureName], None]
-) -> None:
-    needs(MeasureName.NO_READING)
-    active, succeeded = confined(list(attempts.values()), without="seccomp")
-    assert {MeasureName.NO_WRITING, MeasureName.NO_READING} <= active
-    assert not {attempts[MeasureName.NO_WRITING], attempts[MeasureName.NO_READING]} & set(succeeded)
-    assert attempts[MeasureName.NO_SHARING] in succeeded
+def test_without_seccomp_files_are_still_safe(written: Callable[..., list[str]], needs: Callable[[str], None]) -> None:
+    needs(LANDLOCK)
+    active, succeeded = confined(written(WRITE, READ, CALLS[-1]), without="seccomp")
+    assert active == set(MEASURES) - {SECCOMP}
+    assert succeeded == written(CALLS[-1])
 
 
 def test_scoring_works_for_another_user_than_root(item: Item) -> None:
@@ -467,15 +460,15 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "name", "why"),
+    ("without", "mechanism", "why"),
     [
-        ("Landlock", MeasureName.NO_READING, "Landlock: Function not implemented"),
-        ("seccomp", MeasureName.NO_NETWORK, "seccomp: Function not implemented"),
-        ("enforcement", MeasureName.NO_NETWORK, "does not enforce"),
+        ("Landlock", LANDLOCK, "Landlock: Function not implemented"),
+        ("seccomp", SECCOMP, "seccomp: Function not implemented"),
+        ("enforcement", SECCOMP, "does not enforce"),
     ],
 )
-def test_a_missing_measure_is_named_with_its_reason(without: str, name: str, why: str) -> None:
-    (line,) = (line for line in output_of([], without) if line.startswith(f"not {name}"))
+def test_a_missing_measure_is_named_with_its_reason(without: str, mechanism: str, why: str) -> None:
+    (line,) = (line for line in output_of([], without) if line.startswith(f"not {MEASURES[mechanism]}"))
     assert why in line
 
 

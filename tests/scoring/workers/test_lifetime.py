@@ -201,7 +201,7 @@ class RandomKiller(threading.Thread):
             self._due = self.answers + chance.randint(1, 60)
 
 
-@pytest.mark.parametrize("answers", [1_500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("answers", [1_500, pytest.param(10_000, marks=pytest.mark.long)])
 def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) -> None:
     right, wrong = item("chain_sum", seed=1), item("chain_sum", seed=2)
     with Scorer(workers=2, timeout=30.0) as scorer, ThreadPoolExecutor(8) as threads:
