@@ -79,14 +79,6 @@ class Think(StrEnum):
     DROP = "drop"
 
 
-class PairBy(StrEnum):
-    """The score by which a preference pair is chosen."""
-
-    SCORE = "score"
-    """After the length penalty: of two correct answers the shorter may be preferred."""
-    BASE_SCORE = "base_score"
-
-
 class RunKind(StrEnum):
     """What a machine is to be used for."""
 

@@ -1,8 +1,10 @@
 """Training data from a dump: supervised examples (`Sft`) and preference pairs (`Dpo`), as JSON lines or Parquet.
 
-Invariant: a response is written exactly as it was recorded, except for a think block that is dropped on request. Each
-group, rollout or example that is read and not written is counted once, under the first reason that applies. The file
-appears whole or not at all. Memory grows by the digests of the examples, not with their texts.
+Invariant: what a model is trained toward (the response of `Sft`, the chosen one of `Dpo`) is solved, unless a lower
+minimum score is asked for; it follows the format and is not truncated. A response is written exactly as it was recorded,
+except for a think block that is dropped on request. Each rollout (`Sft`) or group (`Dpo`) that is read and not written
+is counted once, under the first reason that applies. The file appears whole or not at all. Memory grows by the digests
+of the examples, not with their texts.
 Not covered: prompts without responses, for which `rg-env dataset` makes rows; balancing tasks.
 """
 
@@ -25,8 +27,9 @@ import pyarrow.parquet as pq
 
 from rg_env.analysis.reparse import without_think
 from rg_env.atomic import replacing
-from rg_env.choices import PairBy, Think
+from rg_env.choices import Think
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
+from rg_env.dump.run_settings import default_settings, settings_of_attempts
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError
 from rg_env.scoring.types import Status
@@ -51,51 +54,50 @@ class Reason(StrEnum):
     EVALUATION = "evaluation groups (training on them contaminates later evaluations; --include-eval)"
     UNREADABLE = "lines that could not be read"
     NO_TEXT = "groups that are only in the ledger: their text was not kept"
-    SMALL_MARGIN = "groups without two different responses to one prompt whose scores differ by the margin (--margin)"
+    NO_PAIR = "groups without a good response (--min-score) and one that is worse by the margin (--margin)"
 
     NO_RESPONSE = "rollouts that do not end with a response to a prompt"
     BAD_TEXT = "rollouts with characters that cannot be encoded in UTF-8"
-    NO_NUMBER = "rollouts without a score"
-    SCORER_FAILED = "rollouts whose scorer failed (their score of 0 is meaningless)"
+    NO_SCORE = "rollouts without a score, most because their scorer failed (a score of 0 is then meaningless)"
     VIOLATION = "rollouts that violate the format"
     REJECTED = "rollouts whose answer was rejected by the guard"
     TRUNCATED = "rollouts truncated at the length limit"
     LOW_SCORE = "rollouts below the minimum score (--min-score)"
     THINK_STAYS = "rollouts whose think block cannot be removed (--think drop)"
     NOT_BEST = "rollouts beyond the best of their group (--per-group)"
-    NOT_PAIRED = "rollouts beyond the pairs of their group (--pairs)"
     DUPLICATE = "examples that differ from an earlier one only in whitespace"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rollout with its text as it would be exported."""
+    """A rollout with its text as it would be exported.
+
+    Attributes:
+        flaw: why nothing should be trained toward it; None if it is a good response.
+    """
 
     prompt: Sequence[Message]
     response: str
     record: RolloutRecord
+    flaw: Reason | None
 
     @property
     def completion(self) -> list[Message]:
         return [{"role": "assistant", "content": self.response}]
-
-    @property
-    def rank(self) -> tuple[float, float, int]:
-        """Sorts the best first: by base score, then by score, then in the order of sampling.
-
-        Ties are not broken by length: that would teach the model to skip reasoning wherever guessing works.
-        """
-        return (-self.record.base_score, -self.record.score, self.record.repetition)
 
 
 class ExportKind(Protocol):
     """A kind of data set, with its settings.
 
     Attributes:
+        min_score: minimum base score of what is trained toward, in [0, 1]; None: that of a solved rollout.
         schema: columns of a line.
     """
 
     schema: ClassVar[pa.Schema]
+
+    @property
+    def min_score(self) -> float | None: ...
 
     def rows(self, candidates: Sequence[Candidate], left_out: Counter[Reason]) -> Iterator[tuple[Row, str]]:
         """The lines made from a group's rollouts, each with a text that is equal for duplicates."""
@@ -106,11 +108,11 @@ class Sft:
     """`messages`, as TRL's `SFTTrainer` expects them.
 
     Attributes:
-        min_score: minimum base score, in [0, 1].
+        min_score: minimum base score, in [0, 1]; None: that of a solved rollout.
         per_group: maximum number of responses per group; the best come first.
     """
 
-    min_score: float = 0.99
+    min_score: float | None = None
     per_group: int = 1
 
     schema: ClassVar[pa.Schema] = pa.schema(
@@ -118,19 +120,15 @@ class Sft:
     )
 
     def __post_init__(self) -> None:
-        _check("--min-score", self.min_score, 0 <= self.min_score <= 1, "from 0 to 1")
+        _check_min_score(self.min_score)
         _check("--per-group", self.per_group, self.per_group >= 1, "at least 1")
 
     def rows(self, candidates: Sequence[Candidate], left_out: Counter[Reason]) -> Iterator[tuple[Row, str]]:
-        good = []
-        for candidate in candidates:
-            low = Reason.LOW_SCORE if candidate.record.base_score < self.min_score else None
-            if reason := _flaw(candidate.record) or low:
-                left_out[reason] += 1
-            else:
-                good.append(candidate)
-        good.sort(key=lambda candidate: candidate.rank)
-        left_out[Reason.NOT_BEST] += max(0, len(good) - self.per_group)
+        left_out.update(one.flaw for one in candidates if one.flaw is not None)
+        # Ties are not broken by length: that would teach the model to skip reasoning wherever guessing works.
+        good = [one for one in candidates if one.flaw is None]
+        good.sort(key=lambda one: (-one.record.base_score, -one.record.score, one.record.repetition))
+        left_out[Reason.NOT_BEST] += len(good[self.per_group :])
         for best in good[: self.per_group]:
             scores = {"base_score": best.record.base_score, "score": best.record.score}
             yield {"messages": [*best.prompt, *best.completion], **scores}, _identity(best.prompt, best.response)
@@ -138,20 +136,15 @@ class Sft:
 
 @dataclass(frozen=True, slots=True)
 class Dpo:
-    """`prompt`, `chosen`, `rejected`, as TRL's `DPOTrainer` expects them.
-
-    In every pair `score_chosen - score_rejected >= margin`, no response is in two pairs, and the chosen one follows the
-    format and is not truncated.
+    """`prompt`, `chosen`, `rejected`, as TRL's `DPOTrainer` expects them: a group's best and worst response by score.
 
     Attributes:
-        margin: minimum difference between the two scores, in (0, 1].
-        by: the score that is compared.
-        pairs: maximum number of pairs per group: best with worst, second best with second worst, and so on.
+        min_score: minimum base score of the chosen response, in [0, 1]; None: that of a solved rollout.
+        margin: minimum difference between the two scores, which are those after the length penalty; in (0, 1].
     """
 
+    min_score: float | None = None
     margin: float = 0.5
-    by: PairBy = PairBy.SCORE
-    pairs: int = 1
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [
@@ -162,36 +155,30 @@ class Dpo:
     )
 
     def __post_init__(self) -> None:
+        _check_min_score(self.min_score)
         _check("--margin", self.margin, 0 < self.margin <= 1, "above 0 and at most 1")
-        _check("--pairs", self.pairs, self.pairs >= 1, "at least 1")
 
     def rows(self, candidates: Sequence[Candidate], left_out: Counter[Reason]) -> Iterator[tuple[Row, str]]:
-        ranked = sorted(candidates, key=lambda candidate: (-self._value(candidate), *candidate.rank))
-        same_prompt = all(candidate.prompt == ranked[0].prompt for candidate in ranked)
-        if not (pairs := list(self._pairs(ranked)) if same_prompt else []):
-            left_out[Reason.SMALL_MARGIN] += 1
+        good = [one for one in candidates if one.flaw is None]
+        chosen = max(good, key=lambda one: (one.record.score, one.record.base_score), default=None)
+        rejected = min(candidates, key=lambda one: one.record.score, default=None)
+        if (
+            chosen is None
+            or rejected is None
+            or chosen.record.score - rejected.record.score < self.margin
+            or chosen.prompt != rejected.prompt
+            or chosen.response == rejected.response
+        ):
+            left_out[Reason.NO_PAIR] += 1
             return
-        left_out[Reason.NOT_PAIRED] += len(ranked) - 2 * len(pairs)
-        for chosen, rejected in pairs:
-            row = {
-                "prompt": list(chosen.prompt),
-                "chosen": chosen.completion,
-                "rejected": rejected.completion,
-                "score_chosen": self._value(chosen),
-                "score_rejected": self._value(rejected),
-            }
-            yield row, _identity(chosen.prompt, chosen.response, rejected.response)
-
-    def _pairs(self, ranked: list[Candidate]) -> Iterator[tuple[Candidate, Candidate]]:
-        good = [candidate for candidate in ranked if _flaw(candidate.record) is None]
-        for chosen, rejected in zip(good[: self.pairs], reversed(ranked), strict=False):
-            if self._value(chosen) - self._value(rejected) < self.margin:
-                break
-            if chosen.response != rejected.response and chosen.prompt == rejected.prompt:
-                yield chosen, rejected
-
-    def _value(self, candidate: Candidate) -> float:
-        return candidate.record.score if self.by is PairBy.SCORE else candidate.record.base_score
+        row = {
+            "prompt": list(chosen.prompt),
+            "chosen": chosen.completion,
+            "rejected": rejected.completion,
+            "score_chosen": chosen.record.score,
+            "score_rejected": rejected.record.score,
+        }
+        yield row, _identity(chosen.prompt, chosen.response, rejected.response)
 
 
 @dataclass
@@ -271,6 +258,7 @@ class _NothingLeftError(Exception):
 def _examples(dump: Dump, kind: ExportKind, think: Think, include_eval: bool, result: Exported) -> Iterator[Row]:
     """The lines of all groups; counts them and what is left out."""
     seen: set[bytes] = set()
+    settings = settings_of_attempts(dump.runs)
     evaluations = foreign = asking = 0
     for group in dump.groups():
         result.groups += 1
@@ -282,7 +270,11 @@ def _examples(dump: Dump, kind: ExportKind, think: Think, include_eval: bool, re
         foreign += group.schema_version == 0
         asking += _asks_to_think(group)
         origin = {name: getattr(group, name) for name, _ in _ORIGIN}
-        for row, identity in kind.rows(list(_candidates(group, think, result.left_out)), result.left_out):
+        found = settings.get((group.run_id, group.attempt)) or default_settings()
+        min_score = kind.min_score
+        if min_score is None:
+            min_score = found.config.solved_at if group.solved_at is None else group.solved_at
+        for row, identity in kind.rows(list(_candidates(group, min_score, think, result.left_out)), result.left_out):
             digest = blake2b(identity.encode(), digest_size=16).digest()
             if digest in seen:
                 result.left_out[Reason.DUPLICATE] += 1
@@ -315,7 +307,7 @@ def _write(rows: Iterable[Row], path: Path, suffix: str, schema: pa.Schema) -> N
             table.write_table(pa.Table.from_pylist(list(batch), schema=schema))
 
 
-def _candidates(group: GroupRecord, think: Think, left_out: Counter[Reason]) -> Iterator[Candidate]:
+def _candidates(group: GroupRecord, min_score: float, think: Think, left_out: Counter[Reason]) -> Iterator[Candidate]:
     """The rollouts of a group with a usable text and a reliable score."""
     for rollout in group.rollouts:
         *prompt, last = rollout.conversation or [{"role": "", "content": ""}]
@@ -324,23 +316,23 @@ def _candidates(group: GroupRecord, think: Think, left_out: Counter[Reason]) -> 
             left_out[Reason.NO_RESPONSE] += 1
         elif not all(_is_utf8(message["role"] + message["content"]) for message in rollout.conversation):
             left_out[Reason.BAD_TEXT] += 1
-        elif any(map(math.isnan, (rollout.base_score, rollout.score))):
-            left_out[Reason.NO_NUMBER] += 1
-        elif rollout.status.is_scorer_failure:
-            left_out[Reason.SCORER_FAILED] += 1
+        elif rollout.status.is_scorer_failure or any(map(math.isnan, (rollout.base_score, rollout.score))):
+            left_out[Reason.NO_SCORE] += 1
         elif think is Think.DROP and not (response := without_think(response, rollout.violation)):
             left_out[Reason.THINK_STAYS] += 1
         else:
-            yield Candidate(prompt, response, rollout)
+            yield Candidate(prompt, response, rollout, _flaw(rollout, min_score))
 
 
-def _flaw(record: RolloutRecord) -> Reason | None:
-    """Why a response is a bad example whatever its score; None if it is not."""
+def _flaw(record: RolloutRecord, min_score: float) -> Reason | None:
+    """Why nothing should be trained toward a response; None if it is a good one."""
     if record.violation is not None:
         return Reason.VIOLATION
     if record.status is Status.REJECTED:
         return Reason.REJECTED
-    return Reason.TRUNCATED if record.truncated else None
+    if record.truncated:
+        return Reason.TRUNCATED
+    return Reason.LOW_SCORE if record.base_score < min_score else None
 
 
 def _identity(prompt: Sequence[Message], *responses: str) -> str:
@@ -360,6 +352,11 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _check_min_score(value: float | None) -> None:
+    if value is not None:
+        _check("--min-score", value, 0 <= value <= 1, "from 0 to 1")
 
 
 def _check(option: str, value: float, valid: bool, requirement: str) -> None:

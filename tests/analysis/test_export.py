@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,14 +14,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis.export import Dpo, ExportError, Reason, Sft, export
-from rg_env.choices import PairBy, Think
+from rg_env.choices import Think
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.errors import RGEnvError
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
+from tests.dump.repair.damage import manifest
 
 SCORES = st.one_of(st.sampled_from([0.0, 0.2, 0.3, 0.7, 1.0]), st.floats(0, 1))
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
@@ -95,7 +94,7 @@ def exported(tmp_path_factory, made, kind, **options):
 # -- what is promised of every line
 
 
-@given(groups(), st.sampled_from([0.0, 0.3, 0.99]), st.integers(1, 3))
+@given(groups(), st.sampled_from([0.0, 0.3, None]), st.integers(1, 3))
 def test_sft_lines_are_good_and_everything_else_is_accounted_for(tmp_path_factory, made, min_score, per_group):
     lines, result = exported(tmp_path_factory, made, Sft(min_score, per_group))
     by_id = {g.group_id: g for g in made}
@@ -103,7 +102,7 @@ def test_sft_lines_are_good_and_everything_else_is_accounted_for(tmp_path_factor
     for line in lines:
         source = by_id[line["group_id"]]
         assert source.phase == "train"
-        assert line["base_score"] >= min_score
+        assert line["base_score"] >= (0.99 if min_score is None else min_score)
         match = [
             r
             for r in source.rollouts
@@ -115,23 +114,14 @@ def test_sft_lines_are_good_and_everything_else_is_accounted_for(tmp_path_factor
     of_rollouts = sum(len(g.rollouts) for g in made if g.phase == "train")
     assert result.left_out[Reason.EVALUATION] == sum(g.phase == "eval" for g in made)
     assert result.rows + result.left_out.total() - result.left_out[Reason.EVALUATION] == of_rollouts
-    if per_group == 1:
-        for line in lines:
-            rivals = [r for r in by_id[line["group_id"]].rollouts if r.violation is None and r.status is Status.OK]
-            assert line["base_score"] >= max(r.base_score for r in rivals if not r.truncated and r.conversation[1:])
 
 
-@given(
-    groups(),
-    st.floats(0, 1, exclude_min=True),
-    st.sampled_from(list(PairBy)),
-    st.integers(1, 3),
-    st.sampled_from(list(Think)),
-)
-def test_dpo_pairs_keep_the_margin(tmp_path_factory, made, margin, by, pairs, think):
-    lines, _ = exported(tmp_path_factory, made, Dpo(margin, by, pairs), think=think)
+@given(groups(), st.floats(0, 1, exclude_min=True), st.sampled_from(list(Think)))
+def test_dpo_pairs_keep_the_margin(tmp_path_factory, made, margin, think):
+    lines, result = exported(tmp_path_factory, made, Dpo(margin=margin), think=think)
     by_id = {g.group_id: g for g in made}
-    assert not lines or max(Counter(line["group_id"] for line in lines).values()) <= pairs
+    of_training = sum(g.phase == "train" for g in made)
+    assert len(lines) + result.left_out[Reason.NO_PAIR] + result.left_out[Reason.DUPLICATE] == of_training
     for line in lines:
         assert line["score_chosen"] - line["score_rejected"] >= margin
         assert line["chosen"] != line["rejected"]
@@ -141,19 +131,22 @@ def test_dpo_pairs_keep_the_margin(tmp_path_factory, made, margin, by, pairs, th
             texts = {
                 r.conversation[-1]["content"]
                 for r in source.rollouts
-                if r.conversation and getattr(r, by.value) == line[f"score_{side}"] and not r.status.is_scorer_failure
+                if r.conversation and r.score == line[f"score_{side}"] and not r.status.is_scorer_failure
+                if side == "rejected" or r.base_score >= 0.99
             }
             assert any(text.endswith(message["content"]) for text in texts)
         assert think is Think.DROP or parse_response(line["chosen"][0]["content"]).violation is None
 
 
-def test_no_response_is_in_two_pairs(tmp_path_factory):
-    made = [group(0, [said(f"<think>{k}</think><answer>{k}</answer>", k / 8, k) for k in range(8)])]
-    lines, result = exported(tmp_path_factory, made, Dpo(0.3, pairs=8))
-    used = [line[side][0]["content"] for line in lines for side in ("chosen", "rejected")]
-    assert len(lines) == 3 and len(used) == len(set(used))
-    assert [line["score_chosen"] - line["score_rejected"] for line in lines] == [7 / 8, 5 / 8, 3 / 8]
-    assert result.left_out[Reason.NOT_PAIRED] == 2
+def test_what_is_solved_follows_from_the_run_unless_a_minimum_score_is_given(tmp_path):
+    made = [group(k, [said(f"<think>{k}</think><answer>{k}</answer>", 0.8, 0), said("no", 0.0, 1)]) for k in range(2)]
+    dump = dump_of(tmp_path, [*made, replace(made[1], group_id="own", environment="gsm8k", solved_at=0.75)])
+    for kind, low in ((Sft, Reason.LOW_SCORE), (Dpo, Reason.NO_PAIR)):
+        some, every = (export(dump, kind(score), tmp_path / "x" / "x.jsonl", force=True) for score in (None, 0.5))
+        assert (some.rows, some.left_out[low] >= 2) == (1, True)
+        assert every.rows == 2  # the third differs from the second by its id alone
+    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.7))
+    assert export(open_run(tmp_path), Sft(), tmp_path / "y.jsonl").rows == 2
 
 
 def test_the_best_of_equals_is_the_first_not_the_shortest(tmp_path_factory):
@@ -282,28 +275,6 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     assert {path.name for path in out.parent.iterdir()} == {"train.jsonl"}
 
 
-KILLED_WHILE_READING = """
-import os, signal, sys
-import rg_env.dump.read.dump
-from pathlib import Path
-from rg_env.analysis.export import Sft, export
-from rg_env.dump import open_run
-dump = open_run(sys.argv[1])
-rg_env.dump.read.dump.lines_in = lambda file: os.kill(os.getpid(), signal.SIGKILL)
-export(dump, Sft(), Path(sys.argv[2]), force=True)
-"""
-
-
-def test_a_killed_export_leaves_the_old_file_as_it_was(tmp_path):
-    out = tmp_path / "train.jsonl"
-    export(open_run(SAMPLE), Sft(), out)
-    before = out.read_bytes()
-    done = subprocess.run([sys.executable, "-c", KILLED_WHILE_READING, SAMPLE, out])
-    assert done.returncode == -signal.SIGKILL
-    assert out.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == ["train.jsonl"]
-
-
 def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(28, "No space left on device")
@@ -343,8 +314,6 @@ def test_nothing_to_export_is_exit_code_1_with_the_reasons(tmp_path):
         (("sft", SAMPLE, "--out", "x.csv"), ".jsonl or .parquet"),
         (("dpo", SAMPLE, "--out", "x/x.jsonl", "--margin", "0"), "--margin 0"),
         (("dpo", SAMPLE, "--out", "x/x.jsonl", "--margin", "nan"), "--margin nan"),
-        (("dpo", SAMPLE, "--out", "x/x.jsonl", "--margin", "1.5"), "--margin 1.5"),
-        (("dpo", SAMPLE, "--out", "x/x.jsonl", "--pairs", "0"), "--pairs 0"),
         (("sft", SAMPLE, "--out", "x/x.jsonl", "--min-score", "-1"), "--min-score -1"),
         (("sft", "no/such/folder", "--out", "x/x.jsonl"), "no/such/folder"),
         (("sft", SAMPLE, "--out", "/proc/none/x.jsonl"), "cannot be written"),

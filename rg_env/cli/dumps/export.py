@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.choices import PairBy, Think
+from rg_env.choices import Think
 from rg_env.cli.base import Command, Group
 from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.cli.progress import spinner
@@ -29,6 +29,14 @@ export_app = typer.Typer(
 
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="FILE.jsonl or FILE.parquet.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+MinScore = Annotated[
+    float | None,
+    typer.Option(
+        help="Minimum base score of what is trained toward. By default only solved responses: at least the run's "
+        "`solved_at`, 0.99 if it is unknown.",
+        show_default=False,
+    ),
+]
 ThinkOption = Annotated[Think, typer.Option(help="Keep or drop think blocks.")]
 IncludeEval = Annotated[
     bool, typer.Option("--include-eval", help="Include evaluation groups. Contaminates later evaluations.")
@@ -39,14 +47,14 @@ IncludeEval = Annotated[
 def sft(
     paths: DumpPaths,
     out: Out,
-    min_score: Annotated[float, typer.Option(help="Minimum base score of a response.")] = 0.99,
+    min_score: MinScore = None,
     per_group: Annotated[int, typer.Option(help="Maximum number of responses per group, best first.")] = 1,
     think: ThinkOption = Think.KEEP,
     where: Where = None,
     include_eval: IncludeEval = False,
     force: Force = False,
 ) -> None:
-    """Export good responses for supervised fine-tuning.
+    """Export solved responses for supervised fine-tuning.
 
     Examples:
       rg-env dumps export sft dumps/sample --out sft/train.jsonl
@@ -61,19 +69,16 @@ def sft(
 def dpo(
     paths: DumpPaths,
     out: Out,
-    margin: Annotated[float, typer.Option(help="Minimum difference between the two scores.")] = 0.5,
-    by: Annotated[
-        PairBy, typer.Option(help="Compare scores after the length penalty, or base scores, before it.")
-    ] = PairBy.SCORE,
-    pairs: Annotated[
-        int, typer.Option(help="Maximum number of pairs per group: best with worst, second best with second worst.")
-    ] = 1,
+    min_score: MinScore = None,
+    margin: Annotated[
+        float, typer.Option(help="Minimum difference between the two scores, after the length penalty.")
+    ] = 0.5,
     think: ThinkOption = Think.KEEP,
     where: Where = None,
     include_eval: IncludeEval = False,
     force: Force = False,
 ) -> None:
-    """Export preference pairs: a better and a worse response to the same prompt.
+    """Export preference pairs: the best solved response of each group, and the worst one.
 
     Examples:
       rg-env dumps export dpo dumps/sample --out dpo/train.jsonl
@@ -81,7 +86,7 @@ def dpo(
     """
     from rg_env.analysis.export import Dpo
 
-    _export(Dpo(margin, by, pairs), paths, out, think, where, include_eval, force)
+    _export(Dpo(min_score, margin), paths, out, think, where, include_eval, force)
 
 
 def _export(
