@@ -16,6 +16,7 @@ from rg_env.dump import (
     has_no_signal,
     outcome_of,
     to_line,
+    write_manifest,
 )
 from rg_env.dump.files import batch_name
 from rg_env.scoring.types import Status, Violation
@@ -90,6 +91,7 @@ def make_dump(
         groups and bytes that were written.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    write_manifest(folder, RUN_ID, {"attempt": 1})
     draw = random.Random(7)
     thoughts = [" ".join(draw.choices(WORDS, k=draw.randrange(40, 500))) for _ in range(500)]
     done = written = batch = 0

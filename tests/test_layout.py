@@ -16,7 +16,7 @@ FILES = {
 }
 LIGHT = ("dump", "analysis", "browser", "scoring", "tasks", "curriculum", "suites")
 HEAVY = {"torch", "ray", "skyrl", "skyrl_gym"}
-EXCEPT = {"rg_env.dump.read.ray_data": {"ray"}, "rg_env.scoring.workers.ray_pool": {"ray"}}
+EXCEPT = {"rg_env.dump.read.dump": {"ray"}, "rg_env.scoring.workers.ray_pool": {"ray"}}
 
 
 def imports(module: str, for_types: bool = True) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """Training data from a dump: supervised examples (`Sft`) and preference pairs (`Dpo`), as JSON lines or Parquet.
 
 Invariant: what a model is trained toward (the response of `Sft`, the chosen one of `Dpo`) is solved, unless a lower
-minimum score is asked for; it follows the format and is not truncated. A response is written exactly as it was recorded,
-except for a think block that is dropped on request. Each rollout (`Sft`) or group (`Dpo`) that is read and not written
-is counted once, under the first reason that applies. The file appears whole or not at all. Memory grows by the digests
-of the examples, not with their texts.
+minimum score is asked for; it follows the format and is not truncated. A response is written exactly as it was
+recorded, except for a think block that is dropped on request. Each rollout (`Sft`) or group (`Dpo`) that is read and
+not written is counted once, under the first reason that applies. The file appears whole or not at all. Memory grows by
+the digests of the examples, not with their texts.
 Not covered: prompts without responses, for which `rg-env dataset` makes rows; balancing tasks.
 """
 

@@ -14,7 +14,7 @@ import contextlib
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rg_env.dump.files import lock_name
 from rg_env.dump.open_file import open_regular
@@ -35,7 +35,7 @@ class RunLock:
         from filelock import FileLock, SoftFileLock, Timeout  # slow to import, and not needed for reading
 
         self._path = folder / lock_name(run_id)
-        self._lock: BaseFileLock = FileLock(self._path, thread_local=False, mode=0o666)
+        self._lock = cast("BaseFileLock", FileLock(self._path, thread_local=False, mode=0o666))
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
@@ -47,7 +47,11 @@ class RunLock:
             raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None
         if not isinstance(self._lock, SoftFileLock):  # whose file has a content of its own
             with contextlib.suppress(OSError):  # a full disk: the file does not name its holder
-                self._path.write_text(f"process {os.getpid()} on {socket.gethostname()}\n")
+                fd = os.open(self._path, os.O_WRONLY | os.O_TRUNC)
+                try:
+                    os.write(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+                finally:
+                    os.close(fd)
 
     def release(self) -> None:
         """Release the lock. The file is removed first, so that nobody locks an unlinked file."""

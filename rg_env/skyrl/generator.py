@@ -140,7 +140,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
                     attempt=attempt,
                     step=call.step or 0,
                     task=move.task,
-                    rule="interval",
                     before=move.before,
                     after=move.after,
                     **dataclasses.asdict(move.evidence),

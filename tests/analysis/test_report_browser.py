@@ -341,7 +341,6 @@ def test_levels_are_drawn_over_the_steps_with_their_moves(show, tmp_path):
         attempt=1,
         step=3,
         task="gcd",
-        rule="interval",
         before=0.2,
         after=0.3,
         solve_rate=0.9,

@@ -59,7 +59,6 @@ def move(step: int = 1, before: float = 0.3, after: float = 0.35, **changes: Any
         "attempt": 1,
         "step": step,
         "task": "chain_sum",
-        "rule": "interval",
         "before": before,
         "after": after,
         "solve_rate": 0.9,

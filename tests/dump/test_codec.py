@@ -108,6 +108,7 @@ def test_records_round_trip(record):
     assert _same(from_line(line), _as_kept(record))
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
+    orjson.loads(line)  # refuses NaN, lone surrogates and their escapes, which the standard library lets pass
 
 
 @given(groups)
@@ -126,11 +127,6 @@ def test_the_ledger_keeps_everything_but_the_texts(record):
             assert all(_same(getattr(one, f.name), getattr(other, f.name)) for f in fields(RolloutFacts))
 
 
-@given(st.builds(TrainedRecord, any_text, whole, whole, any_text, whole))
-def test_what_was_trained_on_comes_back(record):
-    assert record_from_line(TrainedRecord, to_line(record)) == record
-
-
 EXAMPLES = {
     GroupRecord: group(),
     LedgerRecord: LedgerRecord.of(replace(group(), rollouts=[], no_signal=True), None, NotKept.NO_ROLLOUTS),
@@ -144,12 +140,6 @@ def test_a_record_of_every_kind_is_sound_and_comes_back(kind):
     record = EXAMPLES[kind.record]
     record.check()
     assert record_from_line(kind.record, to_line(record), strict=True) == record
-
-
-@pytest.mark.parametrize("changes", [{}, {"lower": None, "upper": None}, {"reason": "\ud800"}])
-def test_a_move_of_a_level_comes_back(changes):
-    record = move(**changes)
-    assert record_from_line(LevelRecord, to_line(record)) == record
 
 
 @settings(max_examples=25)
@@ -171,37 +161,12 @@ def test_what_is_submitted_comes_out_of_the_files(tmp_path_factory, records, com
     assert not dump.problems
 
 
-@given(groups)
-def test_every_line_is_strict_utf8_json(record):
-    orjson.loads(
-        to_line(record)
-    )  # refuses NaN, lone surrogates and their escapes, which the standard library lets pass
-
-
-@settings(max_examples=10)
-@given(st.text(st.characters(), min_size=1, max_size=20))
-def test_a_text_of_a_megabyte(piece):
-    long = piece * (1_000_000 // len(piece))
-    record = group(rollouts=[rollout(conversation=[{"role": "assistant", "content": long}])])
-    assert from_line(to_line(record)) == record
-
-
 def test_the_empty_text_is_no_text_where_a_text_may_be_absent():
     names = ("answer", "stop_reason", "policy_version")
     record = group(rollouts=[rollout(**dict.fromkeys(names, ""))], level="")
     back = from_line(to_line(record))
     assert back.level is None
     assert [getattr(back.rollouts[0], name) for name in names] == [None] * 3
-
-
-def test_numbers_that_are_not_finite_become_null_and_come_back_as_unknown():
-    record = group(rollouts=[rollout(score=math.nan, reward=-math.inf, raw_score=math.inf)])
-    wire = json.loads(to_line(record))["rollouts"][0]
-    assert (wire["score"], wire["reward"], wire["raw_score"]) == (None, None, None)
-    back = from_line(to_line(record)).rollouts[0]
-    assert math.isnan(back.score)
-    assert math.isnan(back.reward)
-    assert back.raw_score is None
 
 
 def _types(value):

@@ -64,12 +64,6 @@ def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
         pass
 
 
-def test_one_compressed_file_may_have_any_name(dump, tmp_path):
-    path = _compress(next(dump.glob("*_rollouts_*_0000.jsonl")))
-    path = path.rename(tmp_path / "mine.jsonl.zst")
-    assert [record.uid for record in open_run(path).groups()] == ["0", "1", "2"]
-
-
 def test_damaged_compressed_data_cost_only_what_comes_after_them(dump):
     path = _compress(next(dump.glob("*_groups_*_0000.jsonl")))
     path.with_suffix("").unlink()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
@@ -22,11 +21,6 @@ CHUNK = 1 << 24
 
 MAX_LINE = 1 << 28
 """Longest line that is read, in bytes. Real lines have less than a tenth of that."""
-
-
-_TAIL = 1 << 20
-_SOUGHT = 1 << 30
-"""Bytes of a compressed file in which its last line is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +101,6 @@ def size_of(file: DumpFile) -> int:
         return file.path.stat().st_size
     except OSError:
         return 0
-
-
-def last_line(file: DumpFile) -> bytes:
-    """The last line that is not empty; only its end if it is longer than a megabyte.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    last = tail = b""
-    with open_lines(file.path) as stream:
-        if not file.compressed:
-            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL))
-        while block := stream.read(_TAIL):
-            if file.compressed and stream.tell() > _SOUGHT:
-                raise OSError(errno.EFBIG, "too long to find its last line", str(file.path))
-            tail = tail if block.isspace() else (tail + block)[-2 * _TAIL :]
-    for line in io.BytesIO(tail):
-        last = last if line.isspace() else line
-    return last
 
 
 def _whole_lines(stream: IO[bytes] | io.BufferedIOBase, size: int) -> Iterator[bytes]:

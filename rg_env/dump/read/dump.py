@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import bundles, last_line, size_of
-from rg_env.dump.read.lines import Line, lines_in, lines_of, parse
+from rg_env.dump.read.chunks import bundles, size_of
+from rg_env.dump.read.lines import Line, lines_in, lines_of
 from rg_env.dump.read.runs import Run as Run
 from rg_env.dump.read.runs import find_runs, run_names
 from rg_env.dump.read.texts import TextReader
 from rg_env.dump.read.where import Condition, ConditionError, parse_conditions
 from rg_env.dump.schema import (
-    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,
@@ -33,16 +32,18 @@ from rg_env.dump.schema import (
     TrainedRecord,
 )
 from rg_env.dump.strings import escape, unescape
-from rg_env.errors import DumpError
 from rg_env.output import print_line
 from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
     import ray.data
 
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
+_RAY_TASKS = 1000
+"""At most so many tasks of Ray read the files of a dump."""
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
 _Replaced = frozenset[tuple[str, int | None, int]]
@@ -304,14 +305,26 @@ class Dump:
         The paths must mean the same files on every machine of the cluster. Damaged lines are skipped, and reported in
         the logs of Ray's workers.
         """
-        from rg_env.dump.read.ray_data import shares, to_ray
+        import polars as pl
+        import ray.data
+
+        from rg_env.dump.read import frames
 
         sources = []
         for run in self.runs:
             replaced = frozenset() if all_attempts else self.replaced(run)
-            for files in shares(run.files_for_frames(texts=texts)):
-                sources.append(partial(_read_share, Run(run.run_id, files, None), replaced, texts))
-        return to_ray(sources)
+            files = run.files_for_frames(texts=texts)
+            sources += [Dump((replace(run, files=(file,)),), _replaced_by_run={run.run_id: replaced}) for file in files]
+
+        def read(numbers: dict[str, Any]) -> Iterator[pa.Table]:
+            for dump in (sources[number] for number in numbers["id"]):
+                for frame in dump.frames(texts=texts):
+                    yield frame.drop(frames.GROUP_INDEX).to_arrow(compat_level=pl.CompatLevel.oldest())
+                for problem in dump.problems:
+                    print_line(problem)
+
+        tasks = min(len(sources), _RAY_TASKS)
+        return ray.data.range(len(sources), override_num_blocks=tasks).map_batches(read, batch_size=1)
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
@@ -398,14 +411,13 @@ class Dump:
     def replaced(self, run: Run) -> _Replaced:
         """Phase, step and attempt of what a later attempt of the run has replaced.
 
-        Attempts follow each other in a file, so that only a run whose last lines are of a later attempt is read.
         What belongs to no step replaces nothing.
         """
         from rg_env.dump.read import frames
 
         if run.run_id not in self._replaced_by_run:
             found: _Replaced = frozenset()
-            if _may_have_attempts(run):
+            if run.may_have_attempts():
                 once_more = Dump((run,), _problems=self._problems)
                 found = frames.replaced(once_more.frames(frames.REPLACED_BY, all_attempts=True))
             self._replaced_by_run[run.run_id] = found
@@ -450,27 +462,3 @@ def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int
         return record
     rollouts: list[Any] = [rollout for rollout in record.rollouts if rollout.repetition in repetitions]
     return replace(record, rollouts=rollouts)
-
-
-def _read_share(run: Run, replaced: _Replaced, texts: bool) -> Iterator[pl.DataFrame]:
-    """The rows of some files of a run; what had to be skipped is printed."""
-    from rg_env.dump.read import frames
-
-    dump = Dump((run,), _replaced_by_run={run.run_id: replaced})
-    for frame in dump.frames(texts=texts):
-        yield frame.drop(frames.GROUP_INDEX)
-    for problem in dump.problems:
-        print_line(problem)
-
-
-def _may_have_attempts(run: Run) -> bool:
-    """False if the last lines are of the first attempt; True also if they cannot be read."""
-    files = {file.kind: file for file in run.files_for_frames(texts=False)}  # the last one of each kind
-    for file in files.values():
-        try:
-            record = parse(file, 0, last_line(file))
-        except (OSError, BadLineError, DumpError):
-            return True
-        if record.attempt > 1:
-            return True
-    return False

@@ -7,6 +7,7 @@ names; for a file with any other name, the first line decides whether it is a le
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -19,10 +20,16 @@ from typing import Any
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.open_file import open_regular
+from rg_env.dump.read.chunks import parts_of
 from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind
 from rg_env.errors import DumpError
 from rg_env.sanitize import visible
+
+_LATER_ATTEMPT = re.compile(rb'"attempt":\s*(?!1\D)')
+"""In a line, whose texts have their quotes escaped, and therefore no such key."""
+_AT_ONCE = 1 << 18
+"""Bytes in which it is looked for at a time."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +62,15 @@ class Run:
         """The name of the run's folder; that of its parent if dumps are in a folder of that name."""
         folder = self.files[0].path.resolve().parent
         return folder.parent.name if folder.name == "dumps" else folder.name
+
+    def may_have_attempts(self) -> bool:
+        """False if there was one attempt: its manifest says so, or no line names a later one."""
+        starts = (self.manifest or {}).get("attempts")
+        one = isinstance(starts, list) and all(isinstance(one, dict) and one.get("attempt") == 1 for one in starts)
+        if one and len({file.path.parent for file in self.files}) == 1:
+            return False
+        parts = (part for file in self.files_for_frames(texts=False) for part in parts_of(file, _AT_ONCE))
+        return any(_LATER_ATTEMPT.search(part.data) for part in parts)
 
     @property
     def has_ledger(self) -> bool:

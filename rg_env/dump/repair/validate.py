@@ -1,4 +1,4 @@
-"""Checks what readers of a dump rely on: each line, the files against each other, and both against the manifest.
+"""Checks what readers of a dump rely on: each line, the files against each other.
 
 Invariant: it only reads. Everything that our runs can write passes, including a run that was killed at any moment and
 resumed. Memory does not grow with the texts: a digest and the place of each group of the current run are kept, and the
@@ -24,18 +24,14 @@ from rg_env.dump.lock import is_held
 from rg_env.dump.read.dump import open_run
 from rg_env.dump.read.lines import Line, lines_in
 from rg_env.dump.read.runs import Run
-from rg_env.dump.run_settings import settings_of
 from rg_env.dump.schema import (
     TEXT_KINDS,
     FaultyRecordError,
     FileKind,
     GroupRecord,
     LedgerRecord,
-    Phase,
     Record,
     TrainedRecord,
-    answered,
-    outcome_of,
 )
 
 MAX_KEPT = 1000
@@ -64,7 +60,7 @@ class Trouble(StrEnum):
     UNKNOWN_GROUP = "unknown_group", "look for the missing file"
     GAP = "gap", "look for the missing file"
     UNFINISHED = "unfinished", _RECOVER
-    MANIFEST = "manifest", "restore it from a backup; without it settings cannot be checked"
+    MANIFEST = "manifest", "restore it from a backup; without it the settings of the run are unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +157,6 @@ class _RunCheck:
         self.folder = run.files[0].path.parent
         self.live = whole and is_held(self.folder, run.run_id)
         self.whole = whole and not self.live
-        self.settings = settings_of(run.manifest)
         self.texts: dict[str, tuple[int, Line]] = {}
         self.groups: set[str] = set()
         self.unknown: set[str] = set()
@@ -190,7 +185,7 @@ class _RunCheck:
         if self.run.manifest is None and os.path.lexists(path):
             self.result.add(Trouble.MANIFEST, path, 0, "not a JSON object")
         elif self.run.manifest is None and any(parse_name(file.path) for file in self.run.files):
-            self._remark("has no manifest: its settings could not be checked")
+            self._remark("has no manifest: the settings of the run are unknown")
         if self.live:
             self._remark("is being written now: only its finished files were checked, each one alone")
         due: Counter[FileKind] = Counter()
@@ -237,14 +232,12 @@ class _RunCheck:
         else:
             digest = _digest(LedgerRecord.of(group, line.file.kind, None))
             self.texts[group.group_id] = digest, Line(line.file, line.number, line.offset, b"", None)
-            self._check_settings(line, group)
 
     def _check_ledger_line(self, line: Line, record: LedgerRecord) -> None:
         if record.group_id in self.groups:
             self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again")
             return
         self.groups.add(record.group_id)
-        self._check_settings(line, record)
         if not self.whole:
             return
         if record.group_id not in self.texts:
@@ -272,21 +265,6 @@ class _RunCheck:
         seen.add(key)
         if self.whole and record.group_id not in self.groups:
             self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
-
-    def _check_settings(self, line: Line, record: GroupRecord | LedgerRecord) -> None:
-        """Check a group's outcome and size against the settings of its attempt."""
-        settings = self.settings.get(record.attempt)
-        if settings is None:
-            return
-        solved_at = settings.config.solved_at if record.solved_at is None else record.solved_at
-        outcome = outcome_of([rollout.base_score for rollout in answered(record.rollouts)], solved_at)
-        if record.outcome is not outcome:
-            what = f"`outcome` is {record.outcome}; with solved_at={solved_at:g} it would be {outcome}"
-            self._add(Trouble.CONTRADICTION, line, what)
-        expected = settings.samples.get(Phase(record.phase))
-        if expected is not None and len(record.rollouts) != expected:
-            what = f"has {len(record.rollouts)} rollouts; the manifest says {expected} for phase {record.phase}"
-            self._add(Trouble.CONTRADICTION, line, what)
 
     def _add(self, kind: Trouble, line: Line, what: str) -> None:
         self.result.add(kind, line.file, line.number, what)

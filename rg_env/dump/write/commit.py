@@ -52,8 +52,6 @@ class Committer:
         fsync: Fsync,
         compressing: bool,
     ) -> None:
-        self._folder = folder
-        self._run_id = run_id
         self._policy = policy
         self._fsync = fsync
         self._lock = RunLock(folder, run_id)
@@ -78,9 +76,6 @@ class Committer:
         Raises:
             OSError, DumpError: the disk refuses; nothing is written, try again later.
         """
-        if not self._lock.in_place():
-            lock, self._lock = self._lock, RunLock(self._folder, self._run_id)
-            lock.release()
         marks: dict[FileKind, Savepoint] = {}
         fates: list[NotKept | None] = []
         try:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import bundles, last_line, parts_of
+from rg_env.dump.read.chunks import bundles, parts_of
 from rg_env.dump.schema import FileKind
 
 
@@ -37,11 +36,3 @@ def test_small_files_are_bundled_and_kinds_kept_apart(tmp_path_factory, sizes, s
     for bundle in found:
         assert len({part.file.kind for part in bundle}) == 1
         assert len(bundle) == 1 or sum(len(part.data) for part in bundle) <= size
-
-
-@pytest.mark.parametrize(
-    ("content", "last"), [(b"a\nb\n", b"b\n"), (b"a\nb", b"b"), (b"a\n\n \n", b"a\n"), (b"", b""), (b"\n", b"")]
-)
-def test_the_last_line_is_found(tmp_path, content, last):
-    assert last_line(file_of(tmp_path / "x", content)) == last
-    assert last_line(file_of(tmp_path / "y", b"0\n" * 600_000 + content)) == (last or b"0\n")

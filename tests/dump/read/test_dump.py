@@ -71,14 +71,6 @@ def test_a_batch_under_way_is_read_up_to_its_last_whole_line(tmp_path):
         assert [(p.path, p.line) for p in dump.problems] == [(part, 2)]
 
 
-def test_a_batch_finished_between_finding_and_reading_is_read(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        writer.submit([group(0)]).result(5)
-        dump = open_run(tmp_path)
-    assert [g.uid for g in dump.groups()] == ["0"]
-    assert dump.ledger_frame().height == 2
-
-
 DAMAGE = {
     "torn": lambda line: line[: len(line) // 2] + b"\n",
     "NUL": lambda line: b"\0" * (len(line) - 1) + b"\n",
@@ -109,28 +101,6 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
     (problem,) = dump.problems
     assert "_groups_" in str(problem)
     assert "line 3: " in str(problem)
-
-
-def test_the_frame_says_what_the_ledger_says(tmp_path):
-    groups = [
-        group(0, [1.0, 0.5]),
-        group(1, [violating(0), rollout(0.0, 1, stop_reason=None, policy_version=None)], level=None, step=None),
-        group(2, []),
-        group(3, phase="eval"),
-    ]
-    _write(tmp_path, groups)
-    dump = open_run(tmp_path)
-    expected = [
-        (
-            *(record.group_id, record.level, record.text, record.text_reason, record.step),
-            *(getattr(r, name) for name in ROLLOUT_SCHEMA),
-        )
-        for record in dump.ledger()
-        for r in record.rollouts
-    ]
-    frame = dump.ledger_frame()
-    names = ["group_id", "level", "text", "text_reason", "step", *ROLLOUT_SCHEMA]
-    assert frame.select(names).rows() == expected
 
 
 def test_what_an_attempt_took_back_does_not_count(tmp_path):
@@ -177,15 +147,6 @@ def test_plain_atropos_files_are_read_and_the_bias_is_named(tmp_path):
 def test_a_single_file_may_have_any_name(tmp_path):
     _atropos(tmp_path / "mine.jsonl")
     assert [g.run_id for g in open_run(tmp_path / "mine.jsonl").groups()] == ["mine"] * 3
-
-
-def test_several_paths_and_runs_are_kept_apart(tmp_path):
-    _write(tmp_path / "ours", [group(0)])
-    _atropos(tmp_path / "theirs.jsonl")
-    dump = open_run(tmp_path / "ours", tmp_path / "theirs.jsonl", tmp_path / "ours")
-    assert [run.run_id for run in dump.runs] == [RUN_ID, "theirs"]
-    assert sum(1 for _ in dump.groups()) == 4
-    assert dump.ledger_frame()["run_id"].value_counts(sort=True)["count"].to_list() == [6, 2]
 
 
 def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import datasets
 import duckdb
 import pandas as pd
@@ -110,14 +108,3 @@ def test_duckdb(dump):
         assert [(row[0], str(row[1])) for row in rows] == [("chain_sum", g.uid) for g in groups]
     rows = duckdb.sql(f"select unnest(rollouts).score from read_json_auto('{text}')").fetchall()
     assert [row[0] for row in rows] == [score for scores in _scores(groups) for score in scores]
-
-
-def test_a_reader_that_knows_four_keys(dump):
-    groups, text, _ = dump
-    with text.open(encoding="utf-8") as lines:
-        read = [json.loads(line) for line in lines]
-    assert [line["item_id"] for line in read] == ["chain_sum"] * len(groups)
-    for line, record in zip(read, groups, strict=True):
-        for seen, meant in zip(line["rollouts"], record.rollouts, strict=True):
-            assert seen["score"] == meant.score
-            assert len(seen["conversation"]) == len(meant.conversation)

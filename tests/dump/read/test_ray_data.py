@@ -26,8 +26,7 @@ def local_ray(tmp_path_factory):
 
 
 @pytest.mark.timeout(200)
-def test_the_figures_are_the_same_as_here(local_ray, tmp_path, monkeypatch):
-    monkeypatch.setattr("rg_env.dump.read.ray_data._TASK_BYTES", 1)  # a task for every file
+def test_the_figures_are_the_same_as_here(local_ray, tmp_path):
     members = [
         group(f"{task}-{k}", [1.0, 0.0, violating(2)] if k % 3 else [1.0, 1.0], step=k // 4, attempt=attempt, task=task)
         for attempt, steps in ((1, range(40)), (2, range(20, 60)))

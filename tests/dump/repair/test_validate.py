@@ -11,14 +11,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, write_manifest
+from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.lock import RunLock
 from rg_env.dump.repair.validate import MAX_KEPT, Trouble, Validation, validate
 from rg_env.dump.write.compress import compress
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, move, rollout
-from tests.dump.repair.damage import manifest, write_record
+from tests.dump.repair.damage import write_record
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +90,7 @@ def _rollout(k, **changes):
         _rollout(0, raw_score=None),
         _rollout(0, violation=Violation.NO_THINK.value),
         _rollout(0, status=Status.CRASHED.value),
-        _rollout(0, answer=""),
-        _rollout(0, conversation=[]),
         lambda wire: wire.update(no_signal=True),
-        lambda wire: wire.update(call=17),
-        lambda wire: wire.update(entry="{"),
     ],
 )
 def test_a_line_that_contradicts_itself_is_found(record, change):
@@ -103,18 +99,9 @@ def test_a_line_that_contradicts_itself_is_found(record, change):
     assert (Trouble.CONTRADICTION, path.name, 1) in _found(record)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda wire: wire.update(text=""),
-        lambda wire: wire.update(started_at=2.0, ended_at=1.999),
-        lambda wire: wire.update(scoring_seconds=-1.0),
-        lambda wire: wire.update(phase="test", group_id=wire["group_id"].replace("train", "test")),
-    ],
-)
-def test_a_ledger_line_that_contradicts_itself_is_found(record, change):
+def test_a_ledger_line_that_contradicts_itself_is_found(record):
     path = _file(record, FileKind.LEDGER)
-    _change(path, 1, change)
+    _change(path, 1, lambda wire: wire.update(text=""))
     assert (Trouble.CONTRADICTION, path.name, 1) in _found(record)
 
 
@@ -187,22 +174,6 @@ def test_missing_doubled_and_misnamed_files_are_found(record):
     assert Trouble.DUPLICATE in validate(record).counts
 
 
-@pytest.mark.parametrize("settings", [{"solved_at": 0.2}, {"samples": 4}])
-def test_the_manifest_is_held_against_the_record(tmp_path, settings):
-    write_record(tmp_path)
-    assert validate(tmp_path).good
-    (tmp_path / manifest_name(RUN_ID)).unlink()
-    write_manifest(tmp_path, RUN_ID, manifest(**{"dump_eval_rollouts": True, "groups_per_file": 4} | settings))
-    assert set(validate(tmp_path).counts) == {Trouble.CONTRADICTION}
-
-
-def test_a_group_may_have_a_threshold_of_its_own(tmp_path):
-    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.9))
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        writer.submit([group(0, [0.8, 0.8], environment="gsm8k", solved_at=0.5, outcome="all_correct")])
-    assert validate(tmp_path).good
-
-
 def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
     path = record / manifest_name(RUN_ID)
     path.write_text("{")
@@ -254,7 +225,7 @@ def test_a_step_trained_on_nothing_is_found(tmp_path):
     assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 1)]
 
 
-@pytest.mark.parametrize("changes", [{"after": 0.3}, {"after": 1.5}, {"solve_rate": float("nan")}, {"lower": -0.1}])
+@pytest.mark.parametrize("changes", [{"after": 1.5}, {"solve_rate": float("nan")}, {"lower": -0.1}])
 def test_an_impossible_move_of_a_level_is_found(tmp_path, changes):
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.submit([move(), move(**changes)])

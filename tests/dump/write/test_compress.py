@@ -39,12 +39,6 @@ def test_every_finished_batch_is_compressed_and_reads_the_same(tmp_path):
     assert _read(tmp_path / "zstd") == [str(uid) for uid in range(5)]
 
 
-def test_the_batch_under_way_is_not_compressed(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2, compression="zstd") as writer:
-        writer.submit([group(0)]).result(5)
-        assert names(tmp_path) == {"rollouts_0000.jsonl.part", "groups_0000.jsonl.part", "lock"}
-
-
 def test_a_later_attempt_compresses_what_an_earlier_one_left_and_takes_no_number_twice(tmp_path):
     _write(tmp_path, 1, range(3))
     _write(tmp_path, 2, range(3, 5), compression="zstd")
@@ -102,18 +96,6 @@ def test_other_libraries_read_compressed_batches_as_they_are(tmp_path):
         assert duckdb.sql(f"select uid from read_json_auto('{path}')").fetchall() == [("0",), ("1",)]
 
 
-def test_damage_to_a_compressed_file_is_noticed(tmp_path):
-    _write(tmp_path, 1, range(2), compression="zstd")
-    (path,) = tmp_path.glob("*_groups_*")
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    dump = open_run(tmp_path)
-    assert list(dump.ledger()) == []
-    (problem,) = dump.problems
-    assert "the rest of the file is lost" in str(problem)
-
-
 FOLDER = "folder"
 
 
@@ -140,11 +122,6 @@ def synced(monkeypatch):
     monkeypatch.setattr(os, "fsync", recording_fsync)
     monkeypatch.setattr(os, "rename", recording_rename)
     return calls
-
-
-def test_without_fsync_nothing_waits_for_the_platter(tmp_path, synced):
-    _write(tmp_path, 1, range(3))
-    assert {what for _, what in synced} == {"renamed"}
 
 
 def test_fsync_group_forces_text_then_ledger_before_the_group_is_acknowledged(tmp_path, synced):

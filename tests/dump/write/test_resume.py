@@ -56,15 +56,6 @@ def test_parts_without_a_whole_line_are_removed(tmp_path, content):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_repair_that_was_itself_killed_is_done_again(tmp_path):
-    """The ledger is mended and renamed before the texts get their names: the worst moment lies between."""
-    _part(tmp_path, FileKind.ROLLOUTS, _text(0), _text(1))
-    _part(tmp_path, FileKind.LEDGER, _ledger(1)[:20], number=1)
-    (tmp_path / batch_name(FileKind.LEDGER, RUN_ID, 0)).write_bytes(_ledger(0))
-    _next_attempt(tmp_path)
-    assert uids(tmp_path) == ["0", "1"]
-
-
 def test_other_runs_and_files_are_left_alone(tmp_path):
     other = tmp_path / f"{batch_name(FileKind.ROLLOUTS, 'other', 0)}.part"
     other.write_bytes(b'{"torn')

@@ -18,7 +18,6 @@ from rg_env.dump.write.writer import _OPEN
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
-EVERYTHING = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
 
@@ -49,23 +48,6 @@ def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_policy_say
     assert [line["text"] for line in ledger[:3]] == [FileKind.ROLLOUTS, FileKind.FAILED, ""]
     assert [line["text_reason"] for line in ledger[:3]] == ["", "", NotKept.OTHER_OFF]
     assert ledger[-1]["text_reason"] == NotKept.EVAL_OFF
-
-
-def test_every_kind_has_its_own_file_name(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=EVERYTHING) as writer:
-        writer.submit([*(group(k, scores) for k, scores in enumerate(ONE_OF_EACH)), group(3, phase="eval")])
-    kinds = ("rollouts", "FAILED_rollouts", "other_rollouts", "eval_rollouts", "groups")
-    assert names(tmp_path) == {f"{kind}_0000.jsonl" for kind in kinds}
-
-
-def test_text_and_score_of_a_rollout_stay_together(tmp_path):
-    scores = [0.125 * k for k in range(9)]
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        writer.submit([group(0, [rollout(s, k) for k, s in enumerate(scores) if k % 3])])
-    (line,) = lines_of(tmp_path, FileKind.ROLLOUTS)
-    for seen in line["rollouts"]:
-        assert seen["conversation"][-1]["content"].endswith(f"<answer>{seen['score']}</answer>")
-    assert lines_of(tmp_path, FileKind.LEDGER)[0]["score"] == [r["score"] for r in line["rollouts"]]
 
 
 def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
@@ -117,16 +99,6 @@ def test_two_runs_share_a_folder(tmp_path):
         a.submit([group("a", run_id="run-a")])
         b.submit([group("b", run_id="run-b")])
     assert sorted(uids(tmp_path)) == ["a", "b"]
-
-
-def test_write_returns_true_once_the_groups_are_in_the_files(tmp_path):
-    async def generate() -> None:
-        assert await writer.write([group(0)], timeout=5)
-        assert uids(tmp_path) == ["0"]
-        assert writer.missing == 0
-
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        asyncio.run(generate())
 
 
 def test_a_slow_disk_holds_up_training_for_the_timeout_only_and_is_said_once(tmp_path, stuck_disk, log):
@@ -295,15 +267,6 @@ def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
     dump = open_run(tmp_path)
     assert [record.uid for record in dump.ledger()] == [record.uid for record in dump.groups()] == ["0", "1", "2"]
     assert not dump.problems
-
-
-def test_what_was_trained_on_is_not_taken_for_groups_where_the_ledger_is_lost(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        writer.submit([group(0)])
-        writer.submit(_trained(1, 2))
-    for path in tmp_path.glob("*_groups_*"):
-        path.unlink()
-    assert set(open_run(tmp_path).ledger_frame()["uid"]) == {"0"}
 
 
 @pytest.mark.parametrize(
