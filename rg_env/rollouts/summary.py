@@ -72,8 +72,6 @@ class StepSummary:
     def __init__(self, solved_at: float, policy: DumpPolicy | None = None) -> None:
         self._solved_at = solved_at
         self._policy = policy or DumpPolicy()
-        self.drawn: Counter[str] = Counter()
-        """Groups of each task since the start."""
         self._counts = StepCounts()
 
     def add(self, groups: Iterable[GroupRecord]) -> None:
@@ -95,7 +93,6 @@ class StepSummary:
             counts.statuses.update(one.status.value for one in group.rollouts)
             counts.violations.update(one.violation.value for one in rollouts if one.violation)
             counts.tasks[group.task] += 1
-            self.drawn[group.task] += 1
 
     @property
     def every_reward_call_failed(self) -> bool:

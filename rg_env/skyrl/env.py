@@ -20,7 +20,7 @@ from rg_env.errors import ConfigError
 from rg_env.rewards import Rollout, compose_reward
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import shared_scorer
-from rg_env.scoring.types import ParsedResponse, Status, Verdict
+from rg_env.scoring.types import Status, Verdict
 from rg_env.tasks import Item
 
 SLOT = "rg_dump_slot"
@@ -80,8 +80,6 @@ class RGDumpEnv(BaseTextEnv):
         if self.slot is not None:
             self.slot.item, self.slot.text, self.slot.verdict = self.item, action, verdict
             self.slot.stopwatch = self._stopwatch
-        if self.config.debug_logging:
-            _explain(self.item, action, verdict)
         reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
         return BaseTextEnvStepOutput(
             observations=[],
@@ -162,32 +160,3 @@ def as_config(env_config: object) -> RGDumpConfig:
     if isinstance(values.get("length_penalty"), Mapping):
         values["length_penalty"] = LengthPenaltyConfig(**values["length_penalty"])
     return RGDumpConfig(**values)
-
-
-def _place(parsed: ParsedResponse, length: int) -> str:
-    """Where the blocks of a response are, in characters."""
-    spans = {"think block": parsed.think_span, "answer block": parsed.answer_span}
-    found = [f"{name} from {span.start} to {span.end}" for name, span in spans.items() if span is not None]
-    return f"({', '.join(found) or 'no block'}, of {length} characters)"
-
-
-def _explain(item: Item, text: str, verdict: Verdict) -> None:
-    """Log one line with everything that led to the base score."""
-    scored = verdict.scored
-    if verdict.parsed.violation is not None:
-        why = f"violation {verdict.parsed.violation} {_place(verdict.parsed, len(text))}"
-    elif scored.raw is None or scored.tagged is None:
-        why = f"{scored.status}: {scored.detail}"
-    else:
-        why = f"raw {scored.raw:.3f}, tagged {scored.tagged:.3f}, baseline {scored.baseline:.3f}"
-        if scored.normalized:
-            why += f"; {scored.detail}"
-    logger.info(
-        "rg_dump {} | answer {!r} | expected {!r} | base score {:.3f} ({}) | response {!r}",
-        item.id,
-        verdict.parsed.answer,
-        item.entry.get("answer"),
-        scored.score,
-        why,
-        text,
-    )

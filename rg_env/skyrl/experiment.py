@@ -74,6 +74,8 @@ class RGExperiment(BasePPOExp):
             writer=writer,
             log_folder=cfg.trainer.log_path,
         )
+        if log := self._generator.rollout_log:
+            self.reports.send(line=f"log of rollouts: {log.path}", rollouts=str(log.path))
         return self._generator
 
     def get_tracker(self) -> Tracking:

@@ -24,10 +24,11 @@ from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, LevelRecord, Outcom
 from rg_env.dump.schema import answered
 from rg_env.rewards import Rollout, RolloutReward, group_rewards
 from rg_env.rollouts.stopwatch import Stopwatch
-from rg_env.rollouts.summary import StepSummary, counted
+from rg_env.rollouts.summary import StepSummary
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
 from rg_env.skyrl.loader import TrainLoader
 from rg_env.skyrl.recorder import Call, Recorder
+from rg_env.skyrl.rollout_log import RolloutLog
 from rg_env.skyrl.rollout_table import RolloutTable
 from rg_env.user_code import load_reward
 
@@ -37,7 +38,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
 
     Args:
         writer: writes the groups; None records nothing.
-        log_folder: for the traceback of a reward function that fails; None writes none.
+        log_folder: for the traceback of a reward function that fails, and the log of rollouts; None writes none.
         Everything else: as `SkyRLGymGenerator`.
     """
 
@@ -63,6 +64,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         """What the reward function's failures were, each logged once."""
         self.table = RolloutTable(self.config.log_rollouts)
         """Rollouts for the tracker, which the trainer logs after each step and evaluation."""
+        self.rollout_log = RolloutLog(log_folder) if self.config.debug_logging and log_folder else None
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
         """Generate, apply the rules of the groups, record.
@@ -86,7 +88,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self._add_metrics(call, groups, [record for record in records if record.environment == ENV_CLASS])
         (self.summary if call.phase == "train" else self.evaluated).add(records)
         self.table.add(call.phase, records)
-        self._log(records)
+        if self.rollout_log is not None:
+            self.rollout_log.add(records)
         await self.recorder.write(call, records)
         if self.writer is not None:
             self.writer.submit(moves)
@@ -187,28 +190,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
         if call.phase == "train" and self.loader is not None:
             metrics |= self.loader.metrics()
-
-    def _log(self, records: Sequence[GroupRecord]) -> None:
-        level = "INFO" if self.config.debug_logging else "DEBUG"
-        for record in records:
-            logger.log(
-                level,
-                "{} {} step {} | {} | {} | {} | rewards {}",
-                record.environment,
-                record.phase,
-                record.step,
-                record.item,
-                record.outcome,
-                _scores(record),
-                " ".join(f"{rollout.reward:.3g}" for rollout in record.rollouts),
-            )
-        if records:
-            logger.log(level, "training groups drawn so far: {}", counted(self.summary.drawn))
-
-
-def _scores(record: GroupRecord) -> str:
-    scores = [rollout.score for rollout in record.rollouts]
-    return f"mean {sum(scores) / len(scores):.3f}, best {max(scores):.3f}"
 
 
 def _observed(group: Sequence[Rollout], solved_at: float) -> ObservedGroup:

@@ -54,6 +54,8 @@ def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[Render
         yield f"  rg-env dumps show {folder}               # browse the groups"
     if "log" in facts:
         yield f"log: {short_path(facts['log'])}"
+    if "rollouts" in facts:
+        yield f"log of rollouts: {short_path(facts['rollouts'])}"
     if ended.exit_code != 0:
         why = f"stopped by {signal.Signals(ended.signum).name}" if ended.signum else "failed"
         at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"

@@ -45,10 +45,10 @@ class Screen:
         verbose: show the whole log.
 
     Attributes:
-        facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `dump`, `run_id`, `solved_at`,
-            `resumed` and `checkpoint` (steps), `under_way` (the settings work), `finished` (what to say of a run that
-            has nothing left to train), `error`. Reports also have a `line` for
-            a pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
+        facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `rollouts` (their log),
+            `dump`, `run_id`, `solved_at`, `resumed` and `checkpoint` (steps), `under_way` (the settings work),
+            `finished` (what to say of a run that has nothing left to train), `error`. Reports also have a `line` for a
+            pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
     """
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:

@@ -23,7 +23,7 @@ def groups_of(folder, phase="train"):
 
 
 def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
-    """Rollout by rollout, text for text, reward for reward; debug logging shows how each score came about.
+    """Rollout by rollout, text for text, reward for reward; the log of rollouts shows how each score came about.
 
     At learning rate 0, the greedy answers to the fixed evaluation set are the same before and after.
     """
@@ -42,8 +42,7 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     ]
     capture = Path(__file__).with_name("capture_run.py")
     done = run_command(sys.executable, capture, trained_path, *short_run, *settings)
-    output = done.stdout + done.stderr
-    assert all(words in output for words in ("task mix", "base score", "raw ", "tagged "))
+    assert "task mix" in done.stdout + done.stderr
 
     trained = [json.loads(line) for line in trained_path.read_text().splitlines()]
     assert {row["step"] for row in trained} == {1, 2}

@@ -52,6 +52,7 @@ def run(
     *,
     config=None,
     writer=None,
+    log_folder=None,
     phase="train",
     step=3,
     generator_class=None,
@@ -70,7 +71,7 @@ def run(
     generator_cfg = GeneratorConfig(**{"max_input_length": 512, "n_samples_per_prompt": samples, **settings})
     generator_cfg.sampling_params.max_generate_length = 100
     gym = RGSkyRLGymConfig(rg_dump=config or RGDumpConfig())
-    kwargs = {} if generator_class else {"writer": writer}
+    kwargs = {} if generator_class else {"writer": writer, "log_folder": log_folder}
     generator = (generator_class or RGDumpGenerator)(
         generator_cfg, gym, ScriptedEngine(tokenizer(), script), tokenizer(), **kwargs
     )

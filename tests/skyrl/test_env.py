@@ -79,21 +79,6 @@ def test_without_a_slot_it_says_once_that_nothing_is_recorded(row, monkeypatch):
     assert [message for message in said if "records nothing" in message] == said[:1]
 
 
-def test_debug_logging_shows_extraction_both_scores_and_why(row):
-    said = []
-    handler = logger.add(said.append, level="INFO", format="{message}")
-    try:
-        config = RGDumpConfig(debug_logging=True)
-        step(row, f"<think>sum</think><answer>{answer_of(row)}</answer>", config)
-        step(row, "no tags", config)
-    finally:
-        logger.remove(handler)
-    good, bad = (message for message in said if "rg_dump chain_sum" in message)
-    assert f"answer '{answer_of(row)}'" in good
-    assert "raw 1.000, tagged" in good
-    assert "violation no_think (no block, of 7 characters)" in bad
-
-
 def test_a_row_that_is_not_ours_is_refused_in_one_line():
     with pytest.raises(ConfigError, match="ReasoningGymDataset"):
         RGDumpEnv(extras={"reward_spec": {"ground_truth": "4"}})

@@ -41,6 +41,22 @@ def test_rewards_are_those_of_each_text_on_the_last_token(rows):
         assert not any(reward[:-1])
 
 
+def test_the_log_of_rollouts_tells_what_counts_first(rows, tmp_path):
+    responses = right("{}"), right("no"), "\x1b[31mno tags", right("{}")
+    config = RGDumpConfig(debug_logging=True)
+    run(rows, script_for(rows, *responses), config=config, log_folder=tmp_path / "logs")
+    (log,) = (tmp_path / "logs").glob("rollouts-*.log")
+    lines = log.read_text().splitlines()
+    answer = rows.row(0)["reward_spec"]["ground_truth"]
+    assert lines[0] == f"train step 3 | {rows.row(0)['extra_info']['item']} | mixed | mean score 0.500, best 1.000"
+    rollouts = [number for number, line in enumerate(lines) if line.startswith("  score")][:4]
+    first, second, third, _ = (lines[number] for number in rollouts)
+    assert first.startswith(f"  score 1.000 reward 1 | answer '{answer}', expected '{answer}' | raw 1.000, tagged ")
+    assert second.startswith(f"  score 0.000 reward 0 | answer 'no', expected '{answer}' | raw ")
+    assert third == "  score 0.000 reward 0 | violation no_think"
+    assert lines[rollouts[2] + 1].split() == ["response", "␛[31mno", "tags"]
+
+
 @pytest.mark.parametrize("settings", [{}, {"batched": True}, {"step_wise_trajectories": True}])
 def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tmp_path, settings):
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:

@@ -41,10 +41,9 @@ def test_a_step_in_one_line(groups, line):
     assert summary(*groups).take().line() == line
 
 
-def test_a_taken_summary_starts_again_but_remembers_what_was_drawn():
+def test_a_taken_summary_starts_again():
     made = summary(group(0), group(1, task="gcd"))
     assert made.take().groups == 2
     assert not made.take().groups
     made.add([group(2)])
     assert made.take().line().endswith("tasks: chain_sum 1")
-    assert made.drawn == {"chain_sum": 2, "gcd": 1}
