@@ -14,10 +14,9 @@ import multiprocessing
 import operator
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from loguru import logger
 
@@ -43,69 +42,6 @@ ROW_GROUP = 1000
 
 Example = tuple[list[Message], str, dict[str, Any], str]
 """(messages, env class, extras, uid), as SkyRL's loaders expect from a dataset."""
-
-
-@dataclass(frozen=True)
-class PromptBuilder:
-    """Turns questions into conversations and counts their tokens as SkyRL does."""
-
-    system_prompt: str | None
-    worked_examples: Sequence[Mapping[str, Any]]
-    tokenizer: Any
-    chat_template_kwargs: Mapping[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        system_prompt: str | None,
-        worked_examples: Iterable[Mapping[str, Any]],
-        format: str,
-        tokenizer: Any = None,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-    ) -> PromptBuilder:
-        """The arguments are those of `ReasoningGymDataset`.
-
-        Raises:
-            ConfigError: an unknown system prompt, or a worked example that is not in the format.
-        """
-        worked_examples = list(worked_examples)
-        check_worked_examples(worked_examples, format)
-        return cls(resolve_system_prompt(system_prompt), worked_examples, tokenizer, dict(chat_template_kwargs or {}))
-
-    def messages(self, task: str, question: str) -> list[Message]:
-        """The conversation in front of the response."""
-        return build_messages(question, task, self.system_prompt, self.worked_examples)
-
-    def length(self, task: str, question: str) -> int:
-        """Tokens of the prompt, including the chat template's opening of the response."""
-        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self.chat_template_kwargs}
-        return len(self.tokenizer.apply_chat_template(self.messages(task, question), **options))
-
-    def row(self, item: Item) -> dict[str, Any]:
-        """An item in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info."""
-        answer = item.entry["answer"]
-        return {
-            "data_source": item.task,
-            "prompt": self.messages(item.task, item.entry["question"]),
-            "env_class": ENV_CLASS,
-            # For people and other tools; our env scores the entry. Empty if the task has no single correct answer.
-            "reward_spec": {"method": "rule", "ground_truth": "" if answer is None else str(answer)},
-            "extra_info": item.extra_info(),
-        }
-
-    def example(self, item: Item) -> Example:
-        """An item as SkyRL's loaders expect it from a dataset."""
-        row = self.row(item)
-        messages, env_class = row.pop("prompt"), row.pop("env_class")
-        return messages, env_class, row, item.id
-
-
-def collate(examples: Iterable[Example]) -> list[dict[str, Any]]:
-    """A batch in the form that SkyRL's trainer expects."""
-    return [
-        {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
-        for messages, env_class, extras, uid in examples
-    ]
 
 
 def begin_worker(number: int) -> None:
@@ -202,7 +138,10 @@ class ReasoningGymDataset:
         need(complexity_mode in modes, "complexity_mode", complexity_mode, "must be null, random or curriculum")
         self.seed = seed
         self.split = Split(split)
-        self._prompts = PromptBuilder.of(system_prompt, worked_examples, format, tokenizer, chat_template_kwargs)
+        self._worked_examples = list(worked_examples)
+        check_worked_examples(self._worked_examples, format)
+        self._system_prompt = resolve_system_prompt(system_prompt)
+        self._tokenizer, self._chat_template_kwargs = tokenizer, dict(chat_template_kwargs or {})
         self._max_prompt_length = max_prompt_length
         self._streams: dict[tuple[str, str], ItemStream] = {}
         self._complexity_mode, self._stratify = complexity_mode, stratify
@@ -265,7 +204,7 @@ class ReasoningGymDataset:
         """Whether items can be made at a complexity and the first ones fit the prompt limit."""
         questions = first_questions(scale.task, encode_entry(scale.options(complexity)))
         limit = self._max_prompt_length
-        fit = all(limit is None or self._prompts.length(scale.task, question) <= limit for question in questions)
+        fit = all(limit is None or self._prompt_length(scale.task, question) <= limit for question in questions)
         return bool(questions) and fit
 
     def _log_cut_levels(self) -> None:
@@ -286,21 +225,13 @@ class ReasoningGymDataset:
         mode = f", complexity_mode={self._complexity_mode!r}" if self._complexity_mode else ""
         return f"ReasoningGymDataset({tasks}, size={self._size}, seed={self.seed}, split={str(self.split)!r}{mode})"
 
-    @overload
-    def __getitem__(self, index: int | Draw) -> Example: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-
-    def __getitem__(self, index: int | slice | Draw) -> Example | list[Example]:
-        """(messages, env class, extras, uid) of a row or of a draw, or a list of those of a slice.
+    def __getitem__(self, index: int | Draw) -> Example:
+        """(messages, env class, extras, uid) of a row or of a draw.
 
         Raises:
             IndexError: unless -len(self) <= index < len(self).
         """
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(self._size))]
-        return self._prompts.example(self.item_of(index if isinstance(index, Draw) else self.draw(index)))
+        return self.example_of(self.item_of(index if isinstance(index, Draw) else self.draw(index)))
 
     def draw(self, index: int) -> Draw:
         """What is decided about a row before its item is made: a pure function of the arguments and the index.
@@ -374,7 +305,7 @@ class ReasoningGymDataset:
     def _stream(self, task: str, options: Mapping[str, Any]) -> ItemStream:
         key = (task, encode_entry(dict(options)) if options else "")
         if key not in self._streams:
-            counted = self._prompts.length if self._max_prompt_length is not None else None
+            counted = self._prompt_length if self._max_prompt_length is not None else None
             stream = ItemStream(task, options, self.seed, self.split, counted, self._max_prompt_length)
             self._streams.setdefault(key, stream)
         return self._streams[key]
@@ -385,15 +316,36 @@ class ReasoningGymDataset:
 
     def row(self, index: int) -> dict[str, Any]:
         """A row in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info. Raises as `draw`."""
-        return self.row_of(self.draw(index))
+        item = self.item(index)
+        messages, env_class, extras, _ = self.example_of(item)
+        return {"data_source": item.task, "prompt": messages, "env_class": env_class, **extras}
 
-    def row_of(self, draw: Draw) -> dict[str, Any]:
-        """The row of a draw, in SkyRL's form."""
-        return self._prompts.row(self.item_of(draw))
+    def example_of(self, item: Item) -> Example:
+        """(messages, env class, extras, uid) of an item."""
+        answer = item.entry["answer"]
+        extras = {
+            "data_source": item.task,
+            # For people and other tools; our env scores the entry. Empty if the task has no single correct answer.
+            "reward_spec": {"method": "rule", "ground_truth": "" if answer is None else str(answer)},
+            "extra_info": item.extra_info(),
+        }
+        return self._messages(item.task, item.entry["question"]), ENV_CLASS, extras, item.id
 
-    def collate_fn(self, examples: Iterable[Example]) -> list[dict[str, Any]]:
+    def _messages(self, task: str, question: str) -> list[Message]:
+        return build_messages(question, task, self._system_prompt, self._worked_examples)
+
+    def _prompt_length(self, task: str, question: str) -> int:
+        """Tokens of the prompt as SkyRL counts them, including the chat template's opening of the response."""
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self._chat_template_kwargs}
+        return len(self._tokenizer.apply_chat_template(self._messages(task, question), **options))
+
+    @staticmethod
+    def collate_fn(examples: Iterable[Example]) -> list[dict[str, Any]]:
         """A batch in the form that SkyRL's trainer expects."""
-        return collate(examples)
+        return [
+            {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
+            for messages, env_class, extras, uid in examples
+        ]
 
     def to_parquet(self, path: str | Path, *, rows: int | None = None) -> None:
         """Write the first `rows` rows (None: all) as a parquet file that stock SkyRL reads.

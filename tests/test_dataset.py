@@ -77,13 +77,10 @@ def test_any_length_at_no_cost() -> None:
     assert dataset.row(10**15 - 1)["extra_info"]["index"] == 10**15 - 1
 
 
-def test_slices_and_negative_indices_are_those_of_a_list() -> None:
+def test_negative_indices_are_those_of_a_list() -> None:
     dataset = ReasoningGymDataset(["chain_sum"], size=7)
     rows = list(dataset)
-    assert (
-        dataset[2:5] == rows[2:5] and dataset[::-3] == rows[::-3] and dataset[5:100] == rows[5:] and dataset[9:] == []
-    )
-    assert dataset[-1] == rows[-1] and dataset[-7] == rows[0]
+    assert (len(rows), dataset[-1], dataset[-7]) == (7, rows[-1], rows[0])
     assert dataset.row(-2)["extra_info"]["item"] == rows[5][3]
 
 
@@ -100,10 +97,6 @@ def test_the_representation_is_one_line() -> None:
 def test_there_are_no_other_rows(index: int) -> None:
     with pytest.raises(IndexError, match="of a dataset of 30 rows"):
         ReasoningGymDataset(["chain_sum"], size=30)[index]
-
-
-def test_iteration_ends() -> None:
-    assert len(list(ReasoningGymDataset(["chain_sum"], size=5))) == 5  # type: ignore[call-overload]
 
 
 def test_rows_depend_on_seed_split_and_index_alone() -> None:

@@ -146,7 +146,7 @@ def test_a_row_has_the_level_of_its_complexity() -> None:
     rows = dataset("acre", "chain_sum")
     for index in range(40):
         draw, item = rows.draw(index), rows.item(index)
-        assert rows.row(index) == rows.row_of(draw)
+        assert rows[index] == rows[draw]
         assert (item.task, item.index, item.draw_probability) == (draw.task, index, 0.5)
         if item.task == "acre":
             assert (item.level, item.complexity, item.id) == ("", None, f"acre-train-42-{index}")
@@ -203,7 +203,7 @@ def test_a_curriculum_takes_draws_from_elsewhere() -> None:
     rows = dataset("chain_sum", complexity_mode="curriculum")
     with pytest.raises(ConfigError, match="depend on the policy"):
         rows.row(0)
-    info = rows.row_of(Draw("chain_sum", 5, 0.3, 0.25, 7))["extra_info"]
+    info = rows[Draw("chain_sum", 5, 0.3, 0.25, 7)][2]["extra_info"]
     assert (info["complexity"], info["draw_probability"], info["controller_version"]) == (0.3, 0.25, 7)
     assert info["item"] == "chain_sum-train-42-5@0.3"
 
