@@ -11,7 +11,6 @@ import importlib
 import inspect
 import json
 import math
-import numbers
 import pickle
 import threading
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import Status
 from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
 from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
-from rg_env.scoring.workers.worker import Reply, reason_for
+from rg_env.scoring.workers.worker import Reply, number_of, reason_for
 
 Value = float | dict[str, float]
 _LONGEST_REPLY = 8000
@@ -138,11 +137,10 @@ def _find(path: str) -> Any:
 def _plain(value: Any) -> Reply:
     """A value as JSON has it, or the reason why it is none."""
     parts = value if isinstance(value, dict) else {"": value}
-    found = {key: part.item() if hasattr(part, "item") else part for key, part in parts.items()}  # NumPy, torch
-    if all(isinstance(key, str) and isinstance(part, numbers.Real) for key, part in found.items()):
-        plain = {key: float(part) for key, part in found.items()}
-        if all(map(math.isfinite, plain.values())) and len(json.dumps(plain)) < _LONGEST_REPLY:
-            return plain if isinstance(value, dict) else plain[""]
+    found = {key: number for key, part in parts.items() if (number := number_of(part)) is not None}
+    named = len(found) == len(parts) and all(isinstance(key, str) for key in found)
+    if named and len(json.dumps(found)) < _LONGEST_REPLY:
+        return found if isinstance(value, dict) else found[""]
     return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from loguru import logger
@@ -83,14 +81,14 @@ class Item:
         """
         try:
             assert isinstance(info, Mapping)
-            config = _decoded(info["task_config"])
+            config = decode_entry(info["task_config"])
             return cls(
                 id=info["item"],
                 task=info["task"],
                 split=info["split"],
                 index=int(info["index"]),
                 seed=int(info["seed"]),
-                entry=_decoded(info["entry"]),
+                entry=decode_entry(info["entry"]),
                 entry_json=info["entry"],
                 config=config or None,
                 config_json=info["task_config"],
@@ -120,16 +118,6 @@ class Item:
             "draw_probability": self.draw_probability,
             "controller_version": self.controller_version,
         }
-
-
-def _decoded(text: str) -> Any:
-    """What the text encodes. The samples of a group get one text, and each a copy of its own of what is in it."""
-    return pickle.loads(_pickled(text))
-
-
-@lru_cache(maxsize=128)
-def _pickled(text: str) -> bytes:
-    return pickle.dumps(decode_entry(text))
 
 
 def _complexity(value: Any) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import reasoning_gym
 
 from rg_env.scoring.types import Form
-from rg_env.scoring.workers.worker import reason_for
+from rg_env.scoring.workers.worker import number_of, reason_for
 from rg_env.tasks.audited import check_audited
 
 
@@ -39,12 +37,10 @@ def score_form(dataset: Any, entry: bytes, text: str) -> Form:
 
 
 def as_score(value: Any) -> Form:
-    """A scorer's result as a float in [0, 1]. Integers, booleans and NumPy numbers are accepted; the range is clamped.
+    """A scorer's result as a float in [0, 1], or why it is none. Numbers beyond the range are clamped.
 
     >>> as_score(1.0000000000000002), as_score(True), as_score(float("nan"))
     (1.0, 1.0, 'the scorer returned nan, which is not a score')
     """
-    number = value.item() if type(value).__module__ == "numpy" else value
-    if isinstance(number, numbers.Real) and math.isfinite(number):
-        return min(1.0, max(0.0, float(number)))
-    return f"the scorer returned {value!r:.60}, which is not a score"
+    number = number_of(value)
+    return f"the scorer returned {value!r:.60}, which is not a score" if number is None else min(1.0, max(0.0, number))

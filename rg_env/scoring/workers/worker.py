@@ -16,6 +16,8 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import math
+import numbers
 import os
 import pickle
 import signal
@@ -24,7 +26,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rg_env.errors import one_line
 from rg_env.processes import die_with_parent
@@ -133,6 +135,20 @@ def reason_for(error: BaseException) -> str:
         return one_line(f"{type(error).__name__}: {error}", LONGEST_REASON)
     except BaseException:  # an exception class that the answer defined
         return type(error).__name__[:LONGEST_REASON]
+
+
+def number_of(value: Any) -> float | None:
+    """A finite number as a float, whatever type of number or scalar array it is; None for anything else.
+
+    >>> number_of(True), number_of(float("nan")), number_of("1.0")
+    (1.0, None, None)
+    """
+    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value  # NumPy, torch
+    if not isinstance(value, numbers.Real):
+        return None
+    with suppress(OverflowError):
+        return number if math.isfinite(number := float(value)) else None
+    return None
 
 
 def main(control_fd: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:
