@@ -12,7 +12,7 @@ VERIFIERS_VENV := .venv-verifiers
 # Processes that share the tests of `make test`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check chromium format bench nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check chromium format bench samples nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -80,6 +80,10 @@ format: install
 # Writes docs/evidence/benchmarks.md in about 20 minutes. In two, to runs/benchmarks: make bench ARGS=--quick
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# dumps/sample, docs/sample-report.html and the pictures of the README, from new runs.
+samples: install
+	scripts/samples.sh
 
 nano: install
 	$(BIN)/python scripts/train_nano.py
