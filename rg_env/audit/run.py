@@ -270,12 +270,12 @@ def _attack(scorer: _Scorer, subjects: Sequence[Subject], attack: Attack, refere
         scorer.renew()
     elif not ended and attack.kind is not Kind.CODE:
         enough = MANY_IN_ONE_REWARD if attack.kind is Kind.MANY else FREE_REWARD
-        if (mean := _unearned_mean(scorer, subjects, attack, outcome, enough)) >= enough:
+        if (mean := _mean_when_wrong(scorer, subjects, attack, outcome, enough)) >= enough:
             hit(Hole.FREE_REWARD, f"mean of {len(subjects)} items", round(mean, 3))
     return hits
 
 
-def _unearned_mean(
+def _mean_when_wrong(
     scorer: _Scorer, subjects: Sequence[Subject], attack: Attack, first: AnswerScore, enough: float
 ) -> float:
     """Mean score over the items; items for which the text is correct count 0. Returns 0 if it cannot reach `enough`."""

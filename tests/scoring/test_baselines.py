@@ -31,7 +31,7 @@ def upstream() -> Iterator[Scorer]:
 
 
 @pytest.mark.parametrize("task", CHEAP)
-def test_cheap_answers_earn_nothing_unless_they_are_right(
+def test_cheap_answers_score_0_unless_they_are_right(
     scorer: Scorer, upstream: Scorer, cured_items: Items, task: str
 ) -> None:
     credit = 0.0
@@ -78,7 +78,7 @@ def _last_words_exchanged(entry: dict[str, Any]) -> str:
         ("word_sorting", {}, _last_words_exchanged),
     ],
 )
-def test_nearly_right_answers_earn_a_part(
+def test_nearly_right_answers_get_partial_credit(
     scorer: Scorer, task: str, options: dict[str, Any], wrong: Callable[[dict[str, Any]], str]
 ) -> None:
     scores = []
@@ -166,7 +166,7 @@ def test_the_base_score_by_its_definition(raw: float, tagged: float, baseline: f
         ("tsumego", ""),
     ],
 )
-def test_what_the_tags_themselves_earn_does_not_count(
+def test_credit_for_the_tags_themselves_does_not_count(
     upstream: Scorer, cured_items: Items, task: str, answer: str
 ) -> None:
     assert task in RAW_ALONE
@@ -184,7 +184,7 @@ def test_what_the_tags_themselves_earn_does_not_count(
         ("word_sorting", "{0}, zebra, zoo"),
     ],
 )
-def test_several_answers_in_one_earn_nothing(scorer: Scorer, cured_items: Items, task: str, answer: str) -> None:
+def test_several_answers_in_one_score_0(scorer: Scorer, cured_items: Items, task: str, answer: str) -> None:
     for entry in cured_items(task, 4):
         scored = scorer.score(entry, answer.format(entry["answer"]))
         assert (scored.score, scored.status) == (0.0, Status.REJECTED)

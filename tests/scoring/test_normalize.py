@@ -78,7 +78,7 @@ def test_a_boxed_answer_may_be_introduced(answer: str) -> None:
     assert other_forms(answer)[-1] == "7"
 
 
-def test_two_answers_earn_nothing_on_gsm_symbolic(patient: Scorer, item: Item) -> None:
+def test_two_answers_score_0_on_gsm_symbolic(patient: Scorer, item: Item) -> None:
     entry = item("gsm_symbolic")
     for answer in (rf"999999 \boxed{{{entry['answer']}}}", rf"{entry['answer']} \boxed{{999999}}"):
         assert not patient.score(entry, answer).normalized
@@ -116,7 +116,7 @@ def test_the_question_decides_spelling_and_layout(answer: str, question: str, fo
         ("sudoku", lambda answer: answer.replace(" ", "  ")),
     ],
 )
-def test_what_real_models_write_otherwise_earns_1(
+def test_what_real_models_write_otherwise_scores_1(
     patient: Scorer, item: Item, task: str, written: Callable[[str], str]
 ) -> None:
     for seed in range(3, 8):

@@ -30,7 +30,7 @@ def step(row, text, config=None, slot=None):
     return env, env.step(text)
 
 
-def test_a_right_answer_in_the_right_format_earns_one(row):
+def test_a_right_answer_in_the_right_format_scores_1(row):
     env, out = step(row, f"<think>sum</think><answer>{answer_of(row)}</answer>")
     assert out["reward"] == 1.0
     assert out["done"]
@@ -39,7 +39,7 @@ def test_a_right_answer_in_the_right_format_earns_one(row):
     assert env.get_metrics()["solved"]
 
 
-def test_a_right_answer_without_the_format_earns_nothing(row):
+def test_a_right_answer_without_the_format_scores_0(row):
     env, out = step(row, answer_of(row))
     assert out["reward"] == 0.0
     assert env.get_metrics()["violation"] == "no_think"

@@ -98,7 +98,7 @@ def test_the_recorded_entry_is_the_one_that_was_scored(rows, tmp_path):
         assert group.task == "chain_sum"
 
 
-def test_long_right_answers_pay_in_training_and_not_in_evaluation(rows):
+def test_long_right_answers_are_penalized_in_training_and_not_in_evaluation(rows):
     long = f"<think>{'1' * 200}</think><answer>{{}}</answer>"
     script = script_for(rows, right("{}"), long)
     config = RGDumpConfig()

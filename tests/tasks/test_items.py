@@ -45,21 +45,7 @@ print(json.dumps({task: [s.item(i).entry_json for i in (3, 1, 2)] for task, s in
 """
 
 
-def test_items_are_the_same_in_every_process_with_every_hash_seed() -> None:
-    made = []
-    for hash_seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONWARNINGS": "ignore"}
-        command = [sys.executable, "-c", _PRINT_ITEMS, ",".join((*TASKS, "knight_swap"))]
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        made.append(json.loads(run.stdout))  # and so nothing else was printed
-    assert made[0] == made[1]
-    streams = {task: stream(task) for task in TASKS}
-    here = {task: [streams[task].item(i).entry_json for i in (3, 1, 2)] for task in TASKS}
-    assert here == {task: made[0][task] for task in TASKS}
-
-
-@pytest.mark.slow
-def test_items_of_all_tasks_are_the_same_in_every_process() -> None:
+def test_items_of_all_tasks_are_the_same_in_every_process_with_every_hash_seed() -> None:
     # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see `determinism`).
     tasks = [task for task in task_names() if task != "intermediate_integration"]
     made = []
@@ -67,8 +53,11 @@ def test_items_of_all_tasks_are_the_same_in_every_process() -> None:
         environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONWARNINGS": "ignore"}
         command = [sys.executable, "-c", _PRINT_ITEMS, ",".join(tasks)]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        made.append(json.loads(run.stdout))
+        made.append(json.loads(run.stdout))  # and so nothing else was printed
     assert made[0] == made[1]
+    streams = {task: stream(task) for task in TASKS}
+    here = {task: [streams[task].item(i).entry_json for i in (3, 1, 2)] for task in TASKS}
+    assert here == {task: made[0][task] for task in TASKS}
 
 
 def test_the_order_of_access_and_pickling_do_not_matter() -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -37,7 +33,6 @@ SAMPLE = (
     "spell_backward", "survo", "tower_of_hanoi", "zebra_puzzles",
 )  # fmt: skip
 """Tasks with cut-off ends or a check of answers, whose items are made here; the script tries all tasks."""
-HASH_SEED_TASKS = ["codeio", "isomorphic_strings", "polynomial_multiplication", "pool_matrix", "ransom_note"]
 LIMITS = {"num_digits": [0, 1]}
 complexities = st.floats(0, 1)
 
@@ -168,25 +163,6 @@ def test_random_complexities_are_uniform() -> None:
 def test_without_a_complexity_mode_nothing_has_a_level() -> None:
     item = ReasoningGymDataset(["chain_sum"], size=1).item(0)
     assert (item.level, item.complexity, item.config, item.id) == ("", None, None, "chain_sum-train-42-0")
-
-
-_PRINT_ROWS = """
-import json, sys
-from rg_env.dataset import ReasoningGymDataset
-rows = ReasoningGymDataset(sys.argv[1].split(","), size=200, complexity_mode="random")
-print(json.dumps([rows.row(i)["extra_info"] for i in (7, 3, 11, 5, 2)]))
-"""
-
-
-def test_rows_are_the_same_in_every_process_with_every_hash_seed() -> None:
-    made = []
-    for seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONWARNINGS": "ignore"}
-        command = [sys.executable, "-c", _PRINT_ROWS, ",".join(HASH_SEED_TASKS)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        made.append(json.loads(done.stdout))
-    rows = pickle.loads(pickle.dumps(dataset(*HASH_SEED_TASKS)))
-    assert made[0] == made[1] == [rows.row(i)["extra_info"] for i in (7, 3, 11, 5, 2)]
 
 
 def test_stratified_batches_have_the_shares_of_the_mix() -> None:

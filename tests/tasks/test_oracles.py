@@ -70,7 +70,7 @@ def test_intervals_follow_from_the_question(entry: Entry, answer: str) -> None:
 
 
 @pytest.mark.parametrize(("entry", "answer"), INTERVALS)
-def test_a_right_interval_earns_1_on_an_entry_with_a_wrong_answer(scorer: Scorer, entry: Entry, answer: str) -> None:
+def test_a_right_interval_scores_1_on_an_entry_with_a_wrong_answer(scorer: Scorer, entry: Entry, answer: str) -> None:
     assert scorer.score(entry, answer).score == 1.0
     if entry["answer"] not in ("", answer):
         assert scorer.score(entry, entry["answer"]).score == 0.0

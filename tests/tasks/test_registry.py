@@ -84,17 +84,11 @@ def test_bad_options_are_one_clear_line(task: str, options: dict[str, Any], mess
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("chain_sums", r"unknown task 'chain_sums'; did you mean chain_sum"),
-        ("qqqqqq", r"unknown task 'qqqqqq'; `rg-env tasks` lists them"),
-        ("composite", r"only mixes other tasks"),
-    ],
-)
-def test_bad_names_are_one_clear_line(name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check_name(name)
+def test_what_is_no_task_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown task 'qqqqqq'; `rg-env tasks` lists them"):
+        check_name("qqqqqq")
+    with pytest.raises(ConfigError, match=r"only mixes other tasks"):
+        check_name("composite")
 
 
 def test_the_import_is_light() -> None:

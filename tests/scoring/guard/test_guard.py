@@ -176,7 +176,7 @@ _BOARD = "[[0,0],[1,0]]"
         ("spell_backward", {"answer": "ainomma"}, ["ainomma.", "Ainomma!"]),
     ],
 )
-def test_forms_that_were_once_refused_earn_1(
+def test_forms_that_were_once_refused_score_1(
     scorer: Scorer, task: str, fields: dict[str, Any], answers: list[str]
 ) -> None:
     for answer in answers:
