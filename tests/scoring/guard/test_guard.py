@@ -109,24 +109,16 @@ def test_every_written_variant_that_the_raw_scorer_rewards_passes(task: str) -> 
             assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
 
 
-@pytest.mark.parametrize("task", sorted(set(FORMS) - guard.EVALUATING_TASKS))
-def test_right_answers_to_guarded_tasks_pass_however_they_are_written(cured_items: Items, task: str) -> None:
-    dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
-    tried = 0
-    for entry in cured_items(task, 8):
-        for answer in variants(entry):
-            if _upstream(dataset, answer, entry) >= 0.1:  # it takes no line feed in some tasks
-                assert refusal_of(entry, answer) is None, answer
-                tried += 1
-    assert tried >= 30
-
-
 @pytest.mark.parametrize("task", FORMS)
-def test_no_right_answer_that_upstream_gives_1_is_refused(cured_items: Items, task: str) -> None:
+def test_right_answers_pass_however_they_are_written(cured_items: Items, task: str) -> None:
+    """Where spaces are all that is around them, even those that upstream gives a part of the score."""
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     for entry in cured_items(task, 3):
+        spaced = set(variants(entry)) if task not in guard.EVALUATING_TASKS else ()
         refused = [answer for answer in variants(entry, AROUND) if refusal_of(entry, answer) is not None]
-        assert [answer for answer in refused if _upstream(dataset, answer, entry) >= 1 - 1e-9] == []
+        assert not [
+            answer for answer in refused if _upstream(dataset, answer, entry) >= (0.1 if answer in spaced else 1 - 1e-9)
+        ]
 
 
 def test_the_forms_cover_every_guarded_task() -> None:
@@ -230,21 +222,7 @@ def test_an_item_whose_own_answer_is_long_allows_long_answers(scorer: Scorer) ->
 _ALPHABET = st.sampled_from(
     [
         *string.printable,
-        "Q",
-        "_",
-        "×",
-        "∧",
-        "\u00a0",
-        "１",
-        "**",
-        "exp(",
-        "x",
-        "[[",
-        "]]",
-        "', '",
-        "1 2",
-        "9" * 50,
-        "e9",
+        *("Q", "_", "×", "∧", "\u00a0", "１", "**", "exp(", "x", "[[", "]]", "', '", "1 2", "9" * 50, "e9"),
     ]
 )
 _JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
