@@ -8,7 +8,7 @@ normalizes them over a mini-batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,25 +49,30 @@ def token_table(rows: Sequence[BatchRow], fields: dict[str, Any]) -> pa.Table:
         fields: `FIELDS` of the batch, tensors of (rows, tokens) or None.
     """
     count = len(rows)
-    attention = fields["attention_mask"][:count].bool()
-    response = fields["response_mask"][:count].bool()
-    prompt = attention.clone()
-    prompt[:, -response.shape[1] :] &= ~response
-    sequences = fields["sequences"][:count]
-    said = sequences[:, -response.shape[1] :]
-    columns = dict(zip(("group_id", "repetition", "turn", "copy"), zip(*map(astuple, rows), strict=True), strict=True))
-    table: dict[str, Any] = {name: pa.array(values) for name, values in columns.items()}
-    table |= {"prompt_ids": _ragged(sequences, prompt, pa.int32()), "response_ids": _ragged(said, response, pa.int32())}
+    arrays: dict[str, Any] = {
+        name: None if values is None else _array(values[:count]) for name, values in fields.items()
+    }
+    sequences, attention = arrays["sequences"], arrays["attention_mask"].astype(bool)
+    response = arrays["response_mask"].astype(bool)
+    width = response.shape[1]
+    prompt = attention.copy()
+    prompt[:, -width:] &= ~response
+    table: dict[str, Any] = {name: pa.array([getattr(row, name) for row in rows]) for name in BatchRow.__slots__}
+    table["prompt_ids"] = _ragged(sequences, prompt, pa.int32())
+    table["response_ids"] = _ragged(sequences[:, -width:], response, pa.int32())
     for name, (field, kind) in _LISTS.items():
-        values = fields[field]
-        nothing = pa.nulls(count, pa.list_(kind))
-        table[name] = nothing if values is None else _ragged(values[:count], response, kind)
+        values = arrays[field]
+        table[name] = pa.nulls(count, pa.list_(kind)) if values is None else _ragged(values, response, kind)
     return pa.table(table)
 
 
-def _ragged(values: torch.Tensor, mask: torch.Tensor, kind: pa.DataType) -> pa.ListArray:
+def _array(values: torch.Tensor) -> Any:
+    """As numpy, whose masks need no threads: torch's would wait for cores that the trainer uses."""
+    values = values.detach().cpu()
+    return (values.float() if values.is_floating_point() else values).numpy()
+
+
+def _ragged(values: Any, mask: Any, kind: pa.DataType) -> pa.ListArray:
     """The values of each row where the mask is True."""
-    flat = values[mask].detach().cpu()
-    numbers = (flat.float() if flat.is_floating_point() else flat).numpy().astype(kind.to_pandas_dtype())
-    offsets = np.concatenate([[0], mask.sum(dim=1).cumsum(0).cpu().numpy()]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers))
+    offsets = np.concatenate([[0], mask.sum(axis=1).cumsum()]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[mask].astype(kind.to_pandas_dtype())))

@@ -96,7 +96,7 @@ class TokenWriter:
             found = table().replace_schema_metadata({METADATA: json.dumps(facts)})
             name = f"{PREFIX}_tokens_{self._run_id}_{self._attempt}_{step:06d}.parquet"
             with replacing(self._folder / name) as draft:
-                pq.write_table(found, draft, compression="zstd")
+                pq.write_table(found, draft, compression="zstd", use_dictionary=["group_id"])
             if self.steps.last is not None:
                 for old in token_files(self._folder, self._run_id)[: -self.steps.last]:
                     old.path.unlink(missing_ok=True)
