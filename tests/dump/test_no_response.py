@@ -5,15 +5,11 @@ import asyncio
 import pytest
 
 from rg_env.analysis import measure, statistics
-from rg_env.analysis.rescore import rescore
 from rg_env.analysis.tables import headline
 from rg_env.browser.app import rows_of
-from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
 from rg_env.dump.repair.validate import validate
 from rg_env.errors import DumpError
-from rg_env.rewards import Rollout, group_rewards
-from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from tests.dump.records import RUN_ID, group, rollout, unanswered
 
 ALL = DumpPolicy(dump_other_rollouts=True)
@@ -33,16 +29,6 @@ def test_outcome_and_file_follow_from_the_responses_alone():
     assert (nothing.outcome, route(nothing, ALL)) == (Outcome.MIXED, (None, NotKept.NO_RESPONSES))
 
 
-def test_the_reward_is_neutral_and_masked():
-    right = Verdict(ParsedResponse("", "4", None), AnswerScore(1.0, 0.0, 1.0, Status.OK))
-    wrong = Verdict(ParsedResponse("", "5", None), AnswerScore(0.0, 0.0, 0.0, Status.OK))
-    verdicts = [right, wrong, Verdict.no_response("429")]
-    rewards = group_rewards(
-        [Rollout(verdict, 1, "stop") for verdict in verdicts], RGDumpConfig(), max_length=10, penalize=False
-    )
-    assert [(one.reward, one.masked) for one in rewards] == [(1.0, False), (0.0, False), (0.5, True)]
-
-
 def test_every_tool_leaves_it_out(tmp_path):
     groups = [group(0, [rollout(1.0), unanswered(1)]), group(1, [unanswered(0), unanswered(1)])]
     dump = written(tmp_path, groups)
@@ -55,14 +41,6 @@ def test_every_tool_leaves_it_out(tmp_path):
     assert (row["groups"], row["rollouts"], row["solve_rate"], row["format_rate"]) == (1, 1, 1.0, 1.0)
     assert (row["pass_at_1"], row["status_ok"]) == (1.0, 1.0)
     assert rows_of(dump).select("best", "mean", "worst").row(0) == (1.0, 1.0, 1.0)
-
-
-def test_scoring_again_keeps_it(tmp_path):
-    entry = '{"question": "1+1", "answer": "2", "metadata": {"source_dataset": "chain_sum"}}'
-    dump = written(tmp_path, [group(0, [unanswered(0), rollout(0.0, 1)], entry=entry, task_config="{}")])
-    seen = []
-    rescore(dump, workers=1, timeout=30.0, each=lambda old, new: seen.append(new))
-    assert seen[0].rollouts[0].status is Status.NO_RESPONSE
 
 
 def test_nothing_but_failures_has_no_statistics(tmp_path):

@@ -24,31 +24,6 @@ def _compress(path: Path) -> Path:
     return compressed
 
 
-def _uids(folder: Path) -> tuple[list[str], list[str]]:
-    found = open_run(folder)
-    result = [record.uid for record in found.ledger()], [record.uid for record in found.groups()]
-    assert not found.problems
-    assert set(found.ledger_frame()["uid"]) == set(result[0])
-    return result
-
-
-ALL = [str(k) for k in range(7)]
-
-
-@pytest.mark.parametrize("which", ["*_0000.jsonl", "*_groups_*.jsonl", "*.jsonl"])
-def test_compressed_files_are_seen_through(dump, which):
-    for path in list(dump.glob(which)):
-        _compress(path)
-        path.unlink()
-    assert _uids(dump) == (ALL, ALL)
-
-
-def test_a_batch_that_is_there_plain_and_compressed_counts_once(dump):
-    for path in list(dump.glob("*.jsonl")):
-        _compress(path)
-    assert _uids(dump) == (ALL, ALL)
-
-
 def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
     final = next(dump.glob("*_groups_*_0000.jsonl"))
     part = final.with_name(final.name + ".part")

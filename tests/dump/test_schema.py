@@ -52,10 +52,7 @@ assert getattr(back if in_group else back.rollouts[1], name) == without
 @pytest.mark.parametrize(
     ("facts", "field", "value", "without"),
     [
-        ("GroupFacts", "baseline: float = 0.0", 0.25, 0.0),
         ("GroupFacts", "drawn_by: str | None = None", "curriculum", None),
-        ("RolloutFacts", "custom_reward: float | None = None", 0.5, None),
-        ("RolloutFacts", "seconds: int = 0", 7, 0),
         ("RolloutFacts", "second_status: Status = Status.OK", "timeout", "ok"),
     ],
 )

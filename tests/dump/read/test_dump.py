@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rg_env.dump import (
+    Dump,
     DumpPolicy,
     DumpWriter,
     FileKind,
@@ -87,14 +88,10 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
         lines = path.read_bytes().splitlines(keepends=True)
         lines[2] = DAMAGE[damage](lines[2])
         path.write_bytes(b"".join(lines))
-    readers = {
-        "groups": lambda dump: [record.uid for record in dump.ledger(all_attempts=True)],
-        "rollouts": lambda dump: [group.uid for group in dump.groups(all_attempts=True)],
-    }
-    for kind, read in readers.items():
+    for kind, read in (("groups", Dump.ledger), ("rollouts", Dump.groups)):
         dump = open_run(tmp_path)
         for _ in range(2):  # named once, however often it is met
-            assert read(dump) == ["0", "1", "3", "4"]
+            assert [record.uid for record in read(dump, all_attempts=True)] == ["0", "1", "3", "4"]
             assert [(p.line, p.path.name.split("_")[3]) for p in dump.problems] == [(3, kind)]
     dump = open_run(tmp_path)
     assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]

@@ -40,11 +40,6 @@ def _difficult_texts():
         )
 
 
-def _whole_numbers_then_fractions():
-    yield from (group(uid, [rollout(k, k) for k in (0, 1)]) for uid in range(MANY))
-    yield group(MANY, [0.25, 0.5])
-
-
 def _nothing_scored_but_in_the_last_line_of_a_full_batch():
     yield from (group(uid, [violating(k) for k in range(2)], step=None) for uid in range(99))
     yield group(99, [0.25, 0.5])
@@ -55,7 +50,6 @@ DUMPS = {
     "all absent": _all_absent,
     "difficult texts": _difficult_texts,
     "numbers absent at first": _nothing_scored_but_in_the_last_line_of_a_full_batch,
-    "whole numbers at first": _whole_numbers_then_fractions,
 }
 
 

@@ -1,4 +1,4 @@
-"""Processes that write a record and are killed with SIGKILL at a chosen file operation, or from outside.
+"""Processes that write a record and are killed with SIGKILL at a chosen file operation.
 
 `python -m tests.dump.write.dying` is a warm process that imports `rg_env.dump` once and forks a child for each order it
 reads from its standard input. Every function that changes files is wrapped in the child; the child counts, in each of
@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -87,22 +86,18 @@ class DyingWriters:
         self._process.stdin.close()
         self._process.wait()
 
-    def live(
-        self, folder: Path, start: int, *, calls: int, death: Death | None = None, kill: tuple[int, float] | None = None
-    ) -> Life:
+    def live(self, folder: Path, start: int, *, calls: int, death: Death | None = None) -> Life:
         """Let a child start or resume the run in `folder` and write the groups of `calls` calls.
 
         Args:
             start: 1 for a new run, then 2, 3, … for its resumptions; the groups' uids say it.
             death: the file operation at which it kills itself.
-            kill: it is killed from outside so many seconds after so many acknowledgements.
         """
         order = {
             "folder": str(folder),
             "start": start,
             "calls": calls,
             "death": death and asdict(death),
-            "kill": kill,
         }
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -130,13 +125,7 @@ def _main() -> None:
         os.close(write)
         life: dict[str, Any] = {"acknowledged": [], "trained": [], "operations": {}, "unseen": []}
         with os.fdopen(read) as reports:
-            lines = []
-            if order["kill"] is not None:
-                count, seconds = order["kill"]
-                lines = [reports.readline() for _ in range(count)]
-                time.sleep(seconds)
-                os.kill(child, signal.SIGKILL)
-            for report in map(json.loads, [*lines, *reports]):
+            for report in map(json.loads, reports):
                 for key, value in report.items():
                     life[key] = life[key] + value if isinstance(value, list) else value
         status = os.waitpid(child, 0)[1]

@@ -75,20 +75,6 @@ def test_another_runs_files_are_left_alone(tmp_path):
     assert other.read_bytes() == b"theirs"
 
 
-def test_a_batch_that_cannot_be_compressed_stays_as_it_is_and_is_said(tmp_path, log):
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2, compression="zstd") as writer:
-        writer.submit([group(0)]).result(5)
-        (part,) = tmp_path.glob("*_groups_*.part")
-        taken = part.with_name(part.name.removesuffix(".part") + ".zst.part")
-        taken.mkdir()  # nothing can be written under this name
-        writer.submit([group(1)]).result(5)
-    taken.rmdir()
-    assert names(tmp_path) == {"groups_0000.jsonl", "rollouts_0000.jsonl.zst"}
-    assert _read(tmp_path) == ["0", "1"]
-    (said,) = [line for line in log if line.startswith("WARNING")]
-    assert "groups_20261121-053012-ab12_0000.jsonl stays uncompressed" in said
-
-
 def test_other_libraries_read_compressed_batches_as_they_are(tmp_path):
     _write(tmp_path, 1, range(2), compression="zstd")
     for path in tmp_path.iterdir():

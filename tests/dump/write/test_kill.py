@@ -1,4 +1,4 @@
-"""A writing process is killed with SIGKILL before, in and after every file operation it makes, and at random moments.
+"""A writing process is killed with SIGKILL before, in and after every file operation it makes.
 
 Another process holds what `write()` had acknowledged: each of these groups must be there once, whole, in order, as the
 killed process left the files and as the next attempt finds them. See `dying.py` for how it is done.
@@ -6,7 +6,6 @@ killed process left the files and as the next attempt finds them. See `dying.py`
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -128,17 +127,3 @@ def test_a_recovery_killed_at_every_file_operation(ram_folder, writers):
             _check(place, first.acknowledged + second.acknowledged, first.trained + second.trained)
             _check_after_next_attempt(place, writers, 3, first, second)
             shutil.rmtree(place)
-
-
-def test_killed_at_random_moments(ram_folder, writers):
-    moments = random.Random(7)
-    acknowledged = []
-    for number in range(25):
-        place = ram_folder / str(number)
-        life = writers.live(place, 1, calls=1_000_000, kill=(moments.randrange(40), moments.random() / 100))
-        assert life.killed
-        _check(place, life.acknowledged, life.trained)
-        _check_after_next_attempt(place, writers, 2, life)
-        shutil.rmtree(place)
-        acknowledged.append(len(life.acknowledged))
-    assert len(set(acknowledged)) > 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpPolicy, FileKind, NotKept, Outcome, group_id, has_no_signal, outcome_of, route
+from rg_env.dump import DumpPolicy, FileKind, NotKept, Outcome, has_no_signal, outcome_of, route
 from tests.dump.records import group, rollout
 
 ALL_OFF = DumpPolicy(dump_rollouts=False, dump_failed_rollouts=False)
@@ -62,13 +62,3 @@ def test_outcomes_are_exhaustive_and_look_at_solved_at():
 def test_no_signal_is_about_rewards():
     assert has_no_signal([-0.5, -0.5])
     assert not has_no_signal([0.0, 1e-9])
-
-
-def test_a_group_id_differs_wherever_skyrls_uid_repeats():
-    ids = {
-        group_id("run", attempt, phase, call, "5")
-        for attempt in (1, 2)
-        for phase in ("train", "eval")
-        for call in (0, 1)
-    }
-    assert len(ids) == 8
