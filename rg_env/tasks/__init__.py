@@ -6,7 +6,7 @@ from rg_env.choices import Split
 from rg_env.tasks.entry_json import decode_entry, encode_entry
 from rg_env.tasks.items import Item, ItemStream, hash64, split_of
 from rg_env.tasks.mix import TaskMix, TaskSpec
-from rg_env.tasks.registry import TaskInfo, list_tasks, task_categories, task_names, validate_task
+from rg_env.tasks.registry import TaskInfo, list_tasks, task_categories, task_names
 from rg_env.tasks.soundness import KNOWN_UNSOUND, OFTEN_FREE, Soundness, soundness_of
 
 __all__ = [
@@ -27,5 +27,4 @@ __all__ = [
     "split_of",
     "task_categories",
     "task_names",
-    "validate_task",
 ]
