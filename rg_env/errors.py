@@ -14,6 +14,8 @@ from typing import NoReturn
 class RGEnvError(Exception):
     """Base of the errors that `rg-env` prints as one line, without a traceback."""
 
+    exit_code = 2
+
 
 class ConfigError(RGEnvError):
     """A setting, a task name or an option that cannot work. Raised before Ray starts."""

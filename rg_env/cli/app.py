@@ -9,13 +9,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from rg_env import __version__
 from rg_env.choices import ResponseFormat, RunKind, Split
-from rg_env.cli import complete
 from rg_env.cli.base import Command, Group
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
@@ -56,7 +55,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except RGEnvError as error:
         print_error(error)
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()  # `rg-env … | head`: not an error
         sys.exit(0)
@@ -120,10 +119,7 @@ _LEGEND = (
 @app.command(cls=Command)
 def tasks(
     levels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TASK", help="Show the levels of difficulty of this task instead.", autocompletion=complete.tasks
-        ),
+        str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
     ] = None,
     imports: Imports = None,
     as_json: JsonFlag = False,
@@ -179,16 +175,12 @@ def dataset(
     ] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
     complexity_mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="random", help="Random levels of difficulty; with --split eval, all levels in turn. Default: none."
-        ),
+        Literal["random"] | None,
+        typer.Option(help="Random levels of difficulty; with --split eval, all levels in turn. Default: none."),
     ] = None,
     sampling: Annotated[
-        str,
-        typer.Option(
-            metavar="weighted|stratified", help="Draw tasks by weight, or in every batch the exact shares of the mix."
-        ),
+        Literal["weighted", "stratified"],
+        typer.Option(help="Draw tasks by weight, or in every batch the exact shares of the mix."),
     ] = "weighted",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per batch, for --sampling stratified.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -208,18 +200,6 @@ def dataset(
     import_tasks(imports)
     if check_parquet(out).exists() and not force:
         raise ConfigError(f"{out} exists: replace it with --force, or choose another file")
-    need(
-        complexity_mode in (None, "random"),
-        "--complexity-mode",
-        complexity_mode,
-        "must be random; the levels of a curriculum depend on the policy, so they are known during a run only",
-    )
-    need(
-        sampling in ("weighted", "stratified"),
-        "--sampling",
-        sampling,
-        "must be weighted or stratified",
-    )
     options: dict[str, Any] = {"system_prompt": system_prompt, "complexity_mode": complexity_mode}
     if split is Split.TRAIN:
         need(sampling == "weighted" or batch_size, "--batch-size", batch_size, "stratified sampling needs it")
@@ -233,9 +213,7 @@ def dataset(
 
 @app.command(cls=Command)
 def score(
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="Name of the task, see `rg-env tasks`.", autocompletion=complete.tasks)
-    ],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Name of the task, see `rg-env tasks`.")],
     response: Annotated[str | None, typer.Option(help="Response to score; - reads standard input.")] = None,
     index: Annotated[int, typer.Option(min=0, help="Index of the item in the split.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the items.")] = 42,
@@ -264,11 +242,7 @@ def score(
     import_tasks(imports)
     row = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).row(index)
     item = Item.from_extra_info(row["extra_info"])
-    shown: dict[str, Any] = {
-        "item": item.id,
-        "question": item.entry["question"],
-        "answer": item.entry["answer"],
-    }
+    shown: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
     if response is not None:
         text = sys.stdin.read() if response == "-" else response
         with Scorer(workers=1) as scorer:
@@ -293,11 +267,7 @@ def score(
 def audit(
     tasks: Annotated[
         str | None,
-        typer.Option(
-            "--tasks",
-            help="Names, patterns and categories separated by commas. Default: all tasks.",
-            autocompletion=complete.tasks,
-        ),
+        typer.Option("--tasks", help="Names, patterns and categories separated by commas. Default: all tasks."),
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rg_env.cli import endpoint as shared
 from rg_env.cli.options import Imports, Settings
-from rg_env.output import print_error
 
 
 def collect(
@@ -42,26 +41,12 @@ def collect(
     """
     from rg_env.config import LengthPenaltyConfig
     from rg_env.rollouts.questions import train_questions
-    from rg_env.rollouts.server import ServerError
     from rg_env.rollouts.session import run_endpoint
-    from rg_env.rollouts.settings import read_settings
 
-    shared.quiet_logs()
-    ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
-    ours |= {"imports": imports} if imports else {}
     penalty = LengthPenaltyConfig(kind="none")
-    given = read_settings(
-        settings or [], "collect", dump_dir=str(out), dump_other_rollouts=True, length_penalty=penalty, **ours
-    )
+    given = shared.read(ctx, "collect", dump_dir=str(out), dump_other_rollouts=True, length_penalty=penalty)
     given.rg.dump_dir = str(out)
     options = shared.reach(ctx, "collect", given, model)
-    try:
-        questions = train_questions(given.rg, groups)
-        finished = run_endpoint("collect", questions, samples, given.rg, options, resume=resume)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    except ServerError as error:
-        print_error(error)
-        raise typer.Exit(1) from None
+    finished = run_endpoint("collect", train_questions(given.rg, groups), samples, given.rg, options, resume=resume)
     shared.print_finished(finished)
     raise typer.Exit(finished.exit_code)

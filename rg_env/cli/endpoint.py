@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.cli import complete
 from rg_env.cli.base import Command
 from rg_env.errors import ConfigError
 from rg_env.output import print_error, print_line
@@ -36,7 +37,6 @@ Tasks = Annotated[
     _Option(
         help="Names, patterns and categories separated by commas, or a mix in YAML. Default: as configured, or the "
         "default mix.",
-        autocompletion=complete.tasks,
     ),
 ]
 Temperature = Annotated[float | None, _Option(min=0, help="Sampling temperature. Default: as configured, or 1.")]
@@ -63,6 +63,15 @@ class ServerCommand(Command):
             place = args.index("--")
             args, ctx.meta[_SERVER] = args[:place], args[place + 1 :]
         return super().parse_args(ctx, args)
+
+
+def read(ctx: typer.Context, command: str, suite: str = "fixed", **ours: Any) -> Settings:
+    """The settings that a command was given; `ours` take the place of those in files."""
+    from rg_env.rollouts.settings import read_settings
+
+    _quiet_logs()
+    ours |= {name: ctx.params[name] for name in ("tasks", "imports") if ctx.params[name]}
+    return read_settings(ctx.params["settings"] or [], command, suite, **ours)
 
 
 def reach(ctx: typer.Context, command: str, settings: Settings, model: str | None) -> EndpointOptions:
@@ -111,8 +120,6 @@ def _folder(model: str) -> str:
     Raises:
         ConfigError: the folder has no model.
     """
-    from pathlib import Path
-
     if model in ("nano", "smollm2"):
         from rg_env.cpu import named_model
 
@@ -127,10 +134,8 @@ def _folder(model: str) -> str:
     return model
 
 
-def quiet_logs() -> None:
+def _quiet_logs() -> None:
     """Log only warnings, and never the values of variables."""
-    import sys
-
     from loguru import logger
 
     def to_stderr(line: str) -> None:

@@ -70,48 +70,36 @@ def evaluate(
     from rg_env.rollouts.plan import evaluation_folder
     from rg_env.rollouts.questions import suite_questions
     from rg_env.rollouts.scores import summarize
-    from rg_env.rollouts.server import ServerError
     from rg_env.rollouts.session import run_endpoint
-    from rg_env.rollouts.settings import read_settings
 
     need(tasks is None or suite == "fixed", "--tasks", tasks, f"the suite {suite} has its own tasks")
     named = out or next((arg for arg in settings or [] if arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=")), None)
     if resume and not named:
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    shared.quiet_logs()
-    ours: dict[str, Any] = {"tasks": tasks} if tasks else {}
-    ours |= {"imports": imports} if imports else {}
-    given = read_settings(settings or [], "eval", suite, dump_eval_rollouts=True, **ours)
+    given = shared.read(ctx, "eval", suite, dump_eval_rollouts=True)
     folder = out or (
         Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir if given.has_file else "runs/dumps")
     )
     found = _checkpoints(given, checkpoint, model, endpoint)
     options = [shared.reach(ctx, "eval", given, str(one.folder) if one else model) for one in found]
     samples = samples or int(given.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    limits = _limits(given, options[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
+    questions = suite_questions(suite, given.rg, items, **limits)
     summaries: list[Summary] = []
-    exit_code = 0
     try:
-        limits = _limits(given, options[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
-        questions = suite_questions(suite, given.rg, items, **limits)
         for one, option in zip(found, options, strict=True):
             name = one.name if one else option.name
             place = folder / name.replace(" ", "_") if len(found) > 1 else folder
             config = replace(given.rg, dump_dir=str(place))
             finished = run_endpoint("eval", questions, samples, config, replace(option, name=name), resume=resume)
             shared.print_finished(finished)
-            exit_code = finished.exit_code
             if finished.done and (finished.totals.responses or not finished.totals.failures):
                 summaries.append(summarize(finished.folder, finished.run_id, name, config.solved_at))
-            if exit_code:
-                break
-    except KeyboardInterrupt:
-        exit_code = 130
-    except ServerError as error:
-        print_error(error)
-        exit_code = 1
-    if summaries:
-        show(summaries, as_json)
-    raise typer.Exit(exit_code)
+            if finished.exit_code:
+                raise typer.Exit(finished.exit_code)
+    finally:
+        if summaries:
+            _show(summaries, as_json)
 
 
 def _checkpoints(
@@ -143,14 +131,15 @@ def _limits(given: Given, model: str) -> dict[str, Any]:
     }
 
 
-def show(summaries: list[Summary], as_json: bool) -> None:
+def _show(summaries: list[Summary], as_json: bool) -> None:
     """Print the scores of one run, or a table over several."""
-    from rg_env.rollouts.scores import render, render_all
+    from rg_env.rollouts.scores import render
 
     if as_json:
-        print_json([one.as_dict() for one in summaries] if len(summaries) > 1 else summaries[0].as_dict())
+        found = [one.as_dict() for one in summaries]
+        print_json(found if len(found) > 1 else found[0])
         return
-    console().print(render(summaries[0]) if len(summaries) == 1 else render_all(summaries))
+    console().print(render(summaries))
     for summary in summaries:
         if summary.no_response:
             print_error(f"{summary.name}: {summary.no_response} requests without a response are not counted")

@@ -23,63 +23,51 @@ def show_levels(task: str, as_json: bool) -> None:
         ConfigError: there is no such task.
     """
     check_name(task)
-    scale = scale_of(task, {})
-    found = _described(task, scale)
-    if as_json:
-        print_json(found)
-        return
-    if scale is None:
-        print_line(f"{task} has no levels and always has its default options: {found['cut']['all']}")
-        return
-    table = Table("attribute", "level", "options", "used", box=None)
-    for attribute in found["attributes"]:
-        for number, options in enumerate(attribute["levels"]):
-            used = attribute["lowest"] <= number <= attribute["highest"]
-            values = ", ".join(f"{name}={value}" for name, value in options.items())
-            table.add_row(cell("" if number else attribute["name"]), str(number), cell(values), "yes" if used else "no")
-    console().print(table)
-    for end, reason in found["cut"].items():
-        print_line(f"levels cut off ({end}): {reason}")
-    for sample in found["samples"]:
-        print_line("")
-        question = sample["question"]
-        shown = question if len(question) <= _MAX_CHARS else f"{question[:_MAX_CHARS]} … ({len(question)} characters)"
-        level = ", ".join(f"{name} {value}" for name, value in sample["level"].items())
-        seconds = sample["seconds"]
-        cost = f"{1000 * seconds:.2g} ms" if seconds >= 0.0001 else "less than 0.1 ms"
-        print_line(f"complexity {sample['complexity']:g}: {level}; {cost} per item")
-        print_fields({"question": shown})
-
-
-def _described(task: str, scale: Scale | None) -> dict[str, Any]:
-    usable = {} if scale is None else {part.name: (part.low, part.high) for part in scale.attributes}
-    attributes = [
+    scale, cut = scale_of(task, {}), why_cut(task)
+    used = {part.name: part for part in scale.attributes} if scale else {}
+    attributes: list[dict[str, Any]] = [
         {
             "name": part.name,
             "levels": [dict(options) for options in part.values],
-            "lowest": usable[part.name][0],
-            "highest": usable[part.name][1],
+            "lowest": used[part.name].low,
+            "highest": used[part.name].high,
         }
         for part in attributes_of(task)
-        if part.name in usable
+        if part.name in used
     ]
-    seconds = seconds_of(task)
-    sampled = [] if scale is None else [_sample(scale, c, s) for c, s in zip(_SHOWN, seconds, strict=True)]
-    return {
-        "task": task,
-        "has_levels": scale is not None,
-        "attributes": attributes,
-        "cut": why_cut(task),
-        "samples": sampled,
-    }
+    found = [_sample(scale, *pair) for pair in zip(_SHOWN, seconds_of(task), strict=True)] if scale else []
+    if as_json:
+        facts = {"task": task, "has_levels": scale is not None}
+        print_json(facts | {"attributes": attributes, "cut": cut, "samples": found})
+        return
+    if scale is None:
+        print_line(f"{task} has no levels and always has its default options: {cut['all']}")
+        return
+    table = Table("attribute", "level", "options", "used", box=None)
+    for attribute in attributes:
+        for number, options in enumerate(attribute["levels"]):
+            is_used = attribute["lowest"] <= number <= attribute["highest"]
+            name = "" if number else attribute["name"]
+            table.add_row(cell(name), str(number), cell(_words(options, "=")), "yes" if is_used else "no")
+    console().print(table)
+    for end, reason in cut.items():
+        print_line(f"levels cut off ({end}): {reason}")
+    for sample in found:
+        question = sample["question"]
+        if len(question) > _MAX_CHARS:
+            question = f"{question[:_MAX_CHARS]} … ({len(question)} characters)"
+        cost = f"{1000 * sample['seconds']:.2g} ms" if sample["seconds"] >= 0.0001 else "less than 0.1 ms"
+        print_line("")
+        print_line(f"complexity {sample['complexity']:g}: {_words(sample['level'], ' ')}; {cost} per item")
+        print_fields({"question": question})
+
+
+def _words(values: dict[str, Any], sign: str) -> str:
+    return ", ".join(f"{name}{sign}{value}" for name, value in values.items())
 
 
 def _sample(scale: Scale, complexity: float, seconds: float) -> dict[str, Any]:
-    entry = next(entry for entry in samples(scale.task, scale.options(complexity)) if isinstance(entry, dict))
-    return {
-        "complexity": complexity,
-        "level": scale.level(complexity),
-        "options": scale.options(complexity),
-        "seconds": seconds,
-        "question": entry["question"],
-    }
+    options = scale.options(complexity)
+    entry = next(entry for entry in samples(scale.task, options) if isinstance(entry, dict))
+    facts = {"complexity": complexity, "level": scale.level(complexity), "options": options}
+    return facts | {"seconds": seconds, "question": entry["question"]}

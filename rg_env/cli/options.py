@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli import complete
 from rg_env.output import print_error
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ Settings = Annotated[
         metavar="CONFIG.yaml | KEY=VALUE",
         help="YAML files and single settings, in any order. Later files override earlier ones, single settings "
         "override files.",
-        autocompletion=complete.settings,
     ),
 ]
 TaskMix = Annotated[
@@ -27,7 +25,6 @@ TaskMix = Annotated[
     typer.Option(
         "--tasks",
         help="Names, patterns and categories separated by commas, or a mix in YAML. Default: the default mix.",
-        autocompletion=complete.tasks,
     ),
 ]
 Imports = Annotated[

@@ -157,26 +157,27 @@ class _Batcher:
         return future
 
     async def _drain(self) -> None:
-        batch: list[tuple[Request, asyncio.Future[Sample]]] = []
         try:
             while self._waiting:
                 await self._quiet()
                 self._waiting.sort(key=lambda one: one[0].session)
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
                 batch = [(request, future) for request, future in batch if not future.done()]  # done: canceled
-                try:
-                    responses = await self._send([request for request, _ in batch]) if batch else []
-                except Exception as error:
-                    for future in (future for _, future in batch if not future.done()):
-                        future.set_exception(error)
-                    continue
-                for (_, future), response in zip(batch, responses, strict=True):
-                    if not future.done():
-                        future.set_result(response)
+                found: list[Sample | Exception] = []
+                if batch:
+                    try:
+                        found += await self._send([request for request, _ in batch])
+                    except Exception as error:
+                        found += [error] * len(batch)
+                for (_, future), one in zip(batch, found, strict=True):
+                    if future.done():
+                        continue
+                    if isinstance(one, Exception):
+                        future.set_exception(one)
+                    else:
+                        future.set_result(one)
         finally:
             self._task = None
-            for _, future in [*batch, *self._waiting]:  # not done only if this task was canceled
-                future.cancel()
 
     async def _quiet(self) -> None:
         loop = asyncio.get_running_loop()

@@ -41,71 +41,43 @@ def find_checkpoints(which: str, checkpoints: Path | None, exports: Path | None)
     """
     if which not in ("latest", "all"):
         path = Path(which).expanduser()
-        return [_model(path)] if _holds_model(path) or not _steps(path) else _in(path, _steps(path))
+        is_model = (path / "config.json").is_file() or (path / "policy").is_dir()
+        return [_model(path / name) for name in ([] if is_model else _steps(path).values())] or [_model(path)]
     if checkpoints is None or exports is None:
         refuse(_OPTION, which, "needs the configuration of the run; or name a folder, such as runs/NAME/exports")
-    steps, newest = _steps(exports), _newest(checkpoints)
-    if newest is not None:
-        steps = [step for step in steps if step <= newest]  # a later one is of an earlier run
-    if not steps:
-        wrote = "" if newest is None else f" up to step {newest}, the newest in {checkpoints / _NEWEST}"
-        refuse(
-            _OPTION,
-            which,
-            f"{exports} has no exported model{wrote}; {_how_to_export(checkpoints / f'global_step_{newest or "N"}')}",
-        )
-    if which == "all":
-        return _in(exports, steps)
-    if newest is None:
-        advice = f"name the folder, such as {exports / f'global_step_{steps[-1]}'}"
-        refuse(_OPTION, which, f"there is no {checkpoints / _NEWEST}, which says what is newest; {advice}")
-    if steps[-1] != newest:
-        advice = f"step {newest} was not exported, only {', '.join(map(str, steps))}; name one of these"
-        refuse(_OPTION, which, f"{advice}, or {_how_to_export(checkpoints / f'global_step_{newest}')}")
-    return _in(exports, [newest])
+    try:
+        newest = int((checkpoints / _NEWEST).read_text())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        why = f"{checkpoints / _NEWEST}, which says what is newest, cannot be read ({reason})"
+        refuse(_OPTION, which, f"{why}; name a folder, such as {exports}")
+    steps = {step: name for step, name in _steps(exports).items() if step <= newest}  # a later one is of another run
+    wanted = [name for step, name in steps.items() if which == "all" or step == newest]
+    if not wanted:
+        others = f"only {', '.join(map(str, steps))}; name one of these, or" if steps else "nor an earlier one;"
+        how = _how_to_export(checkpoints / f"global_step_{newest}")
+        refuse(_OPTION, which, f"step {newest} was not exported to {exports}, {others} {how}")
+    return [_model(exports / name) for name in wanted]
 
 
-def _steps(folder: Path) -> list[int]:
-    """The steps that have a folder, whatever is in it."""
+def _steps(folder: Path) -> dict[int, str]:
+    """The names of the folders of steps, whatever is in them, by step."""
     below = folder.iterdir() if folder.is_dir() else ()
-    return sorted(int(found[1]) for path in below if (found := _STEP.fullmatch(path.name)))
-
-
-def _in(folder: Path, steps: list[int]) -> list[Checkpoint]:
-    return [_model(folder / f"global_step_{step}") for step in steps]
-
-
-def _holds_model(path: Path) -> bool:
-    return (path / "config.json").is_file() or (path / "policy").is_dir()
+    return dict(sorted((int(found[1]), path.name) for path in below if (found := _STEP.fullmatch(path.name))))
 
 
 def _model(path: Path) -> Checkpoint:
     path = path.resolve()
     folder = path / "policy" if (path / "policy").is_dir() else path
     if (folder / "config.json").is_file():
-        step = next((found[1] for part in (folder, path, path.parent) if (found := _STEP.fullmatch(part.name))), None)
+        step = next((found[1] for part in (folder, folder.parent) if (found := _STEP.fullmatch(part.name))), None)
         return Checkpoint(folder, f"step {step}" if step else str(folder))
     if (folder / "adapter_config.json").is_file():
-        raise ConfigError(f"{_OPTION} {path}: only a LoRA adapter; merge it into its model first (docs/train.md)")
+        raise ConfigError(f"{_OPTION} {path}: only a LoRA adapter; merge it into its model first (docs/recipes.md)")
     if (folder / "huggingface").is_dir() or next(folder.glob("*_rank_*.pt"), None):
-        raise ConfigError(
-            f"{_OPTION} {path}: shards of SkyRL, which only a training loads; {_how_to_export(_step_folder(path))}"
-        )
+        how = _how_to_export(path if _STEP.fullmatch(path.name) else path.parent)
+        raise ConfigError(f"{_OPTION} {path}: shards of SkyRL, which only a training loads; {how}")
     raise ConfigError(f"{_OPTION} {path}: there is no model, which would have a config.json")
-
-
-def _step_folder(path: Path) -> Path:
-    return path if _STEP.fullmatch(path.name) else path.parent
-
-
-def _newest(checkpoints: Path) -> int | None:
-    file = checkpoints / _NEWEST
-    try:
-        return int(file.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: does not say which step is newest ({error})") from None
 
 
 def _how_to_export(step: Path) -> str:

@@ -1,8 +1,8 @@
 """An OpenAI-compatible server as the source of responses.
 
-Invariant: a request ends as a `Response` or as a `Failure` that says why; `EndpointError` is raised only for what would
-fail every request (a refused key, an unknown model). The API key is read from `OPENAI_API_KEY` and appears in no
-message, even if the server repeats it.
+Invariant: a request ends as a `Reply`, which says why if it failed; `EndpointError` is raised only for what would fail
+every request (a refused key, an unknown model). The API key is read from `OPENAI_API_KEY` and appears in no message,
+even if the server repeats it.
 
 Two kinds of servers return the think block in another form:
 
@@ -50,8 +50,8 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """A response.
+class Reply:
+    """What became of a request.
 
     Attributes:
         text: what the model wrote, its reasoning included.
@@ -59,21 +59,16 @@ class Response:
         prompt_tokens, completion_tokens: as the server counts them; None if it does not.
         reasoning_apart: the server returned the reasoning apart from the content.
         think_opened: the text closes a think block that the prompt must have opened.
+        failure: why the request failed for good, in one line; None if it did not.
     """
 
-    text: str
+    text: str = ""
     stop_reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_apart: bool = False
     think_opened: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A request that failed for good; `detail` is one line for people."""
-
-    detail: str
+    failure: str | None = None
 
 
 class Endpoint:
@@ -144,7 +139,7 @@ class Endpoint:
     def _refused(self, error: Exception) -> EndpointError:
         return EndpointError(f"{self.url} refuses the key in {KEY_VARIABLE} ({_reason(error)})")
 
-    async def respond(self, messages: Sequence[Mapping[str, str]]) -> Response | Failure:
+    async def respond(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """Sample one response.
 
         Raises:
@@ -153,7 +148,7 @@ class Endpoint:
         import openai
 
         try:
-            return _response(await self._create(messages))
+            return _reply(await self._create(messages))
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
             raise self._refused(error) from None
         except openai.NotFoundError as error:
@@ -161,22 +156,13 @@ class Endpoint:
         except openai.RateLimitError as error:
             if error.code == "insufficient_quota":
                 raise EndpointError(f"{self.url}: the quota is used up ({_reason(error)})") from None
-            return Failure(_reason(error))
+            return Reply(failure=_reason(error))
         except (openai.OpenAIError, ValueError, TypeError, AttributeError) as error:
-            return Failure(_reason(error))
+            return Reply(failure=_reason(error))
 
     async def _create(self, messages: Sequence[Mapping[str, str]]) -> ChatCompletion:
         import openai
 
-        try:
-            return await self._send(messages)
-        except openai.BadRequestError as error:
-            if self._limit == "max_completion_tokens" or "max_completion_tokens" not in str(error):
-                raise
-            self._limit = "max_completion_tokens"  # the newer name, which some hosted models insist on
-            return await self._send(messages)
-
-    async def _send(self, messages: Sequence[Mapping[str, str]]) -> ChatCompletion:
         request: dict[str, Any] = {
             "model": self.model,
             "messages": [dict(message) for message in messages],
@@ -185,7 +171,13 @@ class Endpoint:
             self._limit: self.sampling.max_tokens,
             "extra_body": self._request,
         }
-        completion: ChatCompletion = await self._client.chat.completions.create(**request)
+        try:
+            completion: ChatCompletion = await self._client.chat.completions.create(**request)
+        except openai.BadRequestError as error:
+            if "max_completion_tokens" in request or "max_completion_tokens" not in str(error):
+                raise
+            self._limit = "max_completion_tokens"  # the newer name, which some hosted models insist on
+            return await self._create(messages)
         return completion
 
 
@@ -209,23 +201,23 @@ def base_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
-def _response(completion: ChatCompletion) -> Response | Failure:
+def _reply(completion: ChatCompletion) -> Reply:
     if not getattr(completion, "choices", None):
-        return Failure("the server returned no choices")
+        return Reply(failure="the server returned no choices")
     choice, usage = completion.choices[0], completion.usage
     message = choice.message
-    content = message.content or message.refusal or ""
+    text = message.content or message.refusal or ""
     reasoning = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
     apart = isinstance(reasoning, str) and bool(reasoning.strip())
-    text = with_reasoning(str(reasoning), content) if apart else content
-    opened = not apart and "</think>" in text and "<think>" not in text
-    return Response(
+    if apart:
+        text = with_reasoning(str(reasoning), text)
+    return Reply(
         text=text,
         stop_reason=choice.finish_reason,
         prompt_tokens=None if usage is None else usage.prompt_tokens,
         completion_tokens=None if usage is None else usage.completion_tokens,
         reasoning_apart=apart,
-        think_opened=opened,
+        think_opened=not apart and "</think>" in text and "<think>" not in text,
     )
 
 

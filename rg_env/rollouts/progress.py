@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 from rg_env.output import console, print_text
-from rg_env.rollouts.endpoint import Failure, Response
+from rg_env.rollouts.endpoint import Reply
 
 
 @dataclass(slots=True)
@@ -19,7 +20,7 @@ class Totals:
     Attributes:
         failures: requests that failed for good; `last_failure` says why the last one did.
         solved: rollouts with at least `solved_at`.
-        reasoning_apart, think_opened: see `Response`.
+        reasoning_apart, think_opened: see `Reply`.
         uncounted: responses whose tokens the server did not count.
     """
 
@@ -38,10 +39,10 @@ class Totals:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def add(self, reply: Response | Failure) -> None:
-        if isinstance(reply, Failure):
+    def add(self, reply: Reply) -> None:
+        if reply.failure is not None:
             self.failures += 1
-            self.last_failure = reply.detail
+            self.last_failure = reply.failure
             return
         self.responses += 1
         self.prompt_tokens += reply.prompt_tokens or 0
@@ -58,31 +59,23 @@ def showing_progress(planned: int, done: int, max_tokens_total: int | None) -> I
     Args:
         planned: groups in the whole run; `done`: how many of them earlier attempts have finished.
     """
-    began, shown = time.monotonic(), done * 10 // planned
+    terminal, began = console(stderr=True), time.monotonic()
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("groups, {task.description}"), TimeRemainingColumn())
+    bar = Progress(*columns, console=terminal, disable=not terminal.is_terminal)
+    task = bar.add_task("waiting for the first responses", total=planned, completed=done)
 
-    def describe(totals: Totals) -> str:
+    def show(totals: Totals) -> None:
+        before, finished = int(bar.tasks[0].completed), done + totals.groups
         seconds = max(time.monotonic() - began, 1e-3)
         most = f" of {max_tokens_total:,}" if max_tokens_total is not None else ""
-        parts = [f"{totals.responses / seconds:.1f} responses/s", f"{totals.tokens:,}{most} tokens"]
+        text = f"{totals.responses / seconds:.1f} responses/s, {totals.tokens:,}{most} tokens"
         if totals.responses:
-            parts.append(f"solved {totals.solved / totals.responses:.2f}")
+            text += f", solved {totals.solved / totals.responses:.2f}"
         if totals.failures:
-            parts.append(f"{totals.failures} failed")
-        return ", ".join(parts)
+            text += f", {totals.failures} failed"
+        bar.update(task, completed=finished, description=text)
+        if bar.disable and finished * 10 // planned > before * 10 // planned:
+            print_text(f"{finished}/{planned} groups, {text}", stderr=True)
 
-    def line(totals: Totals) -> None:
-        nonlocal shown
-        finished = done + totals.groups
-        if (tenth := finished * 10 // planned) > shown:
-            shown = tenth
-            print_text(f"{finished}/{planned} groups, {describe(totals)}", stderr=True)
-
-    if not sys.stderr.isatty():
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("groups, {task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True)) as bar:
-        task = bar.add_task("waiting for the first responses", total=planned, completed=done)
-        yield lambda totals: bar.update(task, completed=done + totals.groups, description=describe(totals))
+    with bar:
+        yield show

@@ -5,7 +5,7 @@ Invariant: every rollout with a response counts once; requests that failed are o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import polars as pl
 
 from rg_env.analysis.by import with_keys
 from rg_env.analysis.stats import statistics
+from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.files import list_files
 from rg_env.dump.read.dump import open_run
@@ -23,8 +24,9 @@ from rg_env.scoring.types import Status
 if TYPE_CHECKING:
     from rich.table import Table
 
-_SHOWN = ("mean_base_score", "solve_rate", "format_rate")
-_TOTAL = "total"
+_SHOWN = ("groups", "rollouts", "mean_base_score", "solve_rate", "format_rate", "pass_at_")
+_COLUMNS = {"mean_base_score": "score", "solve_rate": "solved", "upstream_score": "upstream", "format_rate": "format"}
+_WITH_INTERVAL = ("mean_base_score", "solve_rate")
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,12 @@ class Summary:
     no_response: int
     rows: list[dict[str, Any]]
 
-    @property
-    def total(self) -> dict[str, Any]:
-        return self.rows[0]
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        by_kind = {kind: [row for row in self.rows if row["kind"] == kind] for kind in ("category", "task")}
-        return {
-            "name": self.name,
-            "run_id": self.run_id,
-            "dump": str(self.folder),
-            "suite": self.suite,
-            "no_response": self.no_response,
-            "total": self.total,
-            "categories": by_kind["category"],
-            "tasks": by_kind["task"],
-        }
+        facts = {"name": self.name, "run_id": self.run_id, "dump": str(self.folder), "suite": self.suite}
+        of_kind = {kind: [row for row in self.rows if row["kind"] == kind] for kind in ("category", "task")}
+        parts = {"total": self.rows[0], "categories": of_kind["category"], "tasks": of_kind["task"]}
+        return facts | {"no_response": self.no_response} | parts
 
 
 def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary:
@@ -73,70 +64,41 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
         DumpError: it has no responses.
     """
     dump = open_run(*(file.path for file in list_files(folder, run_id)))
-    rollouts = with_keys(dump.ledger_frame(all_attempts=True), [By.CATEGORY]).with_columns(total=pl.lit(_TOTAL))
+    rollouts = with_keys(dump.ledger_frame(all_attempts=True), [By.CATEGORY]).with_columns(total=pl.lit("total"))
     responses = rollouts.filter(pl.col("status").cast(pl.String).ne_missing(Status.NO_RESPONSE.value))
     rows = []
-    for kind in (_TOTAL, By.CATEGORY, By.TASK):
+    for kind in ("total", By.CATEGORY, By.TASK):
         key = pl.col(kind).cast(pl.String)
         upstream = dict(responses.group_by(key.alias("task")).agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
-        frame = statistics(rollouts.with_columns(task=key), By.TASK, solved_at=solved_at, pool_runs=True)
-        for row in frame.iter_rows(named=True):
-            counts = {name: row[name] for name in ("groups", "rollouts")}
-            scores = {name: row[name] for name in row if name.startswith((*_SHOWN, "pass_at_"))}
-            mine = {"kind": str(kind), "name": row["task"], **counts, "upstream_score": upstream[row["task"]]}
-            rows.append(mine | scores)
-    manifest = dump.runs[0].manifest or {}
-    failed = rollouts.height - responses.height
-    return Summary(name, run_id, folder, manifest.get("suite"), failed, rows)
+        for row in statistics(rollouts.with_columns(task=key), By.TASK, solved_at=solved_at, pool_runs=True).iter_rows(
+            named=True
+        ):
+            facts = {"kind": str(kind), "name": row["task"], "upstream_score": upstream[row["task"]]}
+            rows.append(facts | {name: row[name] for name in row if name.startswith(_SHOWN)})
+    suite = (dump.runs[0].manifest or {}).get("suite")
+    return Summary(name, run_id, folder, suite, rollouts.height - responses.height, rows)
 
 
-def render(summary: Summary) -> Table:
-    """The scores by category and task, total first."""
-    table = new_table([_part(summary)], ["items", "score", "solved", "upstream", "format", *_tries(summary)])
-    previous = ""
-    for row in summary.rows:
-        if row["kind"] != previous and previous:
+def render(summaries: Sequence[Summary]) -> Table:
+    """The scores of a run by category and task, total first; of several runs one row each, to compare checkpoints."""
+    suite = str((summaries[0].suite or {}).get("name", ""))
+    part = suite if suite.endswith(" questions") else ""  # only a part of the suite was asked
+    shown = list(summaries[0].rows[0])
+    tries = [name for name in shown if name.startswith("pass_at_") and not name.endswith(("_low", "_high", "_at_1"))]
+    columns = _COLUMNS | {name: name.replace("pass_at_", "pass@") for name in tries}
+    alone = len(summaries) == 1
+    table = new_table([part or ("" if alone else "checkpoint")], ["items", *columns.values()])
+    rows = summaries[0].rows if alone else [one.rows[0] | {"name": one.name} for one in summaries]
+    kind = rows[0]["kind"]
+    for row in rows:
+        if row["kind"] != kind:
             table.add_section()
-        previous = row["kind"]
-        table.add_row(cell(row["name"]), str(row["groups"]), *_cells(row, _tries(summary)))
+            kind = row["kind"]
+        table.add_row(cell(row["name"]), str(row["groups"]), *(_figure(row, name) for name in columns))
     return table
 
 
-def render_all(summaries: list[Summary]) -> Table:
-    """One row per run, to compare checkpoints."""
-    tries = _tries(summaries[0])
-    table = new_table([_part(summaries[0]) or "checkpoint"], ["items", "score", "solved", "upstream", "format", *tries])
-    for summary in summaries:
-        table.add_row(cell(summary.name), str(summary.total["groups"]), *_cells(summary.total, tries))
-    return table
-
-
-def _part(summary: Summary) -> str:
-    """The name of the suite if only a part of it was asked."""
-    name = str((summary.suite or {}).get("name", ""))
-    return name if name.endswith(" questions") else ""
-
-
-def _tries(summary: Summary) -> list[str]:
-    """The names of pass@k beyond pass@1, which is the share solved."""
-    names = [key for key in summary.total if key.startswith("pass_at_") and not key.endswith(("_low", "_high"))]
-    return [name.replace("pass_at_", "pass@") for name in names if name != "pass_at_1"]
-
-
-def _cells(row: dict[str, Any], tries: list[str]) -> list[str]:
-    return [
-        _with_interval(row, "mean_base_score"),
-        _with_interval(row, "solve_rate"),
-        _number(row["upstream_score"]),
-        _number(row["format_rate"]),
-        *(_number(row[name.replace("pass@", "pass_at_")]) for name in tries),
-    ]
-
-
-def _with_interval(row: dict[str, Any], name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return _number(row[name]) if low is None else f"{_number(row[name])} [{_number(low)}, {_number(high)}]"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _figure(row: Mapping[str, Any], name: str) -> str:
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    interval = f" [{figure(low)}, {figure(high)}]" if name in _WITH_INTERVAL and low is not None else ""
+    return figure(row[name]) + interval

@@ -46,6 +46,8 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class ServerError(RGEnvError):
     """The server could not be started, or ended before its work was done."""
 
+    exit_code = 1
+
 
 @dataclass(frozen=True)
 class Program:
@@ -137,20 +139,17 @@ class Server:
     def stop(self) -> None:
         """End it and its children."""
         with suppress(psutil.Error):
-            family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
-            self._signal(signal.SIGTERM)
+            server = psutil.Process(self.process.pid)
+            family = [server, *server.children(recursive=True)]
+            server.terminate()
             _, alive = psutil.wait_procs(family, timeout=_ENDS_WITHIN)
             for one in alive:
                 with suppress(psutil.Error):
                     one.kill()
-            psutil.wait_procs(alive, timeout=_ENDS_WITHIN)
-        self._signal(signal.SIGKILL)  # what has lost its parent is still in the group
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # what has lost its parent is still in the group
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_ENDS_WITHIN)
-
-    def _signal(self, signum: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signum)
 
     def _answers(self) -> bool:
         try:
@@ -187,18 +186,17 @@ async def serving(program: Program, options: Sequence[str]) -> AsyncIterator[Ser
         )
     server = Server(program, f"http://127.0.0.1:{port}/v1", Path(name), process)
     print_error(f"starting {program.name}; its log: {name}")
+    failed = False
     try:
         await server.ready()
         yield server
     except Exception:
-        raise  # the log stays
-    except BaseException:
-        server.log.unlink(missing_ok=True)
+        failed = True
         raise
-    else:
-        server.log.unlink(missing_ok=True)
     finally:
         server.stop()
+        if not failed:
+            server.log.unlink(missing_ok=True)
 
 
 def _last_lines(log: Path) -> list[str]:

@@ -25,7 +25,7 @@ from rg_env.dump.schema import GroupRecord, answered
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error
 from rg_env.rewards import Rollout, group_rewards
-from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Sampling
+from rg_env.rollouts.endpoint import Endpoint, EndpointError, Sampling
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.plan import Claim, Plan, claim, done_questions
 from rg_env.rollouts.progress import Totals, showing_progress
@@ -269,8 +269,8 @@ class _Session:
         watch.responded()
         self._totals.add(reply)
         config, item = self._plan.config, question.item
-        if isinstance(reply, Failure):
-            text, verdict, tokens, stop_reason = "", Verdict.no_response(reply.detail), None, None
+        if reply.failure is not None:
+            text, verdict, tokens, stop_reason = "", Verdict.no_response(reply.failure), None, None
         else:
             opened = reply.think_opened and not config.prefilled_think
             text = f"<think>{reply.text}" if opened else reply.text
@@ -304,8 +304,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
         received.append(signum)
         task.cancel()
 
-    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
-    handled = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    handled = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]  # nohup ignores SIGHUP
     for signum in handled:
         loop.add_signal_handler(signum, stop, signum)
     try:
@@ -316,5 +315,4 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     finally:
         for signum in handled:
             loop.remove_signal_handler(signum)
-            signal.signal(signum, before[signum])
     return received[0] if received else None

@@ -113,7 +113,7 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
     Raises:
         ConfigError: naming the setting and what would be right.
     """
-    known = {f"{PREFIX}.{name}" for name in _names(RGDumpConfig())}
+    known = {f"{PREFIX}.{name}" for name in _places(RGDumpConfig())}
     files: dict[str, Any] = {}
     ours_typed: list[str] = []
     typed: dict[str, Any] = {}
@@ -187,22 +187,17 @@ def generator_settings(
 
 
 def _set(config: RGDumpConfig, key: str, value: Any) -> None:
-    *groups, name = key.split(".")
-    part: Any = config
-    for group in groups:
-        part = getattr(part, group, None) if dataclasses.is_dataclass(part) else None
-    known = {field.name for field in dataclasses.fields(part)} if dataclasses.is_dataclass(part) else set()
-    if name not in known or dataclasses.is_dataclass(getattr(part, name)):
-        gone = f"; {GONE[key]}" if key in GONE else ""
-        hint = gone or did_you_mean(key, _names(config), "docs/settings.md lists them")
+    places = _places(config)
+    if key not in places:
+        hint = f"; {GONE[key]}" if key in GONE else did_you_mean(key, places, "docs/settings.md lists them")
         raise ConfigError(f"unknown setting {key!r}{hint}")
-    setattr(part, name, value)
+    setattr(*places[key], value)
 
 
-def _names(config: Any, prefix: str = "") -> list[str]:
-    names = []
+def _places(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
+    """Every setting by its dotted name: the dataclass that has it, and its name there."""
+    found = {}
     for declared in dataclasses.fields(config):
-        value = getattr(config, declared.name)
-        nested = dataclasses.is_dataclass(value)
-        names += _names(value, f"{prefix}{declared.name}.") if nested else [f"{prefix}{declared.name}"]
-    return names
+        value, name = getattr(config, declared.name), f"{prefix}{declared.name}"
+        found |= _places(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: (config, declared.name)}
+    return found

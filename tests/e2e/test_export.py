@@ -4,10 +4,12 @@ The run samples with rg_env's sampler, the evaluation with `transformers serve`;
 """
 
 import json
+import os
 import shutil
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
 from rg_env.dump import open_run
@@ -33,7 +35,21 @@ def model(prefilled, tmp_path):
     return folder
 
 
-def test_evaluation_of_every_exported_step(short_run, model, prefilled, tmp_path):
+@pytest.fixture
+def prompts(tmp_path, monkeypatch):
+    """The token ids of the prompts that the sampler of a run or a server was given, and how often each."""
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    monkeypatch.setenv("PROMPT_SPY", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "prompt_spy"), prepend=os.pathsep)
+
+    def of(who):
+        return [Counter(path.read_text().splitlines()) for path in folder.glob(f"{who}-*")]
+
+    return of
+
+
+def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts, tmp_path):
     config = tmp_path / "run.yaml"
     values = dict(str(setting).split("=", 1) for setting in [*short_run[1:], *settings(model, prefilled)])
     config.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
@@ -56,10 +72,10 @@ def test_evaluation_of_every_exported_step(short_run, model, prefilled, tmp_path
     assert any("</think>" in text and "<answer>" in text for text in texts)
     assert any(text.startswith("<think>") for text in texts) != prefilled
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    prompts = [group.rollouts[0].conversation[:-1] for group in after.values()]
-    tokens = sum(len(tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=False)) for p in prompts)
-    assert f" responses, {tokens:,} + " in done.stderr, "the server made prompts of as many tokens as SkyRL"
+    (sampled,), served = prompts("sampler"), prompts("server")
+    assert served == [served[0]] * 2, "both steps were asked the same"
+    assert sum(served[0].values()) == 16
+    assert served[0] <= sampled, "the server made the token ids of SkyRL's prompts"
     assert validate(again / "step_2").good
     assert "nothing left to do" in rg_env(*command, "--resume").stdout
 

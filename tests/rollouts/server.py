@@ -16,7 +16,7 @@ HANG = "never answer"
 
 
 @dataclass
-class Reply:
+class Answer:
     """An answer: a status with a body, or `CUT` or `HANG` in place of the status."""
 
     status: int | str = 200
@@ -24,22 +24,22 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def completion(content: str | None, *, finish: str = "stop", tokens: int | None = 7, **message: Any) -> Reply:
+def completion(content: str | None, *, finish: str = "stop", tokens: int | None = 7, **message: Any) -> Answer:
     """A completion of `tokens` tokens to a prompt of 11."""
     usage = None if tokens is None else {"prompt_tokens": 11, "completion_tokens": tokens, "total_tokens": 11 + tokens}
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": content, **message}}
-    return Reply(
+    return Answer(
         body={"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
     )
 
 
-def error(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
-    return Reply(
+def error(status: int, message: str, code: str | None = None, **headers: str) -> Answer:
+    return Answer(
         status, {"error": {"message": message, "type": "error", "code": code}}, {"retry-after-ms": "1", **headers}
     )
 
 
-Script = Callable[[int, dict[str, Any]], Reply]
+Script = Callable[[int, dict[str, Any]], Answer]
 """Number of the request, from 0, and its body → the answer."""
 
 
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._send(Reply(404, {"error": {"message": "no such route"}}))
+        self._send(Answer(404, {"error": {"message": "no such route"}}))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send(reply)
 
-    def _send(self, reply: Reply) -> None:
+    def _send(self, reply: Answer) -> None:
         content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
         self.send_response(int(reply.status))
         for name, value in {"content-type": "application/json", **reply.headers}.items():

@@ -17,7 +17,7 @@ from rg_env.dump import FileKind, open_run
 from rg_env.dump.repair.validate import validate
 from rg_env.rollouts.questions import train_questions
 from tests.dump.records import lines_of
-from tests.rollouts.server import HANG, Reply, completion, error, serving
+from tests.rollouts.server import HANG, Answer, completion, error, serving
 
 KEY = "sk-secret-0123456789"
 GROUPS, SAMPLES = 12, 3
@@ -201,7 +201,7 @@ def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_finished_groups_and_drops_the_others(signum, code, right, tmp_path):
-    with serving(lambda number, body: right(number, body) if number < 9 else Reply(HANG)) as server:
+    with serving(lambda number, body: right(number, body) if number < 9 else Answer(HANG)) as server:
         process = started(server, tmp_path)
         wait_for_groups(tmp_path, 2)
         process.send_signal(signum)

@@ -1,12 +1,12 @@
-"""Every way in which a server can fail ends as a response, a failure with a reason, or one error for the whole run."""
+"""Every way in which a server can fail ends as a reply, a reply with a reason, or one error for the whole run."""
 
 import asyncio
 
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.rollouts.endpoint import Endpoint, EndpointError, Failure, Response, Sampling, base_url
-from tests.rollouts.server import CUT, HANG, Reply, completion, error, serving
+from rg_env.rollouts.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
+from tests.rollouts.server import CUT, HANG, Answer, completion, error, serving
 
 KEY = "sk-secret-0123456789"
 MESSAGES = [{"role": "user", "content": "1+1?"}]
@@ -29,7 +29,7 @@ def ask(server, times=1, timeout=30.0, retries=2):
 def test_a_response_and_its_request():
     with serving(lambda number, body: RIGHT) as server:
         (response,) = ask(server)
-    assert response == Response("<think>x</think><answer>2</answer>", "stop", 11, 7)
+    assert response == Reply("<think>x</think><answer>2</answer>", "stop", 11, 7)
     assert server.requests == [
         {"model": "m", "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0, "max_tokens": 9},
     ]
@@ -38,13 +38,13 @@ def test_a_response_and_its_request():
 
 @pytest.mark.parametrize(
     "trouble",
-    [error(429, "slow down"), error(500, "oops"), error(503, "later"), Reply(CUT)],
+    [error(429, "slow down"), error(500, "oops"), error(503, "later"), Answer(CUT)],
     ids=["429", "500", "503", "cut"],
 )
 def test_passing_trouble_is_tried_again(trouble):
     with serving(lambda number, body: trouble if number < 2 else RIGHT) as server:
         (response,) = ask(server)
-    assert isinstance(response, Response)
+    assert response.failure is None
     assert len(server.requests) == 3
 
 
@@ -54,28 +54,27 @@ def test_passing_trouble_is_tried_again(trouble):
         (error(429, "slow down"), "429: slow down"),
         (error(500, f"oops with {KEY}"), "500: oops with ***"),
         (error(400, "the prompt is too long"), "400: the prompt is too long"),
-        (Reply(CUT), "Connection error"),
-        (Reply(200, {"choices": [], "object": "chat.completion"}), "no choices"),
-        (Reply(200, {}), "no choices"),
-        (Reply(200, b"<html>", {"content-type": "text/html"}), ""),
-        (Reply(200, b'{"choices": [', {}), ""),
-        (Reply(200, {"choices": [{"message": None}]}), ""),
+        (Answer(CUT), "Connection error"),
+        (Answer(200, {"choices": [], "object": "chat.completion"}), "no choices"),
+        (Answer(200, {}), "no choices"),
+        (Answer(200, b"<html>", {"content-type": "text/html"}), ""),
+        (Answer(200, b'{"choices": [', {}), ""),
+        (Answer(200, {"choices": [{"message": None}]}), ""),
     ],
 )
 def test_lasting_trouble_is_a_failure_with_a_reason(trouble, reason):
     with serving(lambda number, body: trouble) as server:
         (failure,) = ask(server, retries=1)
-    assert isinstance(failure, Failure)
-    assert reason in failure.detail
-    assert failure.detail
-    assert KEY not in failure.detail
-    assert "\n" not in failure.detail
+    assert reason in failure.failure
+    assert failure.failure
+    assert KEY not in failure.failure
+    assert "\n" not in failure.failure
 
 
 def test_a_server_that_hangs_is_a_timeout():
-    with serving(lambda number, body: Reply(HANG)) as server:
+    with serving(lambda number, body: Answer(HANG)) as server:
         (failure,) = ask(server, timeout=0.2, retries=0)
-    assert "timed out" in failure.detail.lower()
+    assert "timed out" in failure.failure.lower()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it():
         return RIGHT if newer else error(400, "use 'max_completion_tokens' instead of 'max_tokens'")
 
     with serving(script) as server:
-        assert all(isinstance(one, Response) for one in ask(server, times=2))
+        assert all(one.failure is None for one in ask(server, times=2))
     assert [("max_tokens" in body) for body in server.requests] == [True, False, False]
 
 

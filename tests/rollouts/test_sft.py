@@ -16,7 +16,7 @@ from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.rollouts.questions import train_questions
-from tests.rollouts.server import Reply, completion, serving
+from tests.rollouts.server import Answer, completion, serving
 
 GROUPS = 24
 
@@ -38,7 +38,7 @@ def test_collected_responses_train_nano_with_trl(tmp_path: Path, one_thread: Non
     entries = [questions[number].item.entry for number in range(GROUPS)]
     answers = {entry["question"]: entry["answer"] for entry in entries}
 
-    def script(number: int, body: dict[str, Any]) -> Reply:
+    def script(number: int, body: dict[str, Any]) -> Answer:
         answer = answers[body["messages"][-1]["content"]]
         return completion(f"<think>{' '.join(answer)}</think><answer>{answer if number % 4 else 'no'}</answer>")
 

@@ -281,9 +281,6 @@ def test_tasks_levels_for_people() -> None:
     ("args", "says"),
     [
         (("tasks", "--levels", "chain_sun"), "did you mean chain_sum"),
-        (("dataset", "--out", "x.parquet", "--complexity-mode", "curriculum"), "depend on the policy"),
-        (("dataset", "--out", "x.parquet", "--complexity-mode", "easy"), "must be random"),
-        (("dataset", "--out", "x.parquet", "--sampling", "adaptive"), "must be weighted or stratified"),
         (("dataset", "--out", "x.parquet", "--sampling", "stratified"), "--batch-size"),
     ],
 )
