@@ -196,7 +196,7 @@ def _set(config: RGDumpConfig, key: str, value: Any) -> None:
 
 def _places(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
     """Every setting by its dotted name: the dataclass that has it, and its name there."""
-    found = {}
+    found: dict[str, tuple[Any, str]] = {}
     for declared in dataclasses.fields(config):
         value, name = getattr(config, declared.name), f"{prefix}{declared.name}"
         found |= _places(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: (config, declared.name)}

@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
 import sys
 
 import pytest
@@ -67,27 +66,6 @@ def test_dataset_writes_what_it_says_and_replaces_nothing_by_accident(tmp_path):
     assert done.exit_code == 0
     assert "4 rows" in done.stdout
     assert out.read_bytes()[:4] == b"PAR1"
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("score", "chain_sum", "--index", "-1"),
-        ("dataset", "--out", "x.parquet", "--rows", "0"),
-        ("dataset", "--out", "x.parquet", "--split", "test"),
-        ("dumps", "stats"),
-        ("nonsense",),
-    ],
-)
-def test_misuse_is_exit_code_2(args):
-    assert invoke(*args).exit_code == 2
-
-
-def test_the_light_parts_import_nothing_heavy():
-    light = ["rg_env.cli", "rg_env.dump", "rg_env.analysis", "rg_env.scoring", "rg_env.tasks"]
-    probe = f"import sys, {', '.join(light)}; print({{'torch', 'ray', 'skyrl', 'skyrl_gym'}} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 def test_version_names_what_a_bug_report_needs():

@@ -114,6 +114,7 @@ def test_the_working(script: ModuleType, task: str, metadata: dict[str, Any], wo
     assert script.worked_solution(entry) == f"<think>{working}</think>\n<answer>A</answer>"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_its_eval_figures_are_those_of_its_card(tokenizer: Any, script: ModuleType) -> None:
     card = (nano_path() / "README.md").read_text()

@@ -119,17 +119,6 @@ def train(model: str, folder: Path, *more: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_any_local_folder_trains_in_bfloat16(toy: Path, tmp_path: Path) -> None:
-    """Random weights, SmolLM2's settings as they are; the toy's letters make long prompts of the same texts."""
-    build_model(toy, max_position_embeddings=1024)
-    train(str(toy), tmp_path, "trainer.max_prompt_length=900")
-    (ledger,) = (tmp_path / "dumps").glob("*_groups_*.jsonl")
-    assert len(ledger.read_text().splitlines()) == 4
-
-
 @needs_package
 @pytest.mark.long
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_a_server_that_dies_stops_the_run_which_then_continues(run, tmp_path):
     assert len(ledger) == len({group.item for group in ledger}) == GROUPS
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_the_server(signum, code, run, tmp_path):
     process = run("answers", "--concurrency", "1")
     servers = server_of(process)
