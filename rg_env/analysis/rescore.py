@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from rg_env.config import RGDumpConfig
@@ -38,9 +37,6 @@ COMPARED = tuple(name for name in OF_RESPONSE if name != "answer")
 _EXAMPLES = 3
 _AHEAD = 4
 """Groups in progress per worker: enough that no worker waits."""
-_DECIDE = ("generator.", "rg_dump.scorer", "rg_dump.length_penalty")
-_DECIDE_TOO = ("format", "prefilled_think", "on_scorer_failure", "solved_at", "format_bonus", "binarize_at")
-"""The settings that values depend on."""
 
 Question = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 """Reasoning Gym's entry, and the task's options; None if all have their defaults."""
@@ -92,14 +88,8 @@ class Rescorer:
         config = self.settings(group).config.length_penalty
         return self._limit(group) is not None or group.phase != Phase.TRAIN or config.kind == "none"
 
-    def verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
-        """Judge one of the group's responses. No response and an unscorable one remain what they are.
-
-        Raises:
-            ScorerPoolError: the scorer's processes cannot be started.
-            ConfigError: there is no such task, so its answers cannot be scored.
-        """
-        self._need_task(group.task)
+    def _verdict(self, group: GroupRecord, question: Question, rollout: RolloutRecord) -> Verdict:
+        """Judge one of the group's responses. No response and an unscorable one remain what they are."""
         config = self.settings(group).config
         if rollout.status is Status.NO_RESPONSE:
             return Verdict.no_response(rollout.detail)
@@ -120,8 +110,15 @@ class Rescorer:
                 raise ConfigError(f"task {task} cannot be scored: {why}; name its module with --imports") from None
             self._known.add(task)
 
-    def again(self, group: GroupRecord, verdicts: Sequence[Verdict]) -> GroupRecord:
-        """The group's record with these verdicts; without the penalty if that cannot be computed."""
+    def again(self, group: GroupRecord, question: Question) -> GroupRecord:
+        """The group's record as today's code makes it; without the penalty if that cannot be computed.
+
+        Raises:
+            ScorerPoolError: the scorer's processes cannot be started.
+            ConfigError: there is no such task, so its answers cannot be scored.
+        """
+        self._need_task(group.task)
+        verdicts = [self._verdict(group, question, rollout) for rollout in group.rollouts]
         settings = self.settings(group)
         judged = [
             Rollout(verdict, old.response_tokens, old.stop_reason, old.conversation, old.repetition)
@@ -147,14 +144,9 @@ class Rescorer:
 
     def remarks(self, group: GroupRecord) -> Iterator[str]:
         """What is unknown about the group's settings."""
-        absent = [
-            name
-            for name in self.settings(group).absent
-            if name.startswith(_DECIDE) or name.removeprefix("rg_dump.") in _DECIDE_TOO
-        ]
         if not self.knows_settings(group):
             yield "no manifest for this attempt; using the current default settings"
-        elif absent:
+        elif absent := self.settings(group).absent:
             yield f"not in the manifest, using the current defaults: {', '.join(absent)}"
         if not self.knows_penalty(group):
             yield "the length limit is unknown; penalty, score and reward are not compared"
@@ -230,7 +222,7 @@ def rescore_group(dump: Dump, name: str, *, timeout: float | None = None) -> Res
     question = question_of(group)
     if question is None:
         raise DumpError(f"group {group.group_id} cannot be scored again: its line does not contain the question")
-    new = rescorer.again(group, [rescorer.verdict(group, question, rollout) for rollout in group.rollouts])
+    new = rescorer.again(group, question)
     known = rescorer.knows_penalty(group)
 
     def values(old: object, now: object, names: Iterable[str], compared: bool = True) -> list[Value]:
@@ -252,31 +244,20 @@ def find_group(dump: Dump, name: str) -> GroupRecord:
     """The group with this id, or the only one whose id begins or ends with it.
 
     Raises:
-        DumpError: no group or several, with near matches; or the text was not kept.
+        DumpError: no group or several, with some of their ids; or the text was not kept.
     """
     groups = dump.scan(all_attempts=True).select("group_id", "text_reason").unique(maintain_order=True)
     known = {unescape(group_id): why for group_id, why in groups.collect(engine="streaming").iter_rows()}
-    fits = [group_id for group_id in known if group_id.startswith(name) or group_id.endswith(name)]
-    fitting = [name] if name in known else fits
-    if len(fitting) > 1:
-        raise DumpError(f"{len(fitting)} groups match {name!r}: {_some(fitting)}")
-    if not fitting:
-        tails = {group_id.rsplit(":", 1)[-1]: group_id for group_id in known}
-        near = get_close_matches(name, known, cutoff=0.5) or [
-            tails[tail] for tail in get_close_matches(name, tails, cutoff=0.5)
-        ]
-        hint = f"; similar: {_some(near)}" if near else f"; there are {_some(list(known))}" if known else ""
-        raise DumpError(f"no group {name!r} in this dump{hint}")
+    fitting = [name] if name in known else [one for one in known if one.startswith(name) or one.endswith(name)]
+    if len(fitting) != 1:
+        some = ", ".join((fitting or list(known))[:4])
+        raise DumpError(f"{len(fitting)} groups match {name!r}; there are {some}{', …' if len(known) > 4 else ''}")
     (group_id,) = fitting
     if known[group_id] is not None:
         raise DumpError(f"the text of group {group_id} was not kept ({known[group_id]})")
     for group in dump.groups(ids=[group_id], all_attempts=True):
         return group
     raise DumpError(f"the text of group {group_id} is missing: see `rg-env dumps validate`")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
 
 # -- a whole dump
@@ -288,7 +269,6 @@ class TaskChanges:
 
     Attributes:
         raised, lowered: rollouts whose base score is now higher, lower.
-        status, violation: rollouts whose status, violation has changed.
         changed: rollouts with any difference, including those in which only the raw or the tagged score differs.
         outcomes: groups whose outcome has changed.
         examples: ids of the first groups with a change.
@@ -299,8 +279,6 @@ class TaskChanges:
     rollouts: int = 0
     raised: int = 0
     lowered: int = 0
-    status: int = 0
-    violation: int = 0
     changed: int = 0
     outcomes: int = 0
     examples: list[str] = field(default_factory=list)
@@ -311,8 +289,6 @@ class TaskChanges:
         self.rollouts += len(old.rollouts)
         self.raised += sum(now.base_score > was.base_score for was, now in pairs)
         self.lowered += sum(now.base_score < was.base_score for was, now in pairs)
-        self.status += sum(now.status is not was.status for was, now in pairs)
-        self.violation += sum(now.violation is not was.violation for was, now in pairs)
         self.changed += len(pairs)
         self.outcomes += new.outcome is not old.outcome
         if pairs and len(self.examples) < _EXAMPLES:
@@ -364,23 +340,20 @@ def rescore(
         ScorerPoolError: scorers cannot be started.
     """
     result, rescorer = Rescored(), Rescorer(dump, workers, timeout)
-    waiting: deque[tuple[GroupRecord, list[Future[Verdict]]]] = deque()
+    waiting: deque[tuple[GroupRecord, Future[GroupRecord]]] = deque()
 
     def take() -> None:
-        old, verdicts = waiting.popleft()
-        new = rescorer.again(old, [verdict.result() for verdict in verdicts])
+        old, new = waiting[0][0], waiting.popleft()[1].result()
         result.tasks.setdefault(old.task, TaskChanges(old.task)).add(old, new)
         result.without_settings += not rescorer.knows_settings(old)
         each(old, new)
 
     with ThreadPoolExecutor(workers) as threads:
         for group in dump.groups(all_attempts=True):
-            question = question_of(group)
-            if question is None:
+            if (question := question_of(group)) is None:
                 result.without_question += 1
                 continue
-            verdicts = [threads.submit(rescorer.verdict, group, question, rollout) for rollout in group.rollouts]
-            waiting.append((group, verdicts))
+            waiting.append((group, threads.submit(rescorer.again, group, question)))
             if len(waiting) >= workers * _AHEAD:
                 take()
         while waiting:

@@ -8,7 +8,7 @@ values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`). A s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -247,11 +247,6 @@ def above_threshold_unsolved(found: Measured) -> int:
     return int(found.groups["above_threshold_unsolved"].sum())
 
 
-def with_rollouts(found: Measured, rollouts: pl.DataFrame) -> Measured:
-    """The same with other rollouts, such as a part of them or with other steps; of whole groups."""
-    return replace(found, rollouts=rollouts, groups=_groups(rollouts))
-
-
 def statistics(
     rollouts: pl.LazyFrame | pl.DataFrame | Measured,
     by: str = By.TASK,
@@ -353,12 +348,13 @@ def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
     """One row per group, and per value of the columns `apart`."""
     firsts = [name for name in (*_OF_GROUP, *_TIMES, *TO_MATCH) if name in rollouts.columns and name not in apart]
     scores = pl.col("base_score")
-    groups = rollouts.group_by(GROUP, *apart).agg(
+    each = rollouts.lazy().group_by(GROUP, *apart)
+    groups = each.agg(
         pl.col(*firsts).first(),
         *(one.value.sum().alias(f"{one.name}:total") for one in _BY_GROUP),
         *(one.value.count().alias(f"{one.name}:count") for one in _BY_GROUP),
         partial_credit_only=(~pl.col("solved").any() & (scores.max() > 0)).fill_null(False),
-    )
+    ).collect(engine="streaming")  # needs less memory than the engine for frames
     is_above = (pl.col("text") == FileKind.ROLLOUTS.value).fill_null(False)
     groups = groups.with_columns(above_threshold_unsolved=pl.col("partial_credit_only") & is_above)
     per_group = [one for one in STATISTICS if one.per_group]

@@ -73,9 +73,9 @@ def test_every_kind_of_change_is_counted_and_named(groups, tmp_path):
     queens = _edited(queens, 0, status=Status.TIMEOUT)
     result = rescore(dump_of(tmp_path, [sums, queens], CONFIG), workers=1)
     changes = result.tasks["chain_sum"]
-    assert (changes.raised, changes.lowered, changes.violation, changes.status, changes.changed) == (1, 1, 1, 0, 3)
+    assert (changes.raised, changes.lowered, changes.changed) == (1, 1, 3)
     assert changes.examples == [sums.group_id]
-    assert (result.tasks["n_queens"].status, result.changed) == (1, 4)
+    assert result.changed == 4
 
 
 def test_outcomes_are_judged_by_the_runs_own_threshold(scorer, tmp_path):
@@ -105,7 +105,7 @@ def test_the_lenient_format_is_known_from_the_manifest(scorer, tmp_path):
     assert (group.rollouts[0].base_score, group.rollouts[0].violation) == (1.0, None)
     assert rescore(dump_of(tmp_path / "a", [group], lenient), workers=1).changed == 0
     strict = rescore(dump_of(tmp_path / "b", [group], None), workers=1, timeout=30.0)
-    assert (strict.changed, strict.tasks["chain_sum"].violation) == (1, 1)
+    assert strict.changed == 1
 
 
 def test_the_sample_in_the_repository_is_scored_as_it_was():
@@ -212,8 +212,7 @@ def test_groups_are_found_by_what_is_theirs_alone(tmp_path):
     assert find_group(dump, groups[0].group_id).uid == "alpha"
     for name, says in [
         (RUN_ID, "4 groups match"),
-        ("alpin", "similar: .*alpine"),
-        ("zzz", "there are .*alpha"),
+        ("zzz", "0 groups match 'zzz'; there are .*alpha"),
         ("gamma", "text of group .*gamma is missing"),
     ]:
         with pytest.raises(DumpError, match=says) as error:

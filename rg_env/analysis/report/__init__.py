@@ -8,7 +8,6 @@ is written completely or not at all, and replaces another one only with `force`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,8 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
         DumpError: the dump has no rollouts, or a file cannot be read.
     """
     found = measure_dump(dump, solved_at=solved_at)
+    made = sections(found, dump.levels_frame())  # before the groups are read: together, they need the most memory
     shown = groups_to_show(dump, found, max_groups)
-    made = sections(found, dump.levels_frame())
     names = dump.names
     title = f"Run {next(iter(names.values()))}" if len(names) == 1 else f"{len(names)} runs"
     summary = {
@@ -55,9 +54,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
             for run in dump.runs
         ],
         "violations": FAULTS,
-        "sections": [
-            asdict(section) | {"worst": list(worst_tasks(section, shown.groups, solved_at))} for section in made
-        ],
+        "sections": [section | {"worst": list(worst_tasks(section, shown.groups, solved_at))} for section in made],
     }
     return page(title, summary, shown.groups)
 

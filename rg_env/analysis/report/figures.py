@@ -7,21 +7,24 @@ merged for a chart, every rollout still counts once. Evaluations are never merge
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from rg_env.analysis.report.groups import Group
-from rg_env.analysis.stats import GROUP, Measured, statistics, with_rollouts
+from rg_env.analysis.stats import GROUP, Measured, statistics
 from rg_env.dump import Phase
 from rg_env.scoring.types import Status, Violation
 
-Columns = dict[str, list[Any]]
-"""A table by columns, as the page expects it."""
+Section = dict[str, Any]
+"""The statistics of one phase of one run: see `sections`."""
 
 MAX_POINTS = 40
 """Maximum number of points of a chart; neighboring training steps are merged if there are more."""
+_SECTION = ("run_id", "phase")
+_NAMES = pl.Schema(dict.fromkeys(_SECTION, pl.String()))
+_NAMES_AND_TASK = pl.Schema(dict.fromkeys((*_SECTION, "task"), pl.String()))
 LENGTH_BARS = 40
 WORST_TASKS = 5
 EXAMPLES = 3
@@ -33,75 +36,51 @@ _TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
 ]
 
 
-@dataclass(frozen=True)
-class Section:
-    """The statistics of one phase of one run.
-
-    Attributes:
-        headline: the row of `statistics(by="phase")`.
-        tasks: `statistics(by="task")`.
-        steps: a row per point: `step`, `last_step` (equal to `step` unless steps were merged), `groups`,
-            `mean_reward`, `solve_rate`, `format_rate` and `no_signal` with their intervals (`…_low`, `…_high`),
-            `length_right` and `length_wrong` (medians). Empty if the dump has no steps.
-        heat: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`.
-        trouble: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (a column of
-            `statistics`), `share` of rollouts.
-        levels: a row per task and point: `task`, `step`, `last_step`, `complexity` (mean c of the groups), `groups`;
-            empty without levels.
-        moves: a row per move of a level: `task`, `step`, `before`, `after`, `reason`.
-        lengths: a row per bar: `from`, `to` (tokens), `right`, `wrong`: shares of the correct and of the wrong
-            rollouts. Empty if the dump has no token counts.
-    """
-
-    run_id: str
-    phase: str
-    headline: dict[str, Any]
-    tasks: Columns
-    steps: Columns
-    heat: Columns
-    trouble: Columns
-    levels: Columns
-    moves: Columns
-    lengths: Columns
-
-
 def sections(found: Measured, moves: pl.DataFrame) -> list[Section]:
     """The statistics of every run and phase, in the order run, train, eval.
 
     Args:
         found: what was measured of the dump.
         moves: those of `dump.levels_frame()`.
+
+    Returns:
+        of each `run_id`, `phase`, `headline`, the row of `statistics(by="phase")`, and tables by columns:
+
+        - `tasks`: `statistics(by="task")`;
+        - `steps`: a row per point: `step`, `last_step` (equal to `step` unless steps were merged), `groups`,
+          `mean_reward`, `solve_rate`, `format_rate` and `no_signal` with their intervals (`…_low`, `…_high`),
+          `length_right` and `length_wrong` (medians). Empty if the dump has no steps;
+        - `heat`: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`;
+        - `trouble`: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (its name
+          among the statistics), `share` of rollouts;
+        - `levels`: a row per task and point: `task`, `step`, `last_step`, `complexity` (mean c of the groups),
+          `groups`; empty without levels;
+        - `moves`: a row per move of a level: `task`, `step`, `before`, `after`, `reason`;
+        - `lengths`: a row per bar: `from`, `to` (tokens), `right`, `wrong`: shares of the correct and of the wrong
+          rollouts. Empty if the dump has no token counts.
     """
-    by_task = statistics(found, "task")
-    headlines = statistics(found, "phase").sort("run_id", pl.col("phase") != "train", "phase")
+    points = _in_points(found)
+    ends = points.rollouts.select(*_SECTION, "step", "last_step").unique().cast(_NAMES)
+    by_point = statistics(points, "step").drop_nulls("step").join(ends, on=[*_SECTION, "step"], maintain_order="left")
+    moves = moves.with_columns(phase=pl.lit(Phase.TRAIN.value)).sort("step", "task")
+    tables = {
+        "tasks": statistics(found, "task"),
+        "steps": _curves(by_point),
+        "heat": _heat(points.rollouts),
+        "trouble": _trouble(by_point),
+        "levels": _levels(points.groups),
+        "moves": moves.select(*_SECTION, "task", "step", "before", "after", "reason"),
+        "lengths": _histogram(found.rollouts),
+    }
     made = []
+    headlines = statistics(found, "phase").sort("run_id", pl.col("phase") != "train", "phase")
     for headline in headlines.iter_rows(named=True):
-        run_id, phase = headline["run_id"], headline["phase"]
-        mine = (pl.col("run_id") == run_id) & (pl.col("phase") == phase)
-        rollouts = found.rollouts.filter(mine)
-        points = _in_points(rollouts, found.rollouts.height if is_evaluation(phase) else MAX_POINTS)
-        by_point = _by_point(found, points)
-        moved = moves.filter(pl.lit(phase == "train"), run_id=run_id)
+        mine = {name: headline[name] for name in _SECTION}
+        parts = {name: table.filter(**mine).drop(_SECTION) for name, table in tables.items()}
         made.append(
-            Section(
-                run_id=run_id,
-                phase=phase,
-                headline=headline,
-                tasks=_columns(by_task.filter(mine).drop("run_id", "phase")),
-                steps=_columns(_curves(by_point)),
-                heat=_columns(_heat(points)),
-                trouble=_columns(_trouble(by_point)),
-                levels=_columns(_levels(points)),
-                moves=_columns(moved.select("task", "step", "before", "after", "reason").sort("step", "task")),
-                lengths=_columns(_histogram(rollouts)),
-            )
+            {**mine, "headline": headline, **{name: part.to_dict(as_series=False) for name, part in parts.items()}}
         )
     return made
-
-
-def is_evaluation(phase: str) -> bool:
-    """Whether it is the phase of evaluations, of any environment (`eval`, `eval gsm8k`)."""
-    return phase.split(" ")[0] == Phase.EVAL.value
 
 
 def worst_tasks(section: Section, shown: Sequence[Group], solved_at: float) -> Iterator[dict[str, Any]]:
@@ -110,11 +89,11 @@ def worst_tasks(section: Section, shown: Sequence[Group], solved_at: float) -> I
     Each has `task`, `solve_rate` and `examples`: the numbers of group and rollout of the worst rollouts of the latest
     groups that have a text and a rollout below `solved_at`.
     """
-    columns = (section.tasks[name] for name in ("task", "solve_rate", "solve_rate_last"))
+    columns = (section["tasks"][name] for name in ("task", "solve_rate", "solve_rate_last"))
     at_end = [(overall if last is None else last, task) for task, overall, last in zip(*columns, strict=True)]
     for rate, task in sorted(at_end)[:WORST_TASKS]:
         if rate < 1:
-            examples = _failures(shown, (section.run_id, section.phase, task), solved_at)
+            examples = _failures(shown, (section["run_id"], section["phase"], task), solved_at)
             yield {"task": task, "solve_rate": rate, "examples": list(examples)}
 
 
@@ -130,25 +109,29 @@ def _failures(shown: Sequence[Group], wanted: tuple[str, str, str], solved_at: f
             yield number, scores.index(min(scores))
 
 
-def _in_points(rollouts: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Rollouts with a step, merged into at most `most` points; `step` and `last_step` are the ends of a point."""
-    rank = pl.col("step").rank("dense") - 1
-    width = -(-rollouts["step"].drop_nulls().n_unique() // most) or 1
-    return (
-        rollouts.drop_nulls("step")
-        .with_columns(point=rank // width)
-        .with_columns(step=pl.col("step").min().over("point"), last_step=pl.col("step").max().over("point"))
+def _in_points(found: Measured) -> Measured:
+    """The same, with neighboring training steps merged into at most `MAX_POINTS`: from `step` to `last_step`."""
+    step = pl.col("step")
+    rank = step.rank("dense").over(_SECTION)
+    is_training = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
+    width = pl.when(is_training).then((rank.max().over(_SECTION) - 1) // MAX_POINTS + 1).otherwise(1)
+    of_step = found.groups.select(*_SECTION, "step").unique().with_columns(point=(rank - 1) // width)
+    ends = of_step.with_columns(
+        first_step=step.min().over(*_SECTION, "point"), last_step=step.max().over(*_SECTION, "point")
     )
 
+    def merged(frame: pl.DataFrame) -> pl.DataFrame:
+        place = frame.select(*_SECTION, "step").join(
+            ends, on=[*_SECTION, "step"], how="left", nulls_equal=True, maintain_order="left"
+        )
+        return frame.with_columns(step=place["first_step"], last_step=place["last_step"])
 
-def _by_point(found: Measured, points: pl.DataFrame) -> pl.DataFrame:
-    """`statistics` for each point, with `last_step`."""
-    ends = points.select("step", "last_step").unique()
-    return statistics(with_rollouts(found, points.drop("last_step", "point")), "step").join(ends, on="step")
+    return replace(found, rollouts=merged(found.rollouts), groups=merged(found.groups))
 
 
 def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
     return by_point.select(
+        *_SECTION,
         "step",
         "last_step",
         "groups",
@@ -158,46 +141,41 @@ def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
     ).sort("step")
 
 
-def _heat(points: pl.DataFrame) -> pl.DataFrame:
+def _heat(rollouts: pl.DataFrame) -> pl.DataFrame:
     return (
-        points.group_by(pl.col("task").cast(pl.String), "step", "last_step")
+        rollouts.drop_nulls("step")
+        .group_by(*_SECTION, "task", "step", "last_step")
         .agg(solve_rate=pl.col("solved").mean(), groups=pl.col(GROUP).n_unique())
+        .cast(_NAMES_AND_TASK)
         .sort("task", "step")
     )
 
 
-def _levels(points: pl.DataFrame) -> pl.DataFrame:
-    groups = points.filter(pl.col("complexity").is_not_null()).unique(GROUP)
+def _levels(groups: pl.DataFrame) -> pl.DataFrame:
     return (
-        groups.group_by(pl.col("task").cast(pl.String), "step", "last_step")
+        groups.drop_nulls(["step", "complexity"])
+        .group_by(*_SECTION, "task", "step", "last_step")
         .agg(pl.col("complexity").mean(), groups=pl.len())
+        .cast(_NAMES_AND_TASK)
         .sort("task", "step")
     )
 
 
 def _trouble(by_point: pl.DataFrame) -> pl.DataFrame:
-    occurring = [name for name in _TROUBLE if by_point[name].sum()]
-    return by_point.unpivot(occurring, index=["step", "last_step"], variable_name="what", value_name="share").sort(
-        "step", "what"
-    )
+    index = [*_SECTION, "step", "last_step"]
+    shares = by_point.unpivot(_TROUBLE, index=index, variable_name="what", value_name="share")
+    return shares.filter(pl.col("share").sum().over(*_SECTION, "what") > 0).sort("step", "what")
 
 
 def _histogram(rollouts: pl.DataFrame) -> pl.DataFrame:
-    length = pl.col("response_tokens")
-    known = rollouts.drop_nulls("response_tokens")
-    longest = known.select(length.max().fill_null(0)).item()
-    width = max(1, -(-longest // LENGTH_BARS))
-    shares = {
-        kind: which.sum() / pl.lit(known.select(which.sum()).item() or None)
-        for kind, which in (("right", pl.col("solved")), ("wrong", ~pl.col("solved")))
-    }
-    return (
-        known.group_by((length // width * width).alias("from"))
-        .agg(**shares)
-        .with_columns(to=pl.col("from") + width)
-        .sort("from")
+    length, solved = pl.col("response_tokens"), pl.col("solved")
+    width = ((length.max() - 1) // LENGTH_BARS + 1).clip(1).over(_SECTION)
+    known = rollouts.select(*_SECTION, "response_tokens", "solved").drop_nulls("response_tokens")
+    bars = known.group_by(*_SECTION, (length // width * width).alias("from"), (width).alias("width")).agg(
+        right=solved.sum(), wrong=(~solved).sum()
     )
-
-
-def _columns(frame: pl.DataFrame) -> Columns:
-    return frame.to_dict(as_series=False)
+    shares = {
+        kind: pl.when(pl.col(kind).sum().over(_SECTION) > 0).then(pl.col(kind) / pl.col(kind).sum().over(_SECTION))
+        for kind in ("right", "wrong")
+    }
+    return bars.with_columns(**shares, to=pl.col("from") + pl.col("width")).drop("width").cast(_NAMES).sort("from")

@@ -79,7 +79,7 @@ def rescore(
 def _table(result: Rescored) -> Table:
     from rich.text import Text
 
-    counts = ("groups", "rollouts", "changed", "raised", "lowered", "status", "violation", "outcomes")
+    counts = ("groups", "rollouts", "changed", "raised", "lowered", "outcomes")
     table = new_table(["task"], counts)
     table.add_column("for example", overflow="fold")
     for task in result.tasks.values():
