@@ -310,7 +310,7 @@ def statistics(
         for p in PERCENTILES
     ]
     means = ((one.value.mean() if found.details else pl.lit(None, pl.Float64)).alias(one.name) for one in _PLAIN)
-    plain = rows.group_by(keys).agg(*means, *percentiles)
+    plain = rows.lazy().group_by(keys).agg(*means, *percentiles).collect(engine="streaming")
     table = table.join(plain, on=keys, nulls_equal=True)
     table = table.join(pace(groups, keys), on=keys, how="left", nulls_equal=True)
     wrong = [*tries, *PACE, *(one.name for one in STATISTICS if one.per_group)] if split else []

@@ -7,7 +7,6 @@ and texts are searched, in a thread; rows, filter and cursor change only in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -87,24 +86,16 @@ class Browser(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter('')", "Search"),
-        Binding("t", "filter('task')", "Task"),
-        Binding("o", "filter('outcome')", "Outcome", show=False),
-        Binding("x", "filter('violation')", "Violation", show=False),
-        Binding("s", "filter('step')", "Step", show=False),
+        Binding("slash", "filter", "Filter"),
         Binding("escape", "clear", "Clear filter", show=False),
         Binding("j", "move(1)", "Next group", show=False),
         Binding("k", "move(-1)", "Previous group", show=False),
         Binding("right_square_bracket", f"move({PAGE})", "Next page", show=False),
         Binding("left_square_bracket", f"move(-{PAGE})", "Previous page", show=False),
-        Binding("f", "jump('failed rollouts only', 1)", "Next failure"),
-        Binding("F", "jump('failed rollouts only', -1)", "Previous failure", show=False),
-        Binding("v", "jump('a violation', 1)", "Next violation"),
-        Binding("V", "jump('a violation', -1)", "Previous violation", show=False),
-        Binding("comma", "turn(1, -1)", "Right pane: better rollout", show=False),
-        Binding("full_stop", "turn(1, 1)", "Right pane: worse rollout", show=False),
-        Binding("less_than_sign", "turn(0, -1)", "Left pane: better rollout", show=False),
-        Binding("greater_than_sign", "turn(0, 1)", "Left pane: worse rollout", show=False),
+        Binding("f", "jump('failed rollouts only')", "Next failure"),
+        Binding("v", "jump('a violation')", "Next violation"),
+        Binding("comma", "turn(-1)", "Right pane: better rollout", show=False),
+        Binding("full_stop", "turn(1)", "Right pane: worse rollout", show=False),
         Binding("p", "layout('no-prompt')", "Show or hide the prompt", show=False),
         Binding("z,enter", "layout('zoomed')", "Zoom", show=False),
         Binding("y", "copy", "Copy id"),
@@ -121,7 +112,7 @@ class Browser(App[None]):
         self.shown_query = query or Query()
         self.failure: RGEnvError | None = None
         self._group: GroupRecord | None = None
-        self._places = [0, 0]
+        self._right = 0  # rank of the rollout in the right pane
         self._every: pl.DataFrame | None = None  # None while the ledger is read
         self.rows = pl.DataFrame()
         self._first = 0
@@ -237,7 +228,7 @@ class Browser(App[None]):
         except RGEnvError as error:
             self._group, message = None, f"{error} (key r)"
         group = self._group
-        self._places = [0, max(0, len(group.rollouts) - 1) if group else 0]
+        self._right = max(0, len(group.rollouts) - 1) if group else 0
         facts = f"{group.group_id}\n{group_facts(group, thresholds(self._dump))}" if group else message
         self.query_one("#facts", Static).update(plain_content(facts))
         asked = "\n".join(f"{role}: {content}" for role, content in prompt(group)) if group else ""
@@ -246,7 +237,7 @@ class Browser(App[None]):
 
     def _refresh_panes(self) -> None:
         order, baseline = (ranked(self._group), self._group.baseline) if self._group else ([], 0.0)
-        for pane, place in zip(self.query(Pane), self._places, strict=True):
+        for pane, place in zip(self.query(Pane), (0, self._right), strict=True):
             if place < len(order):
                 pane.show(order[place], f"{place_of(place, len(order))} of {len(order)}", baseline)
             else:
@@ -254,18 +245,14 @@ class Browser(App[None]):
 
     # -- keys
 
-    def action_filter(self, column: str) -> None:
-        """Open the filter line, to replace the conditions on a column or to enter a text."""
+    def action_filter(self) -> None:
+        """Open the filter line: conditions, then a text to search for."""
         line = self.query_one("#line", Input)
         line.add_class("open")
         query = self.shown_query
-        if column:
-            begun = f"{replace(query.without(column), text='')} {column}=".lstrip()
-            line.value = f"{begun} {Query(text=query.text)}" if query.text else begun
-        else:
-            line.value = begun = str(query) if query.text else f"{query} /".lstrip()
+        line.value = str(query) + " " * bool(query.conditions and not query.text)
         line.focus()
-        line.cursor_position = len(begun)
+        line.cursor_position = len(line.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         try:
@@ -293,18 +280,18 @@ class Browser(App[None]):
     def action_move(self, by: int) -> None:
         self._go(self.place + by)
 
-    def action_jump(self, sought: str, direction: int) -> None:
-        """Select the next matching row, wrapping around."""
+    def action_jump(self, sought: str) -> None:
+        """Select the next row that has it; after the last one, the first."""
         places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list() if self.rows.height else []
-        ahead = [place for place in places if (place > self.place if direction > 0 else place < self.place)]
-        if found := ahead or [place for place in places if place != self.place]:
-            self._go(found[0] if direction > 0 else found[-1])
+        others = [place for place in places if place > self.place] + [place for place in places if place < self.place]
+        if others:
+            self._go(others[0])
         else:
             self.notify(f"no other group has {sought}")
 
-    def action_turn(self, pane: int, by: int) -> None:
+    def action_turn(self, by: int) -> None:
         count = len(self._group.rollouts) if self._group else 0
-        self._places[pane] = min(max(0, self._places[pane] + by), max(0, count - 1))
+        self._right = min(max(0, self._right + by), max(0, count - 1))
         self._refresh_panes()
 
     def action_layout(self, name: str) -> None:

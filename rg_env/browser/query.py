@@ -74,11 +74,6 @@ class Query:
         words = [re.sub(r"([\\\s])", r"\\\1", condition) for condition in self.conditions]
         return " ".join([*words, *([_TEXT + self.text] if self.text else [])])
 
-    def without(self, column: str) -> Query:
-        """The query without its conditions on a column."""
-        kept = (one.text for one in parse_conditions(self.conditions) if one.column != column)
-        return Query(tuple(kept), self.text)
-
     def places(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
         """`group_id` and `PLACE` of the groups that match, except for the text, sorted or in the order of the files.
 
