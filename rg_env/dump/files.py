@@ -77,13 +77,13 @@ def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
     Raises:
         OSError: the folder cannot be listed.
     """
-    paths = _settled(folder)
+    paths = _listing(folder)
     found = [file for path in paths if (file := parse_name(path)) and run_id in (None, file.run_id)]
     files = [file for file in found if not (file.compressed and file.path.with_suffix("") in paths)]
     return sorted(files, key=lambda file: (file.run_id, file.kind, file.batch))
 
 
-def _settled(folder: Path) -> set[Path]:
+def _listing(folder: Path) -> set[Path]:
     """The paths in a folder. During a rename a listing may show a file twice or not at all, so it is repeated."""
     paths = set(folder.iterdir())
     for _ in range(10):

@@ -9,7 +9,7 @@ from rg_env.choices import Think
 from rg_env.cli.base import Command, Group
 from rg_env.cli.options import DumpPaths, Where, print_remarks
 from rg_env.cli.progress import spinner
-from rg_env.output import print_error, print_line
+from rg_env.output import counted, print_error, print_line
 
 if TYPE_CHECKING:
     from rg_env.analysis.export import ExportKind
@@ -104,8 +104,12 @@ def _export(
     dump = open_run(*paths).where(where or [])
     with spinner("reading"):
         result = export(dump, kind, out, think=think, include_eval=include_eval, force=force)
-    source = f"{result.groups} groups with {result.rollouts} rollouts"
-    print_line(f"{result.rows} lines in {out}, from {source}" if result.rows else f"nothing to export: {source} read")
+    source = f"{counted(result.groups, 'group')} with {counted(result.rollouts, 'rollout')}"
+    print_line(
+        f"{counted(result.rows, 'line')} in {out}, from {source}"
+        if result.rows
+        else f"nothing to export: {source} read"
+    )
     for task, count in sorted(result.per_task.items()):
         print_line(f"{count:9,}  {task}")
     if result.left_out.total():

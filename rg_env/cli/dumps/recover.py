@@ -8,7 +8,7 @@ import typer
 
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import spinner
-from rg_env.output import print_json, print_line
+from rg_env.output import counted, print_json, print_line
 
 
 def recover(
@@ -36,8 +36,8 @@ def recover(
         raise typer.Exit(int(not checked.good))
     for run_id, finished in done.items():
         print_line(
-            f"run {run_id}: {finished.files} files finished, {finished.torn} torn lines cut off, "
-            f"{finished.ledger_lines} ledger lines added"
+            f"run {run_id}: {counted(finished.files, 'file')} finished, {counted(finished.torn, 'torn line')} cut off, "
+            f"{counted(finished.ledger_lines, 'ledger line')} added"
         )
     for fault in left:
         print_line(f"still damaged: {fault}")

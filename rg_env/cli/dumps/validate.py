@@ -6,11 +6,11 @@ import typer
 
 from rg_env.cli.options import DumpPaths, JsonFlag
 from rg_env.cli.progress import spinner
-from rg_env.output import print_json, print_line
+from rg_env.output import counted, print_json, print_line
 
 
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Check every line of a dump, its files against each other, and the manifest.
+    """Check every line of a dump, and its files against each other.
 
     Exit code 1 if there are problems. `rg-env dumps recover` finishes the files of a killed run.
 
@@ -39,8 +39,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     if result.total > len(result.kept):
         print_line(f"… and {result.total - len(result.kept)} more")
     kinds = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
-    print_line(
-        f"{result.runs} run{'s'[: result.runs != 1]}, {result.ledger_lines} ledger lines, {result.texts} texts: "
-        + (f"{result.total} problems found ({kinds})" if result.total else "no problems found")
-    )
+    found = f"{counted(result.total, 'problem')} found ({kinds})" if result.total else "no problems found"
+    read = f"{counted(result.ledger_lines, 'ledger line')}, {counted(result.texts, 'text')}"
+    print_line(f"{counted(result.runs, 'run')}, {read}: {found}")
     raise typer.Exit(int(not result.good))

@@ -32,7 +32,7 @@ from rg_env.dump.schema import (
     TrainedRecord,
 )
 from rg_env.dump.strings import escape, unescape
-from rg_env.output import print_line
+from rg_env.output import counted, print_line
 from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Dump:
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(file.kind for file in files).items())
         ledgers = sum(run.has_ledger for run in self.runs)
         lines = (
-            f"Dump of {len(names)} run{'s'[: len(names) != 1]}: {shown}",
+            f"Dump of {counted(len(names), 'run')}: {shown}",
             f"{len(files)} files, {sum(map(size_of, files)) / 1e6:.1f} MB: {kinds}; runs with a ledger: {ledgers}",
             "one row per rollout: scan(), ledger_frame(), to_pandas(); texts: groups(), rollouts()",
         )

@@ -105,12 +105,8 @@ def read_bundle(parts: Sequence[Part], columns: Collection[str], line_by_line: L
     try:
         return _tidy(_ours(parts, kind, columns), columns)
     except (_UnsoundError, pl.exceptions.PolarsError):
-        return concat_groups(_tidy(_read_part(part, columns, line_by_line), columns) for part in parts)
-
-
-def concat_groups(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate frames, at least one, and make `GROUP_INDEX` unique."""
-    return pl.concat(list(count_on(frames)))
+        frames = (_tidy(_read_part(part, columns, line_by_line), columns) for part in parts)
+        return pl.concat(list(count_on(frames)))
 
 
 def count_on(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

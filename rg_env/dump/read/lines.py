@@ -19,10 +19,6 @@ _AT_ONCE = 1 << 18
 """Bytes read at a time: few, because lines are yielded one by one."""
 
 
-class UnreadableError(BadLineError):
-    """A file that cannot be read from this line on."""
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of a dump file: `record` or `fault` is None.
@@ -31,7 +27,7 @@ class Line:
         number: from 1.
         offset: where it begins in the file, in bytes before compression.
         raw: its bytes, without the line feed at the end.
-        fault: an `UnreadableError` if the rest of the file cannot be read; `raw` is then empty.
+        fault: why it is not a record, or why the rest of the file cannot be read; `raw` is then empty.
         ended: False for a last line without line feed.
     """
 
@@ -63,7 +59,7 @@ def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
     for place in part.placed():
         yield _line(part, *place, strict=strict)
     if part.damage is not None:
-        yield Line(part.file, part.first_line, part.offset, b"", None, UnreadableError(part.damage))
+        yield Line(part.file, part.first_line, part.offset, b"", None, BadLineError(part.damage))
 
 
 def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line:

@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from loguru import logger
 
 from rg_env.dump.schema import GroupRecord, LevelRecord, TrainedRecord
+from rg_env.output import counted
 
 Writable = GroupRecord | TrainedRecord | LevelRecord
 
@@ -44,7 +45,7 @@ class Submission:
     dropped: int = 0
     on_disk: Future[bool] = field(default_factory=Future)
 
-    def settle(self, result: bool) -> None:
+    def answer(self, result: bool) -> None:
         """Set the result, unless it is set already."""
         if not self.on_disk.done():
             self.on_disk.set_result(result)
@@ -128,7 +129,7 @@ class WriteQueue:
             self._open.add(submission)
             self._queue.put(submission)
         else:
-            submission.settle(True)
+            submission.answer(True)
         return submission.on_disk
 
     def drop(self, count: int) -> Future[bool]:
@@ -137,7 +138,7 @@ class WriteQueue:
         if self.dropped >= 2 * self._dropped_when_logged:
             self._dropped_when_logged = self.dropped
             why = "the dump is closed" if self.closed else f"{self.waiting_bytes >> 20} MiB wait for a disk that fails"
-            logger.error("dump: {} records dropped so far, {}; training continues", self.dropped, why)
+            logger.error("dump: {} dropped so far, {}; training continues", counted(self.dropped, "record"), why)
         refused: Future[bool] = Future()
         refused.set_result(False)
         return refused
@@ -193,20 +194,21 @@ class WriteQueue:
                 self._open.discard(submission)
                 self._waiting.popleft()
                 self.failing = False
-                submission.settle(not submission.dropped)
+                submission.answer(not submission.dropped)
                 self._tell()
         except Exception as error:  # training and this thread continue after any error
             self.failing = True
             for submission in self._waiting:
-                submission.settle(False)
+                submission.answer(False)
             self._tell()
             if (missing := self.missing) >= 2 * self._missing_when_logged:
                 self._missing_when_logged = missing
-                logger.error("dump: {} records not on disk ({}); training continues, retrying", missing, error)
+                what = "dump: {} not on disk ({}); training continues, retrying"
+                logger.error(what, counted(missing, "record"), error)
         else:
             if self._missing_when_logged:
                 self._missing_when_logged = 0
-                logger.warning("dump: writing again; {} records dropped so far", self.dropped)
+                logger.warning("dump: writing again; {} dropped so far", counted(self.dropped, "record"))
 
     def _tell(self) -> None:
         before, self.changed = self.changed, Future()

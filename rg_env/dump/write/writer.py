@@ -32,6 +32,7 @@ from rg_env.dump.write.commit import Committer
 from rg_env.dump.write.compress import Compression
 from rg_env.dump.write.queue import Writable, WriteQueue
 from rg_env.dump.write.routing import DumpPolicy
+from rg_env.output import counted
 
 LOG_SECONDS = 10.0
 """Interval between two messages that the disk is waited for."""
@@ -153,14 +154,14 @@ class DumpWriter:
         if None in on_disk:
             if not self._late:
                 logger.error(
-                    "dump: {} groups not on disk after {:g} s: a crash now would lose them; training continues",
-                    len(groups),
+                    "dump: {} not on disk after {:g} s: a crash now would lose them; training continues",
+                    counted(len(groups), "group"),
                     timeout,
                 )
             self._late += len(groups)
             return False
         if self._late and all(on_disk):
-            logger.warning("dump: the disk keeps up again; {} groups had been late", self._late)
+            logger.warning("dump: the disk keeps up again; {} had been late", counted(self._late, "group"))
             self._late = 0
         return all(on_disk)
 
@@ -238,8 +239,8 @@ class DumpWriter:
             if self.missing:
                 late = f" after waiting {timeout:g} s" if self._queue.is_alive else ""
                 dropped = f" ({self._queue.dropped} of them dropped)" if self._queue.dropped else ""
-                missing = "dump: closed with {} records missing from {}{}{}"
-                logger.error(missing, self.missing, self.folder, dropped, late)
+                missing = "dump: closed with {} missing from {}{}{}"
+                logger.error(missing, counted(self.missing, "record"), self.folder, dropped, late)
         return self.missing
 
 
@@ -247,12 +248,12 @@ def _both(one: Future[bool], other: Future[bool]) -> Future[bool]:
     """True once both are, False once both are done and one is False."""
     result: Future[bool] = Future()
 
-    def settle(_: Future[bool]) -> None:
+    def combine(_: Future[bool]) -> None:
         if one.done() and other.done() and not result.done():
             result.set_result(one.result() and other.result())
 
-    one.add_done_callback(settle)
-    other.add_done_callback(settle)
+    one.add_done_callback(combine)
+    other.add_done_callback(combine)
     return result
 
 

@@ -53,7 +53,7 @@ def test_recover_says_what_it_did_and_what_is_still_wrong(torn):
     torn.rename(torn.with_name(torn.name + ".part"))
     done = invoke("recover", torn.parent)
     assert done.exit_code == 1  # a text is gone for good
-    assert "1 files finished, 1 torn lines cut off, 0 ledger lines added" in done.stdout
+    assert "1 file finished, 1 torn line cut off, 0 ledger lines added" in done.stdout
     assert "still damaged" in done.stdout
     shown = json.loads(invoke("recover", torn.parent, "--json").stdout)
     assert shown["runs"] == [{"run_id": RUN_ID, "files": 0, "torn": 0, "ledger_lines": 0}]

@@ -17,6 +17,7 @@ import pytest
 
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
 from rg_env.dump.repair.validate import validate
+from rg_env.output import counted
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
 
@@ -29,6 +30,7 @@ import resource, sys
 from rg_env.dump import DumpWriter
 from tests.dump.write.test_disk import _padded
 from rg_env.dump.repair.validate import validate
+from rg_env.output import counted
 from tests.dump.records import RUN_ID
 
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -53,7 +55,7 @@ def test_a_file_size_limit_stops_nothing_and_leaves_nothing_half_written(tmp_pat
     assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == [str(k) for k in range(9)]
     errors = [line for line in child.stderr.splitlines() if "| ERROR" in line]
     assert [line.split(" - ")[-1].split(" (")[0] for line in errors] == [
-        f"dump: {count} records not on disk"
+        f"dump: {counted(count, 'record')} not on disk"
         for count in (1, 2, 4)  # said again each time it has doubled
     ]
     assert child.stderr.count("writing again") == 1
@@ -118,7 +120,7 @@ def test_what_was_trained_on_is_not_recorded_for_groups_that_were_dropped(tmp_pa
     assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [g.group_id for g in groups[:3]]
     assert validate(tmp_path).good
     errors = [line for line in log if line.startswith("ERROR")]
-    assert sum("records dropped so far, 0 MiB wait for a disk that fails" in line for line in errors) == 3  # 1, 2, 4
+    assert sum("dropped so far, 0 MiB wait for a disk that fails" in line for line in errors) == 3  # 1, 2, 4
     assert errors[-1].endswith("closed with 7 records missing from " + str(tmp_path) + " (7 of them dropped)")
 
 
@@ -172,6 +174,7 @@ import re, resource, sys
 from pathlib import Path
 from rg_env.dump import DumpWriter
 from rg_env.dump.repair.validate import validate
+from rg_env.output import counted
 from tests.dump.records import RUN_ID, group, rollout
 
 def peak():
@@ -207,6 +210,7 @@ from filelock import SoftFileLock  # loaded on first use, which the other user's
 from rg_env.dump import DumpWriter
 from rg_env.errors import DumpError
 from rg_env.dump.repair.validate import validate
+from rg_env.output import counted
 from tests.dump.records import RUN_ID, group
 
 folder = sys.argv[1]
@@ -238,7 +242,7 @@ def test_a_folder_that_becomes_read_only():
         assert not [path for path in Path(name).iterdir() if path.suffix != ".jsonl"]
     assert child.stdout.startswith(f"dump folder {name} cannot be written (Permission denied)")
     assert "could not be finished" in child.stderr
-    assert "1 records not on disk" in child.stderr
+    assert "1 record not on disk" in child.stderr
     assert "writing again" in child.stderr
 
 
@@ -273,5 +277,5 @@ def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
         folder.unlink()
         assert writer.submit([group(2)]).result(5)
     assert [line["uid"] for line in lines_of(folder, FileKind.LEDGER)] == ["1", "2"]
-    assert any("1 records not on disk" in line for line in log)
+    assert any("1 record not on disk" in line for line in log)
     assert any("writing again" in line for line in log)

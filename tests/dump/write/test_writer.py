@@ -115,7 +115,7 @@ def test_a_slow_disk_holds_up_training_for_the_timeout_only_and_is_said_once(tmp
     assert uids(tmp_path) == ["0", "1", "2", "3"]
     said = [line for line in log if not line.startswith("INFO")]
     assert len(said) == 2
-    assert said[0].startswith("ERROR dump: 1 groups not on disk after 0.01 s")
+    assert said[0].startswith("ERROR dump: 1 group not on disk after 0.01 s")
     assert said[1].startswith("WARNING dump: the disk keeps up again; 3 groups had been late")
 
 
@@ -198,7 +198,7 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     assert writer.close() == 1
     assert uids(tmp_path) == ["0"]
     assert [line for line in log if line.startswith("ERROR")] == [
-        "ERROR dump: 1 records dropped so far, the dump is closed; training continues"
+        "ERROR dump: 1 record dropped so far, the dump is closed; training continues"
     ]
 
 
