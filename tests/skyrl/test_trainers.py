@@ -158,13 +158,20 @@ def test_what_an_epoch_leaves_over_is_said(tmp_path):
 
 @pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
 def test_dynamic_sampling_replace_repeats_groups(tmp_path, settings):
-    _, ledger, trained = run(tmp_path, **REPLACE, **settings, trainer__epochs=2, **{f"{RG}items": 4 * BATCH})
+    """Rows of the batch with the same text have the same advantage, and the recorded reward."""
+    trainer, ledger, trained = run(tmp_path, **REPLACE, **settings, trainer__epochs=2, **{f"{RG}items": 4 * BATCH})
     by_id = {line.group_id: line for line in ledger}
     for groups in trained.values():
         assert sum(groups.values()) == BATCH * SAMPLES
         assert all(rows % SAMPLES == 0 for rows in groups.values())
         assert not any(by_id[group].no_signal for group in groups)
     assert max(rows for groups in trained.values() for rows in groups.values()) > SAMPLES
+    for advantages in trainer.advantages.values():
+        assert all(len(set(values)) == 1 for values in advantages.values())
+    recorded = {r.response: r.reward for g in open_run(tmp_path / "dumps").groups() for r in g.rollouts}
+    assert trainer.rewards
+    for text, rewards in trainer.rewards.items():
+        assert rewards == [pytest.approx(recorded[text])] * len(rewards)
 
 
 def test_stock_replace_refuses_its_own_batch(tmp_path):
@@ -173,14 +180,6 @@ def test_stock_replace_refuses_its_own_batch(tmp_path):
     with pytest.raises(AssertionError):
         train(trainer)
     assert trainer.given == {}
-
-
-def test_copies_are_normalized_as_the_group_they_copy(tmp_path):
-    """Advantages of a copy are those of its original, number for number."""
-    trainer, _, trained = run(tmp_path, **REPLACE, **{f"{RG}items": 4 * BATCH})
-    assert any(rows > SAMPLES for groups in trained.values() for rows in groups.values())
-    for advantages in trainer.advantages.values():
-        assert all(len(set(values)) == 1 for values in advantages.values())
 
 
 @pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
@@ -272,9 +271,21 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
     assert set(items.values()) == {3}, "every prompt was trained on once an epoch, over the crash too"
 
 
-@pytest.mark.parametrize("settings", [{}, FILTER, REPLACE], ids=["plain", "filter", "replace"])
-@pytest.mark.parametrize("rows", ["items", "parquet"])
-@pytest.mark.parametrize("failed", [3, 4, 6])
+@pytest.mark.parametrize(
+    ("settings", "rows", "failed"),
+    [
+        pytest.param(settings, rows, failed, id=f"{name}-{rows}-{failed}")
+        for name, settings, rows, failed in (
+            ("plain", {}, "items", 3),
+            ("plain", {}, "items", 4),
+            ("filter", FILTER, "items", 4),
+            ("filter", FILTER, "items", 6),
+            ("replace", REPLACE, "items", 4),
+            ("plain", {}, "parquet", 4),
+            ("filter", FILTER, "parquet", 6),
+        )
+    ],
+)
 def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, settings, rows, failed):
     """Also after the last step of an epoch. With dynamic sampling, SkyRL takes the epoch for an earlier one."""
     more = {**KEEP_ALL, **CHECKPOINTS, **settings, "trainer__epochs": 6}
@@ -341,17 +352,6 @@ def test_a_group_uid_is_the_uid_wherever_it_is_copied():
     for twin in (copy.deepcopy(uid), pickle.loads(pickle.dumps(uid))):
         assert twin == "17"
         assert twin.group_id == uid.group_id
-
-
-def test_the_reward_of_a_text_is_its_own_after_replacement(tmp_path):
-    """Rows of the training batch that came from the same text have the same reward, and it is the recorded one."""
-    trainer, _, _ = run(tmp_path, **REPLACE, **{f"{RG}items": 4 * BATCH})
-    recorded = {
-        r.conversation[-1]["content"]: r.reward for g in open_run(tmp_path / "dumps").groups() for r in g.rollouts
-    }
-    assert trainer.rewards
-    for text, rewards in trainer.rewards.items():
-        assert rewards == [pytest.approx(recorded[text])] * len(rewards)
 
 
 def test_cancelling_leaves_whole_groups_only(tmp_path):

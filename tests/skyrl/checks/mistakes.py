@@ -43,6 +43,7 @@ OLDER_SKYRL = {
 MISSPELLED = {
     "trainer.polcy.model.path=x": "did you mean trainer.policy.model.path?",
     f"{RG}.dump_dri=x": f"did you mean {RG}.dump_dir?",
+    "environment.rg_dump.eval_seed=1": f"use {RG}.eval_seed",
     f"{RG}.formt_bonus=1": f"did you mean {RG}.format_bonus?",
     "n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
     "trainer.n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
@@ -120,6 +121,16 @@ WRONG_CHOICES = {
     f"{RG}.tasks=[chain_summ]": "did you mean chain_sum",
     f"{RG}.system_prompt=think_anser": "think_answer",
 }
+NOT_TOGETHER = {
+    f"{RG}.tasks={{chain_sum: {{weight: 1, config: {{min_term: 2}}}}}}": "min_terms",
+    f"{RG}.tasks={{chain_sum: {{weight: 1, config: {{min_terms: 5, max_terms: 2}}}}}}": "chain_sum",
+    f"{RG}.tasks={{chain_sum: 0, lcm: 0}}": "weight",
+    f"{RG}.length_penalty.buffer=5000": "at most",
+    f"{RG}.size=3": "at least trainer.train_batch_size=4",
+    "trainer.policy_mini_batch_size=3": "divisible",
+    "trainer.placement.colocate_all=true": "cannot run on the CPU",
+    "generator.inference_engine.external_server_urls=[http://127.0.0.1:8000]": "external_proxy_url",
+}
 WRONG_PLACES = {
     "data.train_data=[foo.parquet]": "rg-env dataset",
     "no/such/file.yaml": "cannot be read",
@@ -140,7 +151,17 @@ USER_CODE = {
     f"{RG}.reward=json.dunps": "the module json has no 'dunps'",
     f"{RG}.experiment_class=MyExperiment": "write module.name",
 }
-MISTAKES = ATROPOS | OLDER_SKYRL | MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | WRONG_PLACES | USER_CODE
+MISTAKES = (
+    ATROPOS
+    | OLDER_SKYRL
+    | MISSPELLED
+    | WRONG_TYPES
+    | OUT_OF_RANGE
+    | WRONG_CHOICES
+    | NOT_TOGETHER
+    | WRONG_PLACES
+    | USER_CODE
+)
 THROUGH_THE_COMMAND = (
     *("group_size=8", "generator.backend=vllm", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
     *("trainer.strategy=deepspeed", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),

@@ -112,7 +112,3 @@ def test_check_only_warns_of_what_this_machine_lacks(capsys, monkeypatch):
         shown = capsys.readouterr().err
         assert shown.count("\n") == (2 if code == 0 else 1)
         assert ("no GPU" in shown and "`hf download" in shown) == (code == 0)
-
-
-def test_a_path_with_a_missing_file_in_it_is_refused_by_load_config_as_by_the_command(refusal):
-    assert "cannot be read" in refusal("configs/no.yaml")

@@ -113,7 +113,3 @@ def test_the_command_refuses_before_ray_starts(args, capfd):
     said = capfd.readouterr().err
     assert said.startswith("rg-env: ")
     assert said.count("\n") == 1
-
-
-def test_a_proxy_is_needed_on_the_cpu(refusal):
-    assert "external_proxy_url" in refusal(f"{ENGINE}.external_server_urls=[http://127.0.0.1:8000]")
