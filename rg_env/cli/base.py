@@ -26,23 +26,26 @@ _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
 
 
-class Command(TyperCommand):
+class _LaidOut:
+    """What commands and groups have in common."""
+
+    help: str | None
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        _lay_out(self)
+        purpose, _, examples = inspect.cleandoc(self.help or "").partition("\n\nExamples:\n")
+        self.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in purpose.split("\n\n")))
+        self.epilog = f"[bold]Examples[/]\n{escape(examples)}" if examples else None
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return [_shorten(param) for param in super().get_params(ctx)]
+        return [_shorten(param) for param in super().get_params(ctx)]  # type: ignore[misc]
 
 
-class Group(TyperGroup):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        _lay_out(self)
+class Command(_LaidOut, TyperCommand):
+    pass
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        return [_shorten(param) for param in super().get_params(ctx)]
 
+class Group(_LaidOut, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. An unknown one is refused with similar commands of all groups."""
         word = args[0]
@@ -65,12 +68,6 @@ def _paths(group: TyperGroup, path: str) -> Iterator[str]:
         yield f"{path} {name}"
         if isinstance(command, TyperGroup):
             yield from _paths(command, f"{path} {name}")
-
-
-def _lay_out(command: TyperCommand | TyperGroup) -> None:
-    purpose, _, examples = inspect.cleandoc(command.help or "").partition("\n\nExamples:\n")
-    command.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in purpose.split("\n\n")))
-    command.epilog = f"[bold]Examples[/]\n{escape(examples)}" if examples else None
 
 
 def _shorten(param: Any) -> Any:

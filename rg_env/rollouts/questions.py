@@ -93,8 +93,7 @@ def _evenly(items: Sequence[Item], count: int) -> list[Item]:
     need(count <= len(items), "--items", count, f"the suite has {len(items)} questions")
     places: Counter[str] = Counter()
     turns = []  # of which turn over all tasks an item is
-    for item in items:
-        turns.append(places[item.task])
+    for index, item in enumerate(items):
+        turns.append((places[item.task], index))
         places[item.task] += 1
-    chosen = sorted(range(len(items)), key=lambda index: (turns[index], index))[:count]
-    return [items[index] for index in sorted(chosen)]
+    return [items[index] for index in sorted(index for _, index in sorted(turns)[:count])]
