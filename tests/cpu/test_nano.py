@@ -115,7 +115,9 @@ def test_the_working(script: ModuleType, task: str, metadata: dict[str, Any], wo
 
 
 @pytest.mark.long
+@pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_its_eval_figures_are_those_of_its_card(tokenizer: Any, script: ModuleType) -> None:
     card = (nano_path() / "README.md").read_text()
     rows = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card, flags=re.MULTILINE)
