@@ -147,13 +147,6 @@ class TaskMix:
                     f"tasks.{task.name}.levels has no effect without complexity_mode; set it, or use config"
                 )
 
-    def __str__(self) -> str:
-        total = sum(task.weight for task in self.tasks)
-        if len({task.weight for task in self.tasks}) == 1:
-            return f"{len(self.tasks)} tasks, equal weights: {', '.join(task.name for task in self.tasks)}"
-        shares = ", ".join(f"{task.name} {task.weight / total:.1%}" for task in self.tasks)
-        return f"{len(self.tasks)} tasks: {shares}"
-
     @functools.cached_property
     def _bounds(self) -> list[float]:
         return list(itertools.accumulate(task.weight for task in self.tasks))

@@ -182,11 +182,6 @@ def test_nothing_left_is_an_error() -> None:
         TaskMix.parse(["gcd"]).keep(fail_on("gcd"))
 
 
-def test_a_mix_describes_itself() -> None:
-    assert str(TaskMix.parse(["gcd", "lcm"])) == "2 tasks, equal weights: gcd, lcm"
-    assert str(TaskMix.parse({"gcd": 1, "lcm": 3})) == "2 tasks: gcd 25.0%, lcm 75.0%"
-
-
 def test_every_category_can_be_chosen() -> None:
     for category in set(task_categories().values()):
         assert weights([f"category:{category}"])
