@@ -16,7 +16,7 @@ import os
 import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from loguru import logger
 
@@ -225,12 +225,20 @@ class ReasoningGymDataset:
         mode = f", complexity_mode={self._complexity_mode!r}" if self._complexity_mode else ""
         return f"ReasoningGymDataset({tasks}, size={self._size}, seed={self.seed}, split={str(self.split)!r}{mode})"
 
-    def __getitem__(self, index: int | Draw) -> Example:
-        """(messages, env class, extras, uid) of a row or of a draw.
+    @overload
+    def __getitem__(self, index: int | Draw) -> Example: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+
+    def __getitem__(self, index: int | slice | Draw) -> Example | list[Example]:
+        """(messages, env class, extras, uid) of a row or of a draw, or a list of those of a slice.
 
         Raises:
             IndexError: unless -len(self) <= index < len(self).
         """
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self._size))]
         return self.example_of(self.item_of(index if isinstance(index, Draw) else self.draw(index)))
 
     def draw(self, index: int) -> Draw:

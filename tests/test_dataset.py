@@ -77,10 +77,11 @@ def test_any_length_at_no_cost() -> None:
     assert dataset.row(10**15 - 1)["extra_info"]["index"] == 10**15 - 1
 
 
-def test_negative_indices_are_those_of_a_list() -> None:
+def test_slices_and_negative_indices_are_those_of_a_list() -> None:
     dataset = ReasoningGymDataset(["chain_sum"], size=7)
-    rows = list(dataset)
+    rows = [dataset[index] for index in range(7)]
     assert (len(rows), dataset[-1], dataset[-7]) == (7, rows[-1], rows[0])
+    assert (dataset[2:5], dataset[::-3], dataset[5:100], dataset[9:]) == (rows[2:5], rows[::-3], rows[5:], [])
     assert dataset.row(-2)["extra_info"]["item"] == rows[5][3]
 
 

@@ -41,7 +41,7 @@ def test_the_items_and_rows_are_those_of_the_dataset(mode: str | None) -> None:
     config = config_of(complexity_mode=mode)
     made, dataset = EvalSet(config), made_one_by_one(config)
     assert list(made.items) == [dataset.item(index) for index in range(12)]
-    assert [made[index] for index in range(len(made))] == list(dataset)
+    assert [made[index] for index in range(len(made))] == dataset[:]
     assert made.collate_fn([made[3]]) == dataset.collate_fn([dataset[3]])
 
 

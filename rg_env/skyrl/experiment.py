@@ -175,7 +175,7 @@ def _note_partial_credit(cfg: RGTrainConfig) -> None:
     if names := wrong_above([task.name for task in TaskMix.parse(rg.tasks).tasks], threshold):
         logger.info(
             "on {} of the tasks, answers with a small mistake can score above rollout_save_score_threshold={:g}, so a "
-            "group can be saved without a solved rollout: {} (docs/rewards.md#partial-credit)",
+            "group can be saved without a solved rollout: {} (docs/rewards.md#wrong-answers-above-the-threshold)",
             len(names),
             threshold,
             ", ".join(names),

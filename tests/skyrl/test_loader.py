@@ -245,7 +245,7 @@ def test_an_evaluation_has_the_same_batches_each_time_and_the_last_may_be_smalle
     batches = list(loader)
     assert [len(batch) for batch in batches] == [4, 4, 2]
     assert len(loader) == 3
-    assert [row for batch in batches for row in batch] == dataset.collate_fn(dataset)
+    assert [row for batch in batches for row in batch] == dataset.collate_fn(dataset[:])
     assert list(loader) == batches
 
 
