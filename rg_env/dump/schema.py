@@ -90,8 +90,6 @@ class NotKept(StrEnum):
     NO_ROLLOUTS = "no_rollouts"
     NO_RESPONSES = "no_responses"
     """Every request of the group failed."""
-    LOST = "lost"
-    """The text was kept and is now damaged or gone: `rg-env dumps recover` found the group in the ledger only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ def test_texts_without_ledger_lines_and_the_other_way_round(record):
 
 def test_a_text_that_the_ledger_says_is_not_kept(record):
     ledger = _file(record, FileKind.LEDGER)
-    _change(ledger, 1, lambda wire: wire.update(text="", text_reason="lost"))
+    _change(ledger, 1, lambda wire: wire.update(text="", text_reason="dump_rollouts_off"))
     assert _found(record) == [(Trouble.DISAGREEMENT, ledger.name, 1)]
 
 
