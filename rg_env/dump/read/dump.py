@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -314,12 +314,14 @@ class Dump:
         for run in self.runs:
             replaced = frozenset() if all_attempts else self.replaced(run)
             files = run.files_for_frames(texts=texts)
-            sources += [Dump((replace(run, files=(file,)),), _replaced_by_run={run.run_id: replaced}) for file in files]
+            parts = [replace(run, files=(file,)) for file in files]
+            sources += [Dump((part,), self.conditions, _replaced_by_run={run.run_id: replaced}) for part in parts]
 
         def read(numbers: dict[str, Any]) -> Iterator[pa.Table]:
             for dump in (sources[number] for number in numbers["id"]):
-                for frame in dump.frames(texts=texts):
-                    yield frame.drop(frames.GROUP_INDEX).to_arrow(compat_level=pl.CompatLevel.oldest())
+                with suppress(ConditionError):  # nothing in this file matches
+                    for frame in dump.frames(texts=texts):
+                        yield frame.drop(frames.GROUP_INDEX).to_arrow(compat_level=pl.CompatLevel.oldest())
                 for problem in dump.problems:
                     print_line(problem)
 

@@ -49,5 +49,7 @@ def test_the_figures_are_the_same_as_here(local_ray, tmp_path):
     for by in ("task", "step"):
         assert_frame_equal(statistics(collected, by), statistics(dump.scan(), by))
     assert there.mean("base_score") == pytest.approx(here["base_score"].mean())
+    some = dump.where(["task=gcd", "step<3"])
+    assert some.to_ray().count() == some.ledger_frame().height > 0
     texts = dump.to_ray(texts=True).take_all()
     assert {row["conversation"][1]["role"] for row in texts} == {"assistant"}
