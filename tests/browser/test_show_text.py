@@ -271,7 +271,7 @@ def show(*args):
 def test_the_command_prints_where_there_is_no_terminal():
     done = show(SAMPLE, "--where", "task=leg_*", "--where", "outcome=all_failed", "--where", "phase=train")
     assert done.exit_code == 0
-    assert done.stdout.count("\n== ") + 1 == 2
+    assert done.stdout.count("\n== ") + 1 == 5
 
 
 def test_no_matching_group_is_exit_code_1():

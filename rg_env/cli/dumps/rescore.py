@@ -44,7 +44,7 @@ def rescore(
     Examples:
       rg-env dumps rescore dumps/sample
       rg-env dumps rescore dumps/sample --workers 8 --out changes.jsonl
-      rg-env dumps rescore dumps/sample --group spell_backward-train-42-637542
+      rg-env dumps rescore dumps/sample --group spell_backward-train-42-0#0
     """
     from rg_env.analysis.rescore import rescore as score_again
     from rg_env.analysis.rescore import rescore_group
