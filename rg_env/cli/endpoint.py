@@ -12,7 +12,7 @@ import typer
 
 from rg_env.cli.base import Command
 from rg_env.errors import ConfigError
-from rg_env.output import print_error, print_line
+from rg_env.output import counted, print_error, print_line
 
 if TYPE_CHECKING:
     from rg_env.rollouts.session import EndpointOptions, Finished
@@ -150,18 +150,19 @@ def print_finished(finished: Finished) -> None:
     totals = finished.totals
     parts = [f"{finished.done} of {finished.planned} groups in {finished.folder}", f"run {finished.run_id}"]
     if totals.responses:
-        parts.append(f"{totals.responses} responses, {totals.prompt_tokens:,} + {totals.completion_tokens:,} tokens")
+        tokens = f"{totals.prompt_tokens:,} + {totals.completion_tokens:,} tokens"
+        parts.append(f"{counted(totals.responses, 'response')}, {tokens}")
     print_error("; ".join(parts))
-    if totals.failures:
-        print_error(f"{totals.failures} requests failed (status no_response), the last one: {totals.last_failure}")
-    if totals.reasoning_apart:
-        print_error(f"{totals.reasoning_apart} responses had their reasoning apart; it is recorded as the think block")
-    if totals.think_opened:
-        print_error(f"{totals.think_opened} responses close a think block that the prompt opened; <think> was added")
-    if totals.uncounted:
-        print_error(f"the server did not count the tokens of {totals.uncounted} responses: the total lacks them")
-    if finished.missing:
-        print_error(f"{finished.missing} groups could not be written to {finished.folder}")
+    remarks = (
+        (totals.failures, "request", f"failed (status no_response), the last one: {totals.last_failure}"),
+        (totals.reasoning_apart, "response", "with the reasoning apart: it is recorded as the think block"),
+        (totals.think_opened, "response", "to a prompt that opened the think block: <think> was added"),
+        (totals.uncounted, "response", "whose tokens the server did not count: the total lacks them"),
+        (finished.missing, "group", f"could not be written to {finished.folder}"),
+    )
+    for number, noun, what in remarks:
+        if number:
+            print_error(f"{counted(number, noun)} {what}")
     if finished.error is not None:
         print_error(finished.error)
     if finished.out_of_tokens:

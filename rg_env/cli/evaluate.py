@@ -10,7 +10,7 @@ from rg_env.cli import endpoint as shared
 from rg_env.cli.options import Imports, JsonFlag, Settings
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
-from rg_env.output import console, print_error, print_json, print_line
+from rg_env.output import console, counted, print_error, print_json, print_line
 
 if TYPE_CHECKING:
     from rg_env.rollouts.checkpoints import Checkpoint
@@ -142,5 +142,5 @@ def _show(summaries: list[Summary], as_json: bool) -> None:
     console().print(render(summaries))
     for summary in summaries:
         if summary.no_response:
-            print_error(f"{summary.name}: {summary.no_response} requests without a response are not counted")
+            print_error(f"{summary.name}: not counted: {counted(summary.no_response, 'request')} without a response")
         print_line(f"dump: {summary.folder}")

@@ -23,7 +23,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
 from rg_env.dump.schema import GroupRecord, answered
 from rg_env.errors import RGEnvError
-from rg_env.output import print_error
+from rg_env.output import counted, print_error
 from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Sampling
 from rg_env.rollouts.group import Origin, group_record
@@ -215,7 +215,8 @@ class _Session:
         done = done_questions(self._folder, self._run.run_id)  # the writer has completed the ledger of a killed attempt
         numbers = iter([number for number in range(len(self._questions)) if number not in done])
         questions = plan.groups - len(done)
-        print_error(f"{questions * plan.samples:,} requests: {questions:,} questions × {plan.samples}")
+        requests = counted(questions * plan.samples, "request")
+        print_error(f"{requests}: {counted(questions, 'question')} × {plan.samples}")
         self._requests = asyncio.Semaphore(concurrency)
         self._workers = -(-concurrency // plan.samples) + 1
         with showing_progress(plan.groups, len(done), self._options.max_tokens_total) as self._report:

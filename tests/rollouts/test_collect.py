@@ -234,8 +234,8 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
 
     with serving(script) as server:
         done = collect(server, tmp_path, groups=2, samples=2)
-    assert "2 responses had their reasoning apart" in done.stderr
-    assert "2 responses close a think block that the prompt opened" in done.stderr
+    assert "2 responses with the reasoning apart" in done.stderr
+    assert "2 responses to a prompt that opened the think block" in done.stderr
     texts = [rollout.response for _, rollout in open_run(tmp_path).rollouts()]
     assert all(text.startswith("<think>") for text in texts)
     assert {rollout.base_score for _, rollout in open_run(tmp_path).rollouts()} == {1.0}
