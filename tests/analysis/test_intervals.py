@@ -51,12 +51,6 @@ def test_the_effective_number_is_never_above_the_number_of_rollouts():
     assert alike[1] < independent[1] + 2e-3 and alike[2] > independent[2] - 2e-3
 
 
-def test_more_confidence_is_a_wider_interval():
-    _, low, high = interval([1.0, 3.0, 5.0, 2.0], [8] * 4, confidence=0.8)
-    _, lower, higher = interval([1.0, 3.0, 5.0, 2.0], [8] * 4, confidence=0.99)
-    assert lower < low < high < higher
-
-
 SETTINGS = {
     "prompts alike": (0.5, 200.0, 40, 8),
     "prompts of every difficulty": (0.5, 1.0, 40, 8),

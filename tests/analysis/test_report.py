@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
-from rg_env.analysis.report import build_report, write_report
+from rg_env.analysis.report import build_report
 from rg_env.analysis.report.figures import MAX_POINTS
 from rg_env.analysis.report.groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.report.page import page
@@ -238,15 +238,6 @@ def test_it_says_what_ran_and_not_where(tmp_path):
     assert "secret" not in text
 
 
-def test_two_runs_are_never_put_together(tmp_path):
-    other = "20261122-000000-cd34"
-    dump_of(tmp_path, [group(0, [1.0])])
-    dump = dump_of(tmp_path, [group(0, [0.0], run_id=other)], run_id=other)
-    report = Report(build_report(dump))
-    rates = {one["run_id"]: one["headline"]["solve_rate"] for one in report.summary["sections"]}
-    assert rates == {RUN_ID: 1.0, other: 0.0}
-
-
 def test_levels_are_means_per_task_and_point(tmp_path):
     made = [group(f"{s}-{k}", step=s, complexity=(s + k) / 10) for s in (1, 2) for k in (0, 2)]
     report = Report(build_report(dump_of(tmp_path, made)))
@@ -340,22 +331,11 @@ def test_what_a_person_can_mend_is_one_line(args, says):
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("args", [(SAMPLE,), ("--out", "r.html"), (SAMPLE, "--out", "r.html", "--max-groups", "0")])
-def test_misuse_is_exit_code_2(args):
-    assert run(*args).exit_code == 2
-
-
 def test_of_a_foreign_file_it_says_what_was_skipped(tmp_path):
     path = tmp_path / "foreign.jsonl"
     path.write_text('{"text": "hello"}\n')
     with pytest.raises(DumpError, match=r"no rollout in .*the first of 1 problems: foreign\.jsonl, line 1"):
         build_report(open_run(path))
-
-
-def test_a_record_without_rollouts_is_refused(tmp_path):
-    dump = dump_of(tmp_path, [group(0, [])])
-    with pytest.raises(DumpError, match="no rollout in"):
-        write_report(dump, tmp_path / "r.html")
 
 
 @pytest.mark.parametrize("name", ["base_score", "outcome", "status"])

@@ -142,15 +142,13 @@ def test_the_table_sorts_both_ways(page):
     ("fields", "passes"),
     [
         ({"f-task": "gcd"}, lambda g: g.task == "gcd"),
-        ({"f-outcome": "all_failed"}, lambda g: g.outcome == "all_failed"),
-        ({"f-phase": "eval"}, lambda g: g.phase == "eval"),
+        ({"f-outcome": "all_failed", "f-phase": "eval"}, lambda g: (g.outcome, g.phase) == ("all_failed", "eval")),
         ({"f-trouble": "empty_answer"}, lambda g: Violation.EMPTY_ANSWER in {r.violation for r in g.rollouts}),
         ({"f-trouble": "scorer: timeout"}, lambda g: "timeout" in {r.status for r in g.rollouts}),
         ({"f-trouble": "none"}, lambda g: all(r.violation is None and r.status == "ok" for r in g.rollouts)),
-        ({"f-from": "5", "f-to": "7"}, lambda g: 5 <= g.step <= 7),
         ({"f-search": "WORD3 of"}, lambda g: any("word3 of" in r.conversation[-1]["content"] for r in g.rollouts)),
         ({"f-search": "item-17"}, lambda g: g.item == "item-17"),
-        ({"f-task": "gcd", "f-from": "9"}, lambda g: g.task == "gcd" and g.step >= 9),
+        ({"f-task": "gcd", "f-from": "9", "f-to": "20"}, lambda g: g.task == "gcd" and 9 <= g.step <= 20),
         ({"f-search": "no such text"}, lambda g: False),
     ],
 )
@@ -260,45 +258,6 @@ def test_thousands_of_groups_keep_few_rows_in_the_document(show, tmp_path):
     page.fill("#f-from", "2990")
     assert found(page) == 10
     assert page.locator(".row").count() == 10
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_is_written_can_be_read_in_both_schemes(show, report, scheme):
-    """Contrast of at least 4.5 to 1 (WCAG 2.2, AA) for every text, on the ground that it stands on."""
-    page = show(report, color_scheme=scheme)
-    page.click(".row")
-    page.evaluate("document.querySelector('dialog').close()")
-    poor = page.evaluate(CONTRAST)
-    page.evaluate("document.querySelector('.row').click()")
-    assert poor + page.evaluate(CONTRAST) == []
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
-    assert dark == (scheme == "dark")
-
-
-CONTRAST = """() => {
-  const channels = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
-  const light = (color) => channels(color).slice(0, 3)
-    .map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
-  const ground = (node) => {
-    for (; node; node = node.parentElement) {
-      const color = getComputedStyle(node).backgroundColor;
-      if (channels(color)[3] !== 0) return color;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const poor = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const parent = node.parentElement;
-    const apart = parent.closest("script, noscript, svg, :disabled, .skip");
-    if (!node.data.trim() || apart || !parent.checkVisibility()) continue;
-    const [a, b] = [light(getComputedStyle(parent).color), light(ground(parent))];
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) poor.push(`${contrast.toFixed(2)} ${parent.className} ${node.data.slice(0, 30)}`);
-  }
-  return poor;
-}"""
 
 
 def test_a_phone_needs_no_sideways_scrolling(show, report):

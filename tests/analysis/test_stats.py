@@ -29,7 +29,7 @@ SHARES_OF_GROUPS = (
 OF_GROUPS = (*SHARES_OF_GROUPS, *PACE)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(members=groups())
 def test_figures_agree_with_a_plain_recount(tmp_path_factory, members):
     assume(any(answered(member.rollouts) for member in members))

@@ -55,7 +55,7 @@ def test_every_row_is_there_and_fits_80_columns(rows, by):
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("by", [*By, "step,task"])
+@pytest.mark.parametrize("by", ["task", "step", "violation"])
 def test_tables_need_no_more_than_is_read_for_them(rows, by):
     whole, less = measure(rows), measure(rows, details=False)
     first, second = ((statistics(found, by), statistics(found, "phase")) for found in (whole, less))

@@ -78,6 +78,12 @@ async def enter(pilot, text):
     await pilot.press("slash")
     pilot.app.query_one("#line", Input).insert_text_at_cursor(text)  # as pasted: a key at a time is slow
     await pilot.press("enter")
+    await until(pilot, lambda: not pilot.app.busy)
+
+
+async def widen(pilot):
+    await pilot.press("escape")
+    await until(pilot, lambda: not pilot.app.busy)
 
 
 def listed(app):
@@ -144,7 +150,7 @@ async def test_filters_narrow_and_escape_widens(app, pilot):
     assert listed(app) == ["3", "5", "4"]
     await enter(pilot, "outcome=all_failed")
     assert listed(app) == ["4"]
-    await pilot.press("escape")
+    await widen(pilot)
     assert len(listed(app)) == 6
     await enter(pilot, "task=nothing")
     assert listed(app) == [] and right(app) == ""
@@ -165,11 +171,9 @@ async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
 @browsing()
 async def test_texts_are_searched(app, pilot):
     await enter(pilot, "FINE")
-    await until(pilot, lambda: not app.busy)
     assert listed(app) == ["0"]
-    await pilot.press("escape")
+    await widen(pilot)
     await enter(pilot, "/step=2")
-    await until(pilot, lambda: not app.busy)
     assert listed(app) == [] and app.shown_query == Query(text="step=2")
 
 

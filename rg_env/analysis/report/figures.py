@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.report.groups import Group
-from rg_env.analysis.stats import GROUP, Measured, statistics
+from rg_env.analysis.stats import Measured, statistics
 from rg_env.dump import Phase
 from rg_env.scoring.types import Status, Violation
 
@@ -66,7 +66,7 @@ def sections(found: Measured, moves: pl.DataFrame) -> list[Section]:
     tables = {
         "tasks": statistics(found, "task"),
         "steps": _curves(by_point),
-        "heat": _heat(points.rollouts),
+        "heat": _heat(points.groups),
         "trouble": _trouble(by_point),
         "levels": _levels(points.groups),
         "moves": moves.select(*_SECTION, "task", "step", "before", "after", "reason"),
@@ -141,11 +141,12 @@ def _curves(by_point: pl.DataFrame) -> pl.DataFrame:
     ).sort("step")
 
 
-def _heat(rollouts: pl.DataFrame) -> pl.DataFrame:
+def _heat(groups: pl.DataFrame) -> pl.DataFrame:
+    solved, count = (pl.col(f"solve_rate:{part}").sum() for part in ("total", "count"))
     return (
-        rollouts.drop_nulls("step")
+        groups.drop_nulls("step")
         .group_by(*_SECTION, "task", "step", "last_step")
-        .agg(solve_rate=pl.col("solved").mean(), groups=pl.col(GROUP).n_unique())
+        .agg(solve_rate=solved / count, groups=pl.len())
         .cast(_NAMES_AND_TASK)
         .sort("task", "step")
     )
