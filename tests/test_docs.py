@@ -29,6 +29,7 @@ BRITISH = re.compile(
     r"|catalogue|centre|labelled|modelling|travelled|licence|defence|formulae|towards)\b",
     re.IGNORECASE,
 )
+CODE = {".py", ".yaml", ".sh", ".md", ""}
 OLD_NAMES = "For users of a development version:"
 """The start of the changelog's section that quotes old names."""
 
@@ -172,6 +173,17 @@ def test_files_that_a_page_names_exist(page):
         page.read_text(),
     )
     assert [name for name in named if not (ROOT / name).exists() and "NAME" not in name] == []
+
+
+def test_pages_that_the_code_names_exist():
+    files = [path for folder in ("rg_env", "scripts", "configs", "examples") for path in (ROOT / folder).rglob("*")]
+    texts = (
+        path.read_text()
+        for path in [*files, ROOT / "Makefile", ROOT / "CHANGELOG.md"]
+        if path.is_file() and path.suffix in CODE
+    )
+    named = {page for text in texts for page in re.findall(r"\bdocs/[\w/-]+\.md", text)}
+    assert len(named) > 10 and [page for page in sorted(named) if not (ROOT / page).exists()] == []
 
 
 def test_the_make_targets_in_contributing_exist():

@@ -73,7 +73,7 @@ def _model(path: Path) -> Checkpoint:
         step = next((found[1] for part in (folder, folder.parent) if (found := _STEP.fullmatch(part.name))), None)
         return Checkpoint(folder, f"step {step}" if step else str(folder))
     if (folder / "adapter_config.json").is_file():
-        raise ConfigError(f"{_OPTION} {path}: only a LoRA adapter; merge it into its model first (docs/recipes.md)")
+        raise ConfigError(f"{_OPTION} {path}: only a LoRA adapter; merge it into its model first (docs/train.md)")
     if (folder / "huggingface").is_dir() or next(folder.glob("*_rank_*.pt"), None):
         how = _how_to_export(path if _STEP.fullmatch(path.name) else path.parent)
         raise ConfigError(f"{_OPTION} {path}: shards of SkyRL, which only a training loads; {how}")
