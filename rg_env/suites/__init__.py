@@ -3,6 +3,6 @@
 Imports no torch, Ray or SkyRL.
 """
 
-from rg_env.suites.suite import BUILT_IN, Suite, load_suite, same_suite
+from rg_env.suites.suite import BUILT_IN, Suite, load_suite
 
-__all__ = ["BUILT_IN", "Suite", "load_suite", "same_suite"]
+__all__ = ["BUILT_IN", "Suite", "load_suite"]

@@ -91,7 +91,7 @@ class Suite:
         return str(self._fingerprint)
 
     def as_manifest(self) -> dict[str, Any]:
-        """What a run's manifest has as `suite`, for `same_suite`. Makes all items on first use."""
+        """What a run's manifest has as `suite`. Makes all items on first use."""
         return self._fingerprint.as_manifest(self.name)
 
 
@@ -119,21 +119,6 @@ def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None, **l
         return _parse(path.stem, path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"suite {name} cannot be read ({getattr(error, 'strerror', None) or error})") from None
-
-
-def same_suite(manifest_a: Mapping[str, Any] | None, manifest_b: Mapping[str, Any] | None) -> str | None:
-    """Whether two runs answered the same questions, by their manifests.
-
-    Returns:
-        one line on how they differ; None if they are the same or if a manifest names no suite.
-    """
-    one, other = (manifest.get("suite") if manifest else None for manifest in (manifest_a, manifest_b))
-    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
-        return None
-    if one.get("fingerprint") == other.get("fingerprint"):
-        return None
-    names = " and ".join(f"{suite.get('name')} ({suite.get('fingerprint')})" for suite in (one, other))
-    return one_line(f"the runs answered different sets of questions: {names}")
 
 
 def _fixed(config: RGDumpConfig, limits: Mapping[str, Any]) -> Suite:
