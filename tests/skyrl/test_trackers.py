@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -112,10 +113,12 @@ def test_wandb_offline(done, tmp_path, monkeypatch):
     metrics = tracked("wandb", done)
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     seen = {}
-    for data in log_records(file.read_bytes()):
-        record = Record()
-        record.ParseFromString(data)
-        seen |= {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
+    deadline = time.monotonic() + 60
+    while "_step" not in seen and time.monotonic() < deadline:  # W&B's own process writes the file
+        for data in log_records(file.read_bytes()):
+            record = Record.FromString(data)
+            seen |= {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
+        time.sleep(0.1)
     for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
         assert json.loads(seen[name]) == pytest.approx(metrics[name])
     (table,) = tmp_path.glob("wandb/offline-run-*/files/media/table/**/*.table.json")
