@@ -97,11 +97,11 @@ class Rows:
         self._items = items
         self._dataset = ReasoningGymDataset(tasks)
         for task in tasks:  # warm up
-            self._dataset.row_of(Draw(task, 0))
+            self._dataset[Draw(task, 0)]
 
     def pair(self, task: str, index: int) -> tuple[Call, Call]:
         seed = self._seed_of(task, index)
-        return partial(self._dataset.row_of, Draw(task, index)), partial(self._items.theirs, task, seed)
+        return partial(self._dataset.__getitem__, Draw(task, index)), partial(self._items.theirs, task, seed)
 
     def _seed_of(self, task: str, index: int) -> int:
         """The seed of the draw that became the row."""
@@ -113,7 +113,7 @@ class Rows:
             return make(dataset, seed)
 
         with mock.patch.object(UpstreamDataset, "make", noting):
-            self._dataset.row_of(Draw(task, index))
+            self._dataset[Draw(task, index)]
         return seeds[-1]
 
 
