@@ -32,7 +32,8 @@ _JUDGED = pl.col("status").is_not_null()
 """Whether the format and the status of a rollout are known: they are not in Atropos' files."""
 _FORMATTED = _JUDGED & (pl.col("environment") == RG_DUMP).fill_null(True)
 """The same, for environments that have a format."""
-_IN_TRAINING = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
+IN_TRAINING = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
+"""Whether a rollout or group is not of an evaluation."""
 _LOST = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
 _SCORED = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
 _UNKNOWN = pl.lit("unknown")
@@ -119,7 +120,7 @@ STATISTICS = (
     ),
     _of_groups(
         "no_signal",
-        pl.when(_IN_TRAINING).then("no_signal"),
+        pl.when(IN_TRAINING).then("no_signal"),
         "share of training groups whose rewards are all equal",
         header="no\nsignal",
     ),

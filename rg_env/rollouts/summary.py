@@ -56,8 +56,8 @@ class StepCounts:
         mean = f"{self.scores / self.rollouts:.3f}" if self.rollouts else "none"
         parts = [f"groups: {outcomes}", f"mean score {mean}"]
         if self.violations:
-            parts.append(f"violations: {counted(self.violations)}")
-        parts.append(f"tasks: {counted(self.tasks)}")
+            parts.append(f"violations: {_with_counts(self.violations)}")
+        parts.append(f"tasks: {_with_counts(self.tasks)}")
         return " | ".join(parts)
 
 
@@ -106,6 +106,6 @@ class StepSummary:
         return taken
 
 
-def counted(counts: Counter[str]) -> str:
+def _with_counts(counts: Counter[str]) -> str:
     """Names with their counts, the most frequent first: `gcd 3, lcm 1`."""
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -97,12 +97,16 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
 
 def as_yaml(cfg: RGTrainConfig, *, everything: bool) -> str:
     """Settings as YAML, which `load_config` reads again: all, or those that differ from the defaults of the device."""
-    values = json.loads(json.dumps(dataclasses.asdict(cfg), default=str))
+    values = _as_plain(cfg)
     if not everything:
         default = _build(RGTrainConfig, _device_settings({f"{PREFIX}.device": cfg.rg_dump.device}))
         _resolve(default)
-        values = _differing(values, json.loads(json.dumps(dataclasses.asdict(default), default=str)))
+        values = _differing(values, _as_plain(default))
     return OmegaConf.to_yaml(OmegaConf.create(values)) if values else ""
+
+
+def _as_plain(cfg: RGTrainConfig) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
 
 
 def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

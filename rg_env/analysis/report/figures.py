@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.report.groups import Group
-from rg_env.analysis.stats import Measured, statistics
+from rg_env.analysis.stats import IN_TRAINING, Measured, statistics
 from rg_env.dump import Phase
 from rg_env.scoring.types import Status, Violation
 
@@ -113,8 +113,7 @@ def _in_points(found: Measured) -> Measured:
     """The same, with neighboring training steps merged into at most `MAX_POINTS`: from `step` to `last_step`."""
     step = pl.col("step")
     rank = step.rank("dense").over(_SECTION)
-    is_training = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
-    width = pl.when(is_training).then((rank.max().over(_SECTION) - 1) // MAX_POINTS + 1).otherwise(1)
+    width = pl.when(IN_TRAINING).then((rank.max().over(_SECTION) - 1) // MAX_POINTS + 1).otherwise(1)
     of_step = found.groups.select(*_SECTION, "step").unique().with_columns(point=(rank - 1) // width)
     ends = of_step.with_columns(
         first_step=step.min().over(*_SECTION, "point"), last_step=step.max().over(*_SECTION, "point")
@@ -172,7 +171,7 @@ def _histogram(rollouts: pl.DataFrame) -> pl.DataFrame:
     length, solved = pl.col("response_tokens"), pl.col("solved")
     width = ((length.max() - 1) // LENGTH_BARS + 1).clip(1).over(_SECTION)
     known = rollouts.select(*_SECTION, "response_tokens", "solved").drop_nulls("response_tokens")
-    bars = known.group_by(*_SECTION, (length // width * width).alias("from"), (width).alias("width")).agg(
+    bars = known.group_by(*_SECTION, (length // width * width).alias("from"), width.alias("width")).agg(
         right=solved.sum(), wrong=(~solved).sum()
     )
     shares = {
