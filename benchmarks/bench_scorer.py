@@ -45,10 +45,10 @@ class Task:
         self._scorer = scorer
         self._dataset = reasoning_gym.create_dataset(name, seed=1, size=size)
         self.entries = [entry for entry in self._dataset if _is_typical(name, entry)]
-        scorer.score(self.entries[0], str(self.entries[0]["answer"]))
+        scorer.score_answer(self.entries[0], str(self.entries[0]["answer"]))
 
     def isolated(self, entry: dict[str, Any]) -> None:
-        scored = self._scorer.score(entry, str(entry["answer"]))
+        scored = self._scorer.score_answer(entry, str(entry["answer"]))
         assert scored.score == 1.0, (entry, scored)
 
     def in_process(self, entry: dict[str, Any]) -> None:

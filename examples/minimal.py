@@ -39,7 +39,7 @@ def main(folder: str) -> None:
 
     # Verdicts: the format is checked, and a worker process scores each answer, raw and as `<answer>…</answer>`.
     with Scorer(workers=1) as scorer:
-        verdicts = [scorer.judge(item.entry, text, item.config) for text in responses]
+        verdicts = [scorer.score_response(item.entry, text, item.config) for text in responses]
 
     # Group: the rollouts of one prompt.
     group = [

@@ -136,7 +136,7 @@ class Search:
         for entry in entries[:SCORED]:
             if entry["answer"] is None:
                 continue
-            score = self.scorer.score(entry, entry["answer"], options)
+            score = self.scorer.score_answer(entry, entry["answer"], options)
             if score.score < 0.99:
                 return Trial(seconds, f"its own answer scores {score.score:g} ({score.status}: {score.detail})"[:160])
         return Trial(seconds, "", questions)

@@ -170,7 +170,7 @@ def import_all(path: Path, out: Path) -> list[Path]:
                 return Verdict.no_response("the file has no response")
             if problem is not None:
                 return Verdict.unscorable(parse_response(text, format=ResponseFormat.LENIENT), problem)
-            return scorer.judge(item.entry, text, item.config, format=ResponseFormat.LENIENT)
+            return scorer.score_response(item.entry, text, item.config, format=ResponseFormat.LENIENT)
 
         def judge(item: Item, problem: str | None, texts: Iterable[str | None]) -> Iterable[Verdict]:
             return threads.map(lambda text: judge_one(item, problem, text), texts)

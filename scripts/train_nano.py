@@ -220,7 +220,7 @@ def evaluate(
                 text = tokenizer.decode(response, skip_special_tokens=True)
                 for name in (item.task, "all"):
                     lengths[name].append(int(response.ne(tokenizer.pad_token_id).sum()))
-                verdict = scorer.judge(item.entry, text, item.config)
+                verdict = scorer.score_response(item.entry, text, item.config)
                 verdicts[item.task].append(verdict)
                 verdicts["all"].append(verdict)
     return {name: Figures.of(verdicts[name], lengths[name]) for name in sorted(verdicts)}

@@ -163,7 +163,7 @@ from rg_env.user_code import import_modules
 import_modules(RGDumpConfig(imports=["examples.my_task"]))
 item = ReasoningGymDataset({"double": {"weight": 1, "config": {"highest": 5}}}, size=1).item(0)
 with Scorer(workers=1) as scorer:
-    print(*(scorer.score(item.entry, answer).score for answer in (item.entry["answer"], "x")))
+    print(*(scorer.score_answer(item.entry, answer).score for answer in (item.entry["answer"], "x")))
 print(task_categories()["double"], soundness_of("double") is Soundness.UNAUDITED)
 """
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)

@@ -1,8 +1,8 @@
 """Scores recorded responses again with today's code, to find what has changed: in a dump, or in one group's values.
 
-Invariant: the new record of a group is made by the functions that training uses (`Scorer.judge`, `group_rewards`,
-`rollout_record`), from what its line contains and the settings in the run's manifest; the recorded verdict does not
-affect it. Memory holds a few groups at a time, whatever the size of the dump.
+Invariant: the new record of a group is made by the functions that training uses (`Scorer.score_response`,
+`group_rewards`, `rollout_record`), from what its line contains and the settings in the run's manifest; the recorded
+verdict does not affect it. Memory holds a few groups at a time, whatever the size of the dump.
 Not covered: groups without text; Atropos' files, whose lines lack the question; the user's reward function, whose
 recorded values are used again.
 """
@@ -99,7 +99,9 @@ class Rescorer:
         timeout = config.scorer.timeout if self._timeout is None else self._timeout
         settings = replace(config.scorer, workers=self._workers, timeout=timeout)
         entry, options = question
-        return shared_scorer(settings).judge(entry, rollout.response, options, config.prefilled_think, config.format)
+        return shared_scorer(settings).score_response(
+            entry, rollout.response, options, config.prefilled_think, config.format
+        )
 
     def _need_task(self, task: str) -> None:
         if task not in self._known:

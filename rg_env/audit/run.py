@@ -180,7 +180,7 @@ class _Scorer:
         self._scorer = Scorer(workers=1, timeout=deadline)
 
     def score(self, entry: Entry, answer: str) -> AnswerScore:
-        return self._scorer.score(entry, answer)
+        return self._scorer.score_answer(entry, answer)
 
     def renew(self) -> None:
         """Discard all effects that answers may have had."""

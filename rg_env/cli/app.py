@@ -246,7 +246,7 @@ def score(
     if response is not None:
         text = sys.stdin.read() if response == "-" else response
         with Scorer(workers=1) as scorer:
-            verdict = scorer.judge(item.entry, text, item.config, prefilled_think, response_format)
+            verdict = scorer.score_response(item.entry, text, item.config, prefilled_think, response_format)
         shown |= {
             "parsed_answer": verdict.parsed.answer,
             "violation": verdict.parsed.violation,

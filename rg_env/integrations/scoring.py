@@ -75,7 +75,7 @@ def judge_all(config: RGDumpConfig, items: Iterable[Item], texts: Sequence[str])
 
     def judge(item: Item, text: str) -> tuple[Verdict, Stopwatch]:
         watch = Stopwatch()
-        verdict = scorer.judge(item.entry, text, item.config, config.prefilled_think, config.format)
+        verdict = scorer.score_response(item.entry, text, item.config, config.prefilled_think, config.format)
         watch.scored()
         return verdict, watch
 

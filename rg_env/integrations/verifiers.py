@@ -153,7 +153,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
             return None
         item, config = item_from_text(self.data.item), self.config.rg_env
         text = f"<think>The stored answer.</think><answer>{self.data.answer}</answer>"
-        verdict = await shared_scorer(config.scorer).judge_async(item.entry, text, item.config)
+        verdict = await shared_scorer(config.scorer).score_response_async(item.entry, text, item.config)
         return bool(verdict.scored.score >= config.solved_at)
 
     async def _judged(self, trace: vf.Trace) -> Verdict:
@@ -161,7 +161,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         if trace.state.verdict is None:
             item, config = item_from_text(self.data.item), self.config.rg_env
             text = text_of([message.model_dump() for message in trace.assistant_messages])
-            verdict = await shared_scorer(config.scorer).judge_async(
+            verdict = await shared_scorer(config.scorer).score_response_async(
                 item.entry, text, item.config, config.prefilled_think, config.format
             )
             if verdict.scored.status.is_scorer_failure:

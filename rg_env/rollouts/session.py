@@ -275,7 +275,7 @@ class _Session:
         else:
             opened = reply.think_opened and not config.prefilled_think
             text = f"<think>{reply.text}" if opened else reply.text
-            judge = shared_scorer(config.scorer).judge
+            judge = shared_scorer(config.scorer).score_response
             verdict = await asyncio.to_thread(
                 judge, item.entry, text, item.config, config.prefilled_think, config.format
             )

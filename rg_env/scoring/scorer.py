@@ -1,6 +1,6 @@
 """From a response to its verdict: format, guard, pool, base score.
 
-Invariant: no model output makes `Scorer.score` or `Scorer.judge` raise, and a score of 0 that is not the answer's own
+Invariant: no model output makes `score_answer` or `score_response` raise, and a score of 0 that is not the answer's own
 doing has a status other than `ok`. They raise only for a mistake of the caller (an entry that does not name its task)
 and for a fault of the machine (ScorerPoolError: a run must stop rather than train on zeros).
 """
@@ -71,7 +71,9 @@ class Scorer:
         self._guests: ScorerPool | None = None
         self._lock = threading.Lock()
 
-    def score(self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None) -> AnswerScore:
+    def score_answer(
+        self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None
+    ) -> AnswerScore:
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
 
         If the task's scorer raises on one form, that form scores 0. If it raises on the bare answer and the tagged form
@@ -89,7 +91,13 @@ class Scorer:
         """
         return blocking(self._score(entry, answer, config or {}, Blocking()))
 
-    def judge(
+    async def score_answer_async(
+        self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None
+    ) -> AnswerScore:
+        """As `score_answer`, in the running event loop: no thread waits for the score."""
+        return await self._score(entry, answer, config or {}, InLoop())
+
+    def score_response(
         self,
         entry: Mapping[str, Any],
         text: str,
@@ -100,11 +108,11 @@ class Scorer:
         """Parse a response and score its answer. A violation scores 0 with status OK, because nothing was scored.
 
         Raises:
-            ConfigError: `text` is not a string, or as `score`. ScorerPoolError: as `score`.
+            ConfigError: `text` is not a string, or as `score_answer`. ScorerPoolError: as `score_answer`.
         """
-        return blocking(self._judge(entry, text, config or {}, prefilled_think, format, Blocking()))
+        return blocking(self._score_response(entry, text, config or {}, prefilled_think, format, Blocking()))
 
-    async def judge_async(
+    async def score_response_async(
         self,
         entry: Mapping[str, Any],
         text: str,
@@ -112,10 +120,10 @@ class Scorer:
         prefilled_think: bool = False,
         format: ResponseFormat | str = ResponseFormat.STRICT,
     ) -> Verdict:
-        """As `judge`, in the running event loop: no thread waits for the score."""
-        return await self._judge(entry, text, config or {}, prefilled_think, format, InLoop())
+        """As `score_response`, in the running event loop: no thread waits for the score."""
+        return await self._score_response(entry, text, config or {}, prefilled_think, format, InLoop())
 
-    async def _judge(
+    async def _score_response(
         self,
         entry: Mapping[str, Any],
         text: str,

@@ -63,15 +63,17 @@ class RGDumpEnv(BaseTextEnv):
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
         self._stopwatch.responded()
-        return self._scored(action, shared_scorer(self.config.scorer).judge(*self._question(action)))
+        return self._scored(action, shared_scorer(self.config.scorer).score_response(*self._question(action)))
 
     async def step_async(self, action: str) -> BaseTextEnvStepOutput:
         """As `step`, in the running event loop: no thread waits for the score."""
         self._stopwatch.responded()
-        return self._scored(action, await shared_scorer(self.config.scorer).judge_async(*self._question(action)))
+        return self._scored(
+            action, await shared_scorer(self.config.scorer).score_response_async(*self._question(action))
+        )
 
     def _question(self, action: str) -> tuple[Any, ...]:
-        """The arguments of `Scorer.judge`."""
+        """The arguments of `Scorer.score_response`."""
         return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
 
     def _scored(self, action: str, verdict: Verdict) -> BaseTextEnvStepOutput:

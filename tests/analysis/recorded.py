@@ -39,7 +39,9 @@ def recorded(
 ) -> GroupRecord:
     """The group of these responses, to an item of the task; their lengths in tokens are 16, 32, 48 and so on."""
     one = one or item(task)
-    verdicts = [scorer.judge(one.entry, text, one.config, config.prefilled_think, config.format) for text in responses]
+    verdicts = [
+        scorer.score_response(one.entry, text, one.config, config.prefilled_think, config.format) for text in responses
+    ]
     judged = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
     penalize = changes.get("phase") != "eval"
     rewards = group_rewards(judged, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)

@@ -73,14 +73,14 @@ def test_a_batch_of_parts_of_groups_is_an_error(rows, order):
 
 
 def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):
-    judge = Scorer.judge
+    original = Scorer.score_response
 
     def failing(self, entry, text, *more):
-        verdict = judge(self, entry, text, *more)
+        verdict = original(self, entry, text, *more)
         broken = verdict.parsed.answer == "none"
         return replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone")) if broken else verdict
 
-    monkeypatch.setattr(Scorer, "judge", failing)
+    monkeypatch.setattr(Scorer, "score_response", failing)
     with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path) as reward:
         assert call(reward, [(rows[0], answered(rows[0])), (rows[0], answered(rows[0], False))]) == [1.0, None]
     assert validate(tmp_path).good

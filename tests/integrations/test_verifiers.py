@@ -138,14 +138,14 @@ def test_stored_answers_are_valid():
 
 
 def test_a_scorer_that_fails_is_an_error_and_never_0(tmp_path, monkeypatch):
-    judge = Scorer.judge_async
+    original = Scorer.score_response_async
 
     async def failing(self, entry, text, *args):
-        verdict = await judge(self, entry, text, *args)
+        verdict = await original(self, entry, text, *args)
         failed = dataclasses.replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone"))
         return failed if "none" in text else verdict
 
-    monkeypatch.setattr(Scorer, "judge_async", failing)
+    monkeypatch.setattr(Scorer, "score_response_async", failing)
 
     def script(number, body):
         return completion(f"<think>I add.</think><answer>{'7' if number % 2 else 'none'}</answer>")

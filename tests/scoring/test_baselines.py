@@ -37,11 +37,11 @@ def test_cheap_answers_score_0_unless_they_are_right(
     credit = 0.0
     for entry in cured_items(task, 5):
         for answer in CHEAP[task](entry):
-            before, after = upstream.score(entry, answer), scorer.score(entry, answer)
+            before, after = upstream.score_answer(entry, answer), scorer.score_answer(entry, answer)
             assert (before.raw, before.tagged) == (after.raw, after.tagged)
             assert after.score == pytest.approx(float(before.score == 1), abs=1e-9)
             credit += before.score if before.score < 1 else 0
-        right = scorer.score(entry, entry["answer"])
+        right = scorer.score_answer(entry, entry["answer"])
         assert (right.raw, right.score) == (1.0, 1.0)
         assert 0 <= right.baseline <= 1
     assert credit > 0
@@ -84,7 +84,7 @@ def test_nearly_right_answers_get_partial_credit(
     scores = []
     for seed in range(8):
         entry = reasoning_gym.create_dataset(task, seed=seed, size=1, **options)[0]
-        scored = scorer.score(entry, wrong(entry), options)
+        scored = scorer.score_answer(entry, wrong(entry), options)
         assert (scored.status, scored.score < scored.raw) == (Status.OK, True)  # type: ignore[operator]
         assert scored.score == base_score(task, scored.raw, scored.tagged, scored.baseline)  # type: ignore[arg-type]
         scores.append(scored.score)
@@ -95,10 +95,10 @@ def test_the_setting_decides_how_partial_credit_counts(scorer: Scorer, upstream:
     (entry,) = cured_items("game_of_life", 1)
     answer = _one_cell_wrong(entry)
     with Scorer(workers=1, timeout=30.0, partial_credit="none") as strict:
-        scores = [one.score(entry, answer) for one in (upstream, scorer, strict)]
+        scores = [one.score_answer(entry, answer) for one in (upstream, scorer, strict)]
         assert scores[0].score == 0.99 > scores[1].score > scores[2].score == 0.0
         assert [score.baseline for score in scores] == [0.0, pytest.approx(0.96, abs=0.04), 1.0]
-        assert strict.score(entry, entry["answer"]).score == 1.0
+        assert strict.score_answer(entry, entry["answer"]).score == 1.0
     assert ScorerConfig().partial_credit == PartialCredit.CALIBRATED
     with pytest.raises(ConfigError, match="partial_credit='half': must be one of upstream, calibrated, none"):
         Scorer(partial_credit="half")
@@ -140,10 +140,10 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
 
     monkeypatch.setattr(ScorerPool, "run", run)
     with Scorer(workers=1) as scorer:
-        failed = scorer.score(entry, right)
+        failed = scorer.score_answer(entry, right)
         assert (failed.status, failed.starved, failed.score) == (Status.TIMEOUT, True, 0.0)
         failing = False
-        assert (scorer.score(entry, right).score, scorer.score(entry, right).baseline) == (1.0, 0.5)
+        assert (scorer.score_answer(entry, right).score, scorer.score_answer(entry, right).baseline) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_credit_for_the_tags_themselves_does_not_count(
     upstream: Scorer, cured_items: Items, task: str, answer: str
 ) -> None:
     assert task in RAW_ALONE
-    scored = [upstream.score(entry, answer) for entry in cured_items(task, 20)]
+    scored = [upstream.score_answer(entry, answer) for entry in cured_items(task, 20)]
     assert all(one.score == (one.raw or 0.0) for one in scored)
     assert any((one.tagged or 0.0) > (one.raw or 0.0) for one in scored)
 
@@ -186,6 +186,6 @@ def test_credit_for_the_tags_themselves_does_not_count(
 )
 def test_several_answers_in_one_score_0(scorer: Scorer, cured_items: Items, task: str, answer: str) -> None:
     for entry in cured_items(task, 4):
-        scored = scorer.score(entry, answer.format(entry["answer"]))
+        scored = scorer.score_answer(entry, answer.format(entry["answer"]))
         assert (scored.score, scored.status) == (0.0, Status.REJECTED)
-        assert scorer.score(entry, entry["answer"]).score == 1.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0

@@ -81,8 +81,8 @@ def test_a_boxed_answer_may_be_introduced(answer: str) -> None:
 def test_two_answers_score_0_on_gsm_symbolic(patient: Scorer, item: Item) -> None:
     entry = item("gsm_symbolic")
     for answer in (rf"999999 \boxed{{{entry['answer']}}}", rf"{entry['answer']} \boxed{{999999}}"):
-        assert not patient.score(entry, answer).normalized
-    assert patient.score(entry, rf"999999 \boxed{{{entry['answer']}}}").score < 0.1
+        assert not patient.score_answer(entry, answer).normalized
+    assert patient.score_answer(entry, rf"999999 \boxed{{{entry['answer']}}}").score < 0.1
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_real_models_write_otherwise_scores_1(
 ) -> None:
     for seed in range(3, 8):
         entry = item(task, seed=seed)
-        assert patient.score(entry, written(entry["answer"])).score == 1.0
+        assert patient.score_answer(entry, written(entry["answer"])).score == 1.0
 
 
 @pytest.mark.parametrize(
@@ -155,16 +155,16 @@ def test_a_right_answer_in_a_dress_scores_and_says_so(
     scorer: Scorer, patient: Scorer, item: Item, task: str, dress: str
 ) -> None:
     entry = item(task)
-    scored = patient.score(entry, dress.format(entry["answer"]))
+    scored = patient.score_answer(entry, dress.format(entry["answer"]))
     assert scored.score == 1.0
     assert scored.status is Status.OK
-    assert scored.normalized == (scorer.score(entry, dress.format(entry["answer"])).score < 1)
+    assert scored.normalized == (scorer.score_answer(entry, dress.format(entry["answer"])).score < 1)
     assert str(entry["answer"])[:70] in scored.detail or not scored.normalized
 
 
 def test_without_the_setting_form_is_the_policys_own_business(scorer: Scorer, item: Item) -> None:
     entry = item("gcd")
-    scored = scorer.score(entry, rf"\boxed{{{entry['answer']}}}")
+    scored = scorer.score_answer(entry, rf"\boxed{{{entry['answer']}}}")
     assert scored.score < 0.5
     assert not scored.normalized
 
@@ -177,12 +177,12 @@ def test_it_never_lowers_a_score(
     scorer: Scorer, patient: Scorer, item: Item, dress: str, answer: str, task: str
 ) -> None:
     entry = item(task)
-    plain = scorer.score(entry, dress.format(answer))
-    second = patient.score(entry, dress.format(answer))
+    plain = scorer.score_answer(entry, dress.format(answer))
+    second = patient.score_answer(entry, dress.format(answer))
     assert second.score > plain.score if second.normalized else second == plain
 
 
 def test_the_guard_reads_every_form(patient: Scorer, item: Item) -> None:
-    scored = patient.score(item("spiral_matrix"), "`__import__('os')._exit(1)`")
+    scored = patient.score_answer(item("spiral_matrix"), "`__import__('os')._exit(1)`")
     assert scored.status is Status.REJECTED
     assert not scored.normalized

@@ -150,7 +150,7 @@ def test_the_guard_is_the_same_in_both_formats(scorer: Scorer) -> None:
     }
     answer = "__import__('os').getpid()"
     for text in (f"<think>a</think><answer>{answer}</answer>", f"<answer>{answer}</answer>"):
-        scored = scorer.judge(entry, text, format=LENIENT).scored
+        scored = scorer.score_response(entry, text, format=LENIENT).scored
         assert (scored.status, scored.score) == ("rejected", 0.0)
-    assert scorer.judge(entry, "<answer>4*6</answer>", format="lenient").scored.score == 1.0
-    assert scorer.judge(entry, "<answer>4*6</answer>").parsed.violation is V.NO_THINK
+    assert scorer.score_response(entry, "<answer>4*6</answer>", format="lenient").scored.score == 1.0
+    assert scorer.score_response(entry, "<answer>4*6</answer>").parsed.violation is V.NO_THINK

@@ -40,6 +40,6 @@ def test_the_highest_score_of_a_wrong_answer_is_as_declared(scorer: Scorer, cure
     scores = [0.0]
     for entry in cured_items(task, ITEMS):
         wrong = dict.fromkeys(nearly_right(str(entry["answer"] or "")))
-        scores += [score for answer in wrong if (score := scorer.score(entry, answer).score) < 1 - 1e-9]
+        scores += [score for answer in wrong if (score := scorer.score_answer(entry, answer).score) < 1 - 1e-9]
     highest = math.floor(100 * max(scores)) / 100
     assert HIGHEST_PARTIAL_CREDIT.get(task) == (highest if highest > 0.5 else None)

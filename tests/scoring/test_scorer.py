@@ -48,7 +48,7 @@ def test_oracle_answers_score_what_the_task_itself_gives(scorer: Scorer, item: I
     entry = item(task)
     before = copy.deepcopy(entry)
     answer = str(entry["answer"])
-    scored = scorer.score(entry, answer)
+    scored = scorer.score_answer(entry, answer)
     assert entry == before
     assert scored.status is Status.OK, scored.detail
     assert scored.raw == in_process(entry, answer)
@@ -63,21 +63,21 @@ def test_items_of_a_composite_are_scored_by_their_task(scorer: Scorer) -> None:
 
     specs = [DatasetSpec(name="chain_sum", weight=1, config={})]
     entry = reasoning_gym.create_dataset("composite", seed=1, size=1, datasets=specs)[0]
-    assert scorer.score(entry, entry["answer"]).score == 1.0
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 def test_options_of_the_dataset_reach_its_scorer(scorer: Scorer, item: Item) -> None:
     entry = item("decimal_arithmetic")
     nearly = str(Decimal(entry["answer"]) + Decimal("0.004"))
-    scores = [scorer.score(entry, nearly, {"max_num_decimal_places": n, "size": 10**6}).raw for n in (2, 5)]
+    scores = [scorer.score_answer(entry, nearly, {"max_num_decimal_places": n, "size": 10**6}).raw for n in (2, 5)]
     assert scores == [1.0, 0.0]
-    assert scorer.score(entry, nearly).raw == in_process(entry, nearly)
+    assert scorer.score_answer(entry, nearly).raw == in_process(entry, nearly)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(exclude_categories=())), st.sampled_from(["chain_sum", "boxnet", "coin_flip"]))
 def test_no_text_makes_it_raise(scorer: Scorer, item: Item, answer: str, task: str) -> None:
-    scored = scorer.score(item(task), answer)
+    scored = scorer.score_answer(item(task), answer)
     assert 0 <= scored.score <= 1
     assert (scored.raw is None) == (scored.tagged is None) == (scored.status is not Status.OK)
     assert scored.status is Status.OK or (scored.score == 0 and scored.detail)
@@ -86,26 +86,26 @@ def test_no_text_makes_it_raise(scorer: Scorer, item: Item, answer: str, task: s
 
 @pytest.mark.parametrize("answer", [None, 4, b"4", ["4"], "4\0", "\ud800", "4" * 8193])
 def test_what_is_no_answer_is_rejected(scorer: Scorer, item: Item, answer: Any) -> None:
-    scored = scorer.score(item("chain_sum"), answer)
+    scored = scorer.score_answer(item("chain_sum"), answer)
     assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.REJECTED)
     assert scored.detail
 
 
 def test_a_scorer_that_raises_is_an_error(scorer: Scorer, item: Item) -> None:
-    scored = scorer.score(item("codeio"), DEEP)
+    scored = scorer.score_answer(item("codeio"), DEEP)
     assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.ERROR)
     assert "RecursionError" in scored.detail
 
 
 def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, item: Item) -> None:
     entry = item("prime_factorization")
-    scored = scorer.score(entry, entry["answer"])
+    scored = scorer.score_answer(entry, entry["answer"])
     assert (scored.raw, scored.tagged, scored.score, scored.status) == (1.0, 0.0, 1.0, Status.OK)
     assert scored.detail.startswith("tagged: ValueError")
 
 
 def test_a_task_that_does_not_exist_is_an_error(scorer: Scorer) -> None:
-    scored = scorer.score({"question": "", "answer": "", "metadata": {"source_dataset": "nope"}}, "4")
+    scored = scorer.score_answer({"question": "", "answer": "", "metadata": {"source_dataset": "nope"}}, "4")
     assert scored.status is Status.ERROR
     assert "nope" in scored.detail
 
@@ -113,7 +113,7 @@ def test_a_task_that_does_not_exist_is_an_error(scorer: Scorer) -> None:
 @pytest.mark.parametrize("entry", [{}, {"metadata": None}, {"metadata": {"source_dataset": 3}}])
 def test_an_entry_without_its_task_is_the_callers_mistake(scorer: Scorer, entry: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="source_dataset"):
-        scorer.score(entry, "4")
+        scorer.score_answer(entry, "4")
 
 
 @pytest.mark.parametrize("bad", [{"workers": 0}, {"timeout": 0.0}, {"timeout": float("nan")}, {"max_answer_chars": 0}])
@@ -137,16 +137,16 @@ def test_auto_is_half_of_the_cores_within_bounds(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("unguarded")
 def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer, item: Item) -> None:
     entry = item("spiral_matrix")
-    scored = scorer.score(entry, "__import__('os')._exit(3)")
+    scored = scorer.score_answer(entry, "__import__('os')._exit(3)")
     assert (scored.raw, scored.score, scored.status) == (None, 0.0, Status.CRASHED)
-    assert scorer.score(entry, entry["answer"]).score == 1.0
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 @pytest.mark.usefixtures("unguarded")
 def test_an_answer_that_ends_the_fork_server_costs_nobody_a_score(scorer: Scorer, item: Item) -> None:
     entry = item("spiral_matrix")
-    scorer.score(entry, "__import__('os').kill(__import__('os').getppid(), 9)")
-    assert scorer.score(entry, entry["answer"]).score == 1.0
+    scorer.score_answer(entry, "__import__('os').kill(__import__('os').getppid(), 9)")
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 @pytest.mark.usefixtures("unguarded")
@@ -160,9 +160,9 @@ def test_an_answer_that_ends_the_fork_server_costs_nobody_a_score(scorer: Scorer
 )
 def test_what_an_answer_writes_to_the_socket_itself_harms_no_other(scorer: Scorer, item: Item, forged: str) -> None:
     entry = item("spiral_matrix")
-    scorer.score(entry, f"[__import__('os').write(fd, {forged}) for fd in range(3, 20)]")
-    assert scorer.score(entry, "1 2 3").score == 0.0
-    assert scorer.score(entry, entry["answer"]).score == 1.0
+    scorer.score_answer(entry, f"[__import__('os').write(fd, {forged}) for fd in range(3, 20)]")
+    assert scorer.score_answer(entry, "1 2 3").score == 0.0
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 def dies_if(condition: str) -> str:
@@ -177,14 +177,14 @@ def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
     monkeypatch.setenv("RG_ENV_TEST_TOKEN", "secret")
     entry = item("spiral_matrix")
     with Scorer(workers=1, timeout=30.0) as scorer:
-        assert scorer.score(entry, dies_if("True")).status is Status.CRASHED
+        assert scorer.score_answer(entry, dies_if("True")).status is Status.CRASHED
         for condition in (
             "__import__('os').environ.get('RG_ENV_TEST_TOKEN')",
             "__import__('os').read(0, 1)",
             "__import__('os').environ['PYTHONHASHSEED'] != '0'",
             "bytearray(3 << 30)",
         ):
-            assert scorer.score(entry, dies_if(condition)).status is Status.OK, condition
+            assert scorer.score_answer(entry, dies_if(condition)).status is Status.OK, condition
 
 
 @pytest.mark.usefixtures("unguarded")
@@ -192,8 +192,8 @@ def test_workers_fill_no_file_and_do_not_write_to_our_output(
     scorer: Scorer, item: Item, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "written"
-    scorer.score(item("spiral_matrix"), f"print('loud', file=open({str(target)!r}, 'w'), flush=True)")
-    scorer.score(item("spiral_matrix"), "[print('loud', flush=True), __import__('os').write(2, b'loud')]")
+    scorer.score_answer(item("spiral_matrix"), f"print('loud', file=open({str(target)!r}, 'w'), flush=True)")
+    scorer.score_answer(item("spiral_matrix"), "[print('loud', flush=True), __import__('os').write(2, b'loud')]")
     assert not target.exists() or target.stat().st_size == 0
     out, err = capfd.readouterr()
     assert "loud" not in out + err
@@ -225,12 +225,12 @@ def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("task", "answer"), HANGING)
 def test_a_hanging_answer_times_out_once(impatient: Scorer, item: Item, task: str, answer: str) -> None:
     entry = item(task)
-    first = impatient.score(entry, answer)
+    first = impatient.score_answer(entry, answer)
     assert (first.raw, first.score, first.status) == (None, 0.0, Status.TIMEOUT)
-    again = impatient.score(entry, answer)
+    again = impatient.score_answer(entry, answer)
     assert again.status is Status.TIMEOUT
     assert "before" in again.detail
-    assert impatient.score(entry, "4").status is not Status.TIMEOUT
+    assert impatient.score_answer(entry, "4").status is not Status.TIMEOUT
 
 
 def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, float], None]) -> None:
@@ -253,11 +253,11 @@ def test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembere
     with Scorer(workers=1, timeout=0.1, normalize=True) as scorer:
         with monkeypatch.context() as busy:
             when_asked(busy, lambda worker, _: os.kill(worker.pid, signal.SIGSTOP))
-            scored = scorer.score(entry, entry["answer"])
+            scored = scorer.score_answer(entry, entry["answer"])
         assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, True)
         assert "no core was free" in scored.detail
         monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
-        assert scorer.score(entry, entry["answer"]).score == 1.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,13 +270,13 @@ def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkey
 
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:
-        assert scorer.score(entry, f"**{right}**").starved
+        assert scorer.score_answer(entry, f"**{right}**").starved
 
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
 @pytest.mark.parametrize("answer", ["__import__('time').sleep(10**6)", "[0 for _ in iter(int, 1)]"])
 def test_hanging_is_never_starving(impatient: Scorer, item: Item, answer: str) -> None:
-    scored = impatient.score(item("spiral_matrix", seed=7), answer)
+    scored = impatient.score_answer(item("spiral_matrix", seed=7), answer)
     assert (scored.status, scored.starved) == (Status.TIMEOUT, False)
 
 
@@ -293,7 +293,7 @@ def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
     monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
     entry = item("chain_sum")
     with Scorer(workers=1, timeout=0.5) as scorer:
-        assert scorer.score(entry, entry["answer"]).score == 1.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 # -- one deadline over all tries
@@ -322,7 +322,7 @@ for fd in range(3, 20):
 def test_deaths_that_take_longer_than_the_limit_are_not_tried_again(item: Item, jobs: list[Worker]) -> None:
     program = "import os, time\nwhile time.process_time() < 0.3: pass\nos._exit(1)"
     with Scorer(workers=1, timeout=0.5) as scorer:
-        scored = scorer.score(item("spiral_matrix"), f"exec({program!r}, {{}})")
+        scored = scorer.score_answer(item("spiral_matrix"), f"exec({program!r}, {{}})")
     assert scored.status is Status.CRASHED
     assert len(jobs) <= 2
 
@@ -331,7 +331,9 @@ def test_deaths_that_take_longer_than_the_limit_are_not_tried_again(item: Item, 
 def test_half_a_reply_is_not_waited_for(item: Item, jobs: list[Worker]) -> None:
     """A worker sends its reply at once: the deadline, of an hour, has no part in this."""
     with Scorer(workers=1, timeout=3600.0) as scorer:
-        assert scorer.score(item("spiral_matrix"), half_a_reply_then("time.sleep(10**6)")).status is Status.CRASHED
+        assert (
+            scorer.score_answer(item("spiral_matrix"), half_a_reply_then("time.sleep(10**6)")).status is Status.CRASHED
+        )
     assert len(jobs) == 8
 
 
@@ -351,12 +353,12 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
 @pytest.mark.parametrize("text", [None, b"4", ["4"]])
 def test_a_response_that_is_no_string_is_a_clear_error(scorer: Scorer, item: Item, text: Any) -> None:
     with pytest.raises(ConfigError, match=f"a response must be a string, not {type(text).__name__}; "):
-        scorer.judge(item("chain_sum"), text)
+        scorer.score_response(item("chain_sum"), text)
 
 
 def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item: Item) -> None:
     entry = item("chain_sum")
-    verdict = scorer.judge(entry, f"<think>a</think><answer>{entry['answer']}</answer>")
+    verdict = scorer.score_response(entry, f"<think>a</think><answer>{entry['answer']}</answer>")
     assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (1.0, 1.0, Status.OK)
     assert verdict.scored.tagged is not None
     assert verdict.scored.tagged < 1
@@ -367,7 +369,7 @@ def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
     entry = item("chain_sum")
     closed = Scorer()
     closed.close()
-    verdict = closed.judge(entry, f"<answer>{entry['answer']}</answer>")
+    verdict = closed.score_response(entry, f"<answer>{entry['answer']}</answer>")
     assert verdict.parsed.violation is Violation.NO_THINK
     assert (verdict.scored.raw, verdict.scored.tagged, verdict.scored.score) == (None, None, 0.0)
     assert (verdict.scored.status, verdict.scored.detail) == (Status.OK, "")
@@ -376,13 +378,13 @@ def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
 def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer, item: Item) -> None:
     entry = item("chain_sum")
     text = f"a</think><answer>{entry['answer']}</answer>"
-    assert scorer.judge(entry, text, prefilled_think=True).scored.score == 1.0
-    long = scorer.judge(entry, f"<think></think><answer>{'4' * 8193}</answer>")
+    assert scorer.score_response(entry, text, prefilled_think=True).scored.score == 1.0
+    long = scorer.score_response(entry, f"<think></think><answer>{'4' * 8193}</answer>")
     assert long.parsed.violation is Violation.ANSWER_TOO_LONG
 
 
 def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> None:
-    verdict = scorer.judge(item("codeio"), f"<think></think><answer>{DEEP}</answer>")
+    verdict = scorer.score_response(item("codeio"), f"<think></think><answer>{DEEP}</answer>")
     assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (None, 0.0, Status.ERROR)
     assert verdict.parsed.answer == DEEP
     assert verdict.scored.detail
@@ -395,10 +397,10 @@ def test_an_event_loop_waits_for_many_answers_at_once(scorer: Scorer, item: Item
     entries = [item(task, seed) for task in ("chain_sum", "sudoku", "countdown") for seed in (1, 2)]
     jobs = [(entry, f"<think></think><answer>{other['answer']}</answer>") for entry in entries for other in entries] * 4
 
-    async def judge_all() -> list[Verdict]:
-        return await asyncio.gather(*(scorer.judge_async(*job) for job in jobs))
+    async def score_all() -> list[Verdict]:
+        return await asyncio.gather(*(scorer.score_response_async(*job) for job in jobs))
 
-    assert asyncio.run(judge_all()) == [scorer.judge(*job) for job in jobs]
+    assert asyncio.run(score_all()) == [scorer.score_response(*job) for job in jobs]
 
 
 def test_giving_up_in_an_event_loop_leaves_the_scorer_usable(item: Item) -> None:
@@ -407,7 +409,7 @@ def test_giving_up_in_an_event_loop_leaves_the_scorer_usable(item: Item) -> None
 
     async def give_up(scorer: Scorer) -> None:
         for _ in range(20):
-            tasks = [asyncio.ensure_future(scorer.judge_async(entry, text)) for _ in range(6)]
+            tasks = [asyncio.ensure_future(scorer.score_response_async(entry, text)) for _ in range(6)]
             await asyncio.sleep(0.001)
             for task in tasks:
                 task.cancel()
@@ -415,7 +417,7 @@ def test_giving_up_in_an_event_loop_leaves_the_scorer_usable(item: Item) -> None
 
     with Scorer(workers=2) as scorer:
         asyncio.run(give_up(scorer))
-        assert scorer.judge(entry, text).scored.score == 1.0
+        assert scorer.score_response(entry, text).scored.score == 1.0
 
 
 # -- scorers of users
@@ -450,11 +452,11 @@ def test_a_users_scorer_has_workers_of_its_own(item: Item, tmp_path: Path, monke
         'exec("import reasoning_gym.arithmetic.chain_sum as m; m.ChainSumDataset.score_answer = lambda *a: 1.0") or 2'
     )
     with Scorer(workers=1, timeout=2.0) as scorer:
-        assert [scorer.score(entry, text).score for text in ("2", "3", poison)] == [1.0, 0.0, 1.0]
-        assert scorer.score(entry, "__import__('os')._exit(1)").status is Status.CRASHED
-        assert scorer.score(entry, "__import__('time').sleep(99)").status is Status.TIMEOUT
-        assert scorer.score(item("chain_sum"), "no number").score < 0.1
-        assert scorer.score(entry, "1 + 1").score == 1.0
+        assert [scorer.score_answer(entry, text).score for text in ("2", "3", poison)] == [1.0, 0.0, 1.0]
+        assert scorer.score_answer(entry, "__import__('os')._exit(1)").status is Status.CRASHED
+        assert scorer.score_answer(entry, "__import__('time').sleep(99)").status is Status.TIMEOUT
+        assert scorer.score_answer(item("chain_sum"), "no number").score < 0.1
+        assert scorer.score_answer(entry, "1 + 1").score == 1.0
 
 
 # -- sharing
@@ -464,7 +466,7 @@ def test_many_threads_share_few_workers(scorer: Scorer, item: Item) -> None:
     entries = [item(task, seed) for task in ("chain_sum", "gcd", "spell_backward", "spiral_matrix") for seed in (1, 2)]
     with ThreadPoolExecutor(32) as threads:
         jobs = [(entry, str(other["answer"])) for entry in entries for other in entries] * 4
-        scores = list(threads.map(lambda job: scorer.score(*job).raw or 0.0, jobs))
+        scores = list(threads.map(lambda job: scorer.score_answer(*job).raw or 0.0, jobs))
     assert scores == [in_process(*job) for job in jobs]
 
 
@@ -492,4 +494,4 @@ def test_a_closed_scorer_says_so(item: Item) -> None:
     scorer.close()
     scorer.close()
     with pytest.raises(ScorerPoolError, match="closed"):
-        scorer.score(item("chain_sum"), "4")
+        scorer.score_answer(item("chain_sum"), "4")

@@ -108,7 +108,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert suite.as_manifest() == {"name": "mine", "fingerprint": suite.fingerprint, "questions": 5}
     with Scorer(workers=1, timeout=30.0) as scorer:
         for item in items:
-            assert scorer.score(item.entry, item.entry["answer"], item.config).score == 1.0
+            assert scorer.score_answer(item.entry, item.entry["answer"], item.config).score == 1.0
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_the_stored_answer_of_every_level_scores_1(task: str, scorer: Scorer) ->
     rows = dataset(task, complexity_mode="curriculum")
     for c in (0.0, 0.5, 1.0):
         item = rows.item_of(Draw(task, 3, c))
-        assert scorer.score(item.entry, item.entry["answer"], item.config).score == 1.0, c
+        assert scorer.score_answer(item.entry, item.entry["answer"], item.config).score == 1.0, c
 
 
 # -- the command

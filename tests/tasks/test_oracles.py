@@ -71,9 +71,9 @@ def test_intervals_follow_from_the_question(entry: Entry, answer: str) -> None:
 
 @pytest.mark.parametrize(("entry", "answer"), INTERVALS)
 def test_a_right_interval_scores_1_on_an_entry_with_a_wrong_answer(scorer: Scorer, entry: Entry, answer: str) -> None:
-    assert scorer.score(entry, answer).score == 1.0
+    assert scorer.score_answer(entry, answer).score == 1.0
     if entry["answer"] not in ("", answer):
-        assert scorer.score(entry, entry["answer"]).score == 0.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 0.0
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ WRONG = [
 def test_wrong_answers_are_corrected(scorer: Scorer, entry: Entry, answer: str) -> None:
     assert correct(entry)["answer"] == corrected(entry)["answer"] == answer
     assert correct(correct(entry)) == correct(entry)
-    assert scorer.score(entry, answer.removesuffix("°")).score == 1.0
+    assert scorer.score_answer(entry, answer.removesuffix("°")).score == 1.0
     if entry["answer"] != answer and entry["metadata"]["source_dataset"] != "advanced_geometry":
-        assert scorer.score(entry, entry["answer"]).score == 0.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 0.0
 
 
 TSUMEGO = [list(".....XXXXX"), list(".OX..XOO.X"), list(".X...XXXXX"), *[list("." * 10)] * 7]

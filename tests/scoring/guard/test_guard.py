@@ -71,12 +71,12 @@ def test_answers_that_are_more_than_data_or_arithmetic_are_refused(
         answer = attack.replace(CANARY, str(tmp_path / CANARY))
         if task == "n_queens" and not answer.strip("_"):
             continue  # a board without queens
-        scored = scorer.score(entry, answer)
+        scored = scorer.score_answer(entry, answer)
         assert scored.status is Status.REJECTED, answer[:80]
         assert 10 < len(scored.detail) < 200
         assert scored.detail.isprintable()
     assert not (tmp_path / CANARY).exists()
-    assert scorer.score(entry, entry["answer"]).score == 1.0
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 # -- false rejections
@@ -91,7 +91,7 @@ def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, 
         answer = entry["answer"] or metadata.get("example_answer") or metadata.get("example_correct_answer")
         if answer is None:
             continue
-        scored = scorer.score(entry, answer)
+        scored = scorer.score_answer(entry, answer)
         assert scored.status is Status.OK, (answer, scored.detail)
         assert scored.raw == min(1.0, dataset.score_answer(answer, copy.deepcopy(entry)))
         tried += 1
@@ -172,7 +172,7 @@ def test_forms_that_were_once_refused_score_1(
     scorer: Scorer, task: str, fields: dict[str, Any], answers: list[str]
 ) -> None:
     for answer in answers:
-        scored = scorer.score(entry_of(task, **fields), answer)
+        scored = scorer.score_answer(entry_of(task, **fields), answer)
         assert scored.score >= (0.8 if task == "spell_backward" else 1.0), (answer, scored.detail)
 
 
@@ -212,9 +212,9 @@ def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_ite
 def test_an_item_whose_own_answer_is_long_allows_long_answers(scorer: Scorer) -> None:
     entry = reasoning_gym.create_dataset("spiral_matrix", seed=1, size=1, min_n=100, max_n=100)[0]
     assert len(entry["answer"]) > 8192
-    verdict = scorer.judge(entry, f"<think></think><answer>{entry['answer']}</answer>")
+    verdict = scorer.score_response(entry, f"<think></think><answer>{entry['answer']}</answer>")
     assert (verdict.scored.status, verdict.scored.score) == (Status.OK, 1.0)
-    assert scorer.score(entry, "1 " * 20_000).status is Status.REJECTED
+    assert scorer.score_answer(entry, "1 " * 20_000).status is Status.REJECTED
 
 
 # -- whatever the text

@@ -58,7 +58,7 @@ def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, ""))
 
     def run(answer: str) -> AnswerScore:
-        return scorer.score(entry, answer)
+        return scorer.score_answer(entry, answer)
 
     yield run
     right = run(entry["answer"])
@@ -350,7 +350,7 @@ def test_a_worker_is_replaced_after_its_jobs(item: Item, monkeypatch: pytest.Mon
     monkeypatch.setattr(Worker, "ask", noted)
     entry = item("chain_sum")
     with Scorer(workers=1) as fresh:
-        assert [fresh.score(entry, entry["answer"]).raw for _ in range(3)] == [1.0] * 3
+        assert [fresh.score_answer(entry, entry["answer"]).raw for _ in range(3)] == [1.0] * 3
     assert used[0] is used[1] is not used[2]
 
 
@@ -445,7 +445,9 @@ def test_without_seccomp_files_are_still_safe(written: Callable[..., list[str]],
 
 def test_scoring_works_for_another_user_than_root(item: Item) -> None:
     entry = item("chain_sum")
-    program = f"from rg_env.scoring import Scorer\nprint(Scorer(workers=1).score({entry!r}, {entry['answer']!r}))"
+    program = (
+        f"from rg_env.scoring import Scorer\nprint(Scorer(workers=1).score_answer({entry!r}, {entry['answer']!r}))"
+    )
     capabilities = "+dac_override,+dac_read_search"  # the interpreter may be in root's home folder
     command = [*AS_NOBODY, f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", sys.executable, "-c"]
     try:

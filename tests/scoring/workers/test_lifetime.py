@@ -49,13 +49,13 @@ ROOT = Path(__file__).parents[3]
 def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
     scorer = Scorer(workers=2, timeout=60.0)
     entry = item("coin_flip")
-    assert scorer.score(entry, entry["answer"]).score == 1.0
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
     server = fork_server_pid()
     errors: list[BaseException] = []
 
     def hang() -> None:
         try:
-            scorer.score(entry, "1e999999999")
+            scorer.score_answer(entry, "1e999999999")
         except BaseException as error:
             errors.append(error)
 
@@ -73,7 +73,7 @@ def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
 def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
     body = f"""
         scorer = Scorer(workers=1, timeout=600)
-        scorer.score(entry, "1/2")
+        scorer.score_answer(entry, "1/2")
         if {hanging}:
             threading.Thread(target=scorer.score, args=(entry, "1e999999999"), daemon=True).start()
             time.sleep(0.3)
@@ -94,7 +94,7 @@ def test_a_forked_child_of_the_trainer_does_not_keep_the_workers_alive(item: Ite
     """It has a copy of the trainer's end of their sockets."""
     body = """
         scorer = Scorer(workers=1)
-        scorer.score(entry, entry["answer"])
+        scorer.score_answer(entry, entry["answer"])
         if (child := os.fork()) == 0:
             time.sleep(600)
         server = fork_server_pid()
@@ -121,7 +121,7 @@ def test_a_stopped_worker_dies_with_its_trainer(item: Item) -> None:
         thread.start()
         thread.join()  # the thread that started the processes is gone, but they stay
         for _ in range(3):
-            assert made[0].score(entry, entry["answer"]).score == 1.0
+            assert made[0].score_answer(entry, entry["answer"]).score == 1.0
         server = fork_server_pid()
         print(server, *living_children(server), flush=True)
         time.sleep(600)
@@ -139,33 +139,33 @@ def test_a_stopped_worker_dies_with_its_trainer(item: Item) -> None:
 def test_no_worker_outlives_the_fork_server(item: Item) -> None:
     with Scorer(workers=1, timeout=2.0) as scorer, ThreadPoolExecutor(1) as threads:
         entry = item("coin_flip")
-        scorer.score(entry, entry["answer"])
+        scorer.score_answer(entry, entry["answer"])
         server = fork_server_pid()
         (worker,) = living_children(server)
         hanging = threads.submit(scorer.score, entry, "1e999999999")
         os.kill(server, signal.SIGKILL)
         assert wait_until(lambda: not is_alive(worker))
         assert hanging.result().status in (Status.TIMEOUT, Status.CRASHED)
-        assert scorer.score(entry, entry["answer"]).score == 1.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: Item) -> None:
     body = """
         settings = ScorerConfig(workers=1)
         scorer = shared_scorer(settings)
-        assert scorer.score(entry, entry["answer"]).score == 1.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
         if (pid := os.fork()) == 0:
             try:
-                scorer.score(entry, entry["answer"])
+                scorer.score_answer(entry, entry["answer"])
             except ScorerPoolError as error:
                 assert "process" in str(error)
                 scorer.close()
                 own = shared_scorer(settings)
-                assert own is not scorer and own.score(entry, entry["answer"]).score == 1.0
+                assert own is not scorer and own.score_answer(entry, entry["answer"]).score == 1.0
                 own.close()
                 os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-        assert scorer.score(entry, entry["answer"]).score == 1.0
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
     """
     done = subprocess.run(
         script(body, item("coin_flip")), capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
@@ -206,11 +206,11 @@ def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) ->
     right, wrong = item("chain_sum", seed=1), item("chain_sum", seed=2)
     with Scorer(workers=2, timeout=30.0) as scorer, ThreadPoolExecutor(8) as threads:
         answer = right["answer"]
-        scorer.score(right, answer)
+        scorer.score_answer(right, answer)
         killer = RandomKiller(fork_server_pid())
 
         def score(entry: dict[str, Any]) -> AnswerScore:
-            outcome = scorer.score(entry, answer)
+            outcome = scorer.score_answer(entry, answer)
             killer.answers += 1
             killer.wait()
             return outcome
@@ -243,14 +243,14 @@ def test_a_pool_that_cannot_start_says_why_once_and_for_all(
 
 
 def test_the_fork_server_has_one_thread_so_that_forking_is_safe(scorer: Scorer, item: Item) -> None:
-    scorer.score(item("chain_sum"), "4")
+    scorer.score_answer(item("chain_sum"), "4")
     assert len(list(Path(f"/proc/{fork_server_pid()}/task").iterdir())) == 1
 
 
 def test_a_scorer_left_open_does_not_keep_its_program_from_ending(item: Item) -> None:
     body = """
         scorer = Scorer(workers=1)
-        scorer.score(entry, "1/2")
+        scorer.score_answer(entry, "1/2")
         print(fork_server_pid())
     """
     done = subprocess.run(

@@ -83,6 +83,6 @@ def test_a_scorer_is_made_with_the_options_given_and_without_items(monkeypatch: 
 )
 def test_a_scorer_that_cannot_be_made_says_why(scorer: Scorer, task: str, options: dict[str, Any]) -> None:
     entry = {"question": "", "answer": "4", "metadata": {"source_dataset": task}}
-    scored = scorer.score(entry, "4", options)
+    scored = scorer.score_answer(entry, "4", options)
     assert scored.status is Status.ERROR
     assert scored.detail.startswith(f"no scorer for {task}: ")
