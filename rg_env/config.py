@@ -17,14 +17,6 @@ from rg_env.scoring.length import LENGTH_PENALTIES
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 
-GONE = {
-    "scorer.backend": "scorer processes run on the node of the command: set scorer.workers",
-    "scorer.pools": "one pool of processes scores all answers: set scorer.workers",
-    "complexity_rule": "a curriculum has one rule, that of `interval`: leave the setting out",
-    "sampling_floor": "adaptive sampling has gone: set sampling to weighted or stratified",
-}
-"""Settings that there were, and what to use instead."""
-
 
 def _setting(default: Any, **limits: Any) -> Any:
     """A field and its limits, as `check_value` takes them."""
@@ -112,15 +104,9 @@ class RGDumpConfig:
     """`zero`: timeout, crashed and error train as 0. `mask`: they are not trained on at all. An answer whose scorer got
     no CPU time is masked in either case."""
     solved_at: float = _setting(0.99, at_least=0, at_most=1)
-    solved_at_by_env: dict[str, float] = field(default_factory=dict)
-    """Of other environments, by env class; 0.99 for those that are not named."""
     format_bonus: float = _setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""
-    binarize_at: float | None = _setting(None, above=0, at_most=1)
-    """If set, the reward is 1 where score >= binarize_at, else 0 (before bonus and additive penalties)."""
     length_penalty: LengthPenaltyConfig = field(default_factory=LengthPenaltyConfig)
-    mask_too_long_completions: bool = False
-    """Sets SkyRL's `generator.apply_overlong_filtering`: truncated responses are kept out of the loss."""
 
     # -- the dump
     dump_dir: str = _setting("dumps", filled=True)
@@ -146,8 +132,6 @@ class RGDumpConfig:
     # -- logging
     debug_logging: bool = False
     suppress_base_env_logs: bool = False
-    log_rollouts: int = _setting(0, at_least=0)
-    """Groups per step and evaluation whose best and worst rollout go to W&B or TensorBoard as a table."""
 
     # -- your own code
     imports: list[str] = field(default_factory=list, metadata={"filled": True})

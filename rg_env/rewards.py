@@ -91,9 +91,8 @@ class RolloutReward:
 
 
 def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
-    """The reward of one rollout: the score (0 or 1 if `binarize_at` is set) plus format bonus and additive penalty."""
-    value = score if config.binarize_at is None else float(score >= config.binarize_at)
-    return value + (config.format_bonus if well_formed else 0.0) + addition
+    """The reward of one rollout: the score plus format bonus and additive penalty."""
+    return score + (config.format_bonus if well_formed else 0.0) + addition
 
 
 def group_rewards(

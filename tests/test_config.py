@@ -27,7 +27,6 @@ def test_the_defaults_are_valid():
         ("groups_per_file", 0),
         ("failed_groups_per_file", True),
         ("on_scorer_failure", "ignore"),
-        ("binarize_at", 0.0),
         ("format_bonus", -1.0),
         ("dump_ack_timeout", float("inf")),
         ("dump_fsync", "always"),

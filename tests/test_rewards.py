@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.rewards import Rollout, compose_reward, group_rewards
+from rg_env.rewards import Rollout, group_rewards
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 
@@ -105,14 +105,6 @@ def test_a_group_in_which_every_scorer_failed_gets_zero():
     config = RGDumpConfig(on_scorer_failure="mask")
     rewards = rewards_of([rollout(0.0, status=Status.ERROR)] * 3, config)
     assert all(e.masked and e.reward == 0.0 for e in rewards)
-
-
-@pytest.mark.parametrize(
-    ("score", "well_formed", "reward"), [(0.4, True, 0.1), (0.5, True, 1.1), (1.0, True, 1.1), (0.0, False, 0.0)]
-)
-def test_binarizing_comes_before_the_bonus(score, well_formed, reward):
-    config = RGDumpConfig(binarize_at=0.5, format_bonus=0.1)
-    assert compose_reward(score, well_formed, config) == pytest.approx(reward)
 
 
 @given(

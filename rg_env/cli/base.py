@@ -15,13 +15,6 @@ from typing import Any, get_args
 from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-GONE = {
-    "replay": "use `rg-env dumps rescore DUMP --group GROUP`",
-    "import": "use `python scripts/leaderboard.py import RESULTS --out DIR`",
-    "grpo": "use `rg-env dataset --out FILE` for prompts; a dump holds groups with their rewards as they are",
-}
-"""Commands that have gone, and what to use instead."""
-
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
 
@@ -51,8 +44,6 @@ class Group(_LaidOut, TyperGroup):
         word = args[0]
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
             root = ctx.find_root()
-            if word in GONE:
-                ctx.fail(f"{word!r} has gone; {GONE[word]}")
             paths = list(_paths(root.command, root.info_name))
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word] if word in names else get_close_matches(word, names)

@@ -134,7 +134,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
 
     @vf.reward
     async def reward(self, trace: vf.Trace) -> float:
-        """Base score, format bonus, `binarize_at` and the user's reward function, as in SkyRL's evaluation."""
+        """Base score, format bonus and the user's reward function, as in SkyRL's evaluation."""
         rollout = Rollout(await self._judged(trace))
         (reward,) = group_rewards(
             [rollout],

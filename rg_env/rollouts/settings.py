@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import GONE, PREFIX, RGDumpConfig
+from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, did_you_mean, need, refuse
 from rg_env.setting_files import read_file, read_value
 from rg_env.user_code import import_modules
@@ -46,7 +46,7 @@ _HONORED = (
     *(f"generator.{kind}sampling_params.{name}" for kind in ("", "eval_") for name in _SAMPLING),
 )
 
-_OF_TRAINING = ("size", "items", "curriculum_target_accuracy", "mask_too_long_completions", "log_rollouts", "device")
+_OF_TRAINING = ("size", "items", "curriculum_target_accuracy", "device")
 _OF_EVALUATION = ("num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts")
 _OF_TRAIN_QUESTIONS = ("seed", "sampling", "length_penalty")
 _OF_A_SUITE = (*_OF_EVALUATION[:2], "tasks", "complexity_mode", "format", "system_prompt", "worked_examples")
@@ -189,8 +189,7 @@ def generator_settings(
 def _set(config: RGDumpConfig, key: str, value: Any) -> None:
     places = _places(config)
     if key not in places:
-        hint = f"; {GONE[key]}" if key in GONE else did_you_mean(key, places, "docs/settings.md lists them")
-        raise ConfigError(f"unknown setting {key!r}{hint}")
+        raise ConfigError(f"unknown setting {key!r}{did_you_mean(key, places, 'docs/settings.md lists them')}")
     setattr(*places[key], value)
 
 

@@ -25,7 +25,6 @@ from rg_env.rewards import try_reward_function
 from rg_env.setting_files import read_file, read_value
 from rg_env.skyrl.checks import check_all, check_quickly
 from rg_env.skyrl.checks.model import NAMED_MODELS
-from rg_env.skyrl.checks.other_names import other_name
 from rg_env.skyrl.checks.settings import Setting, check_setting, limits_of
 from rg_env.user_code import import_modules, load_reward
 
@@ -152,8 +151,7 @@ def _read_settings(args: Iterable[str]) -> dict[str, Any]:
         elif sign and key and not key.startswith(("-", "+")):
             overrides[key] = read_value(key, text)
         else:
-            hint = other_name(arg, known) or "such as trainer.max_training_steps=10"
-            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value; {hint}")
+            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
     if not settings and not overrides:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     return settings | overrides
@@ -195,8 +193,6 @@ def _resolve(cfg: RGTrainConfig) -> None:
     if cfg.trainer.resume_path:
         cfg.trainer.resume_path = _absolute(cfg.trainer.resume_path)
     rg = cfg.rg_dump
-    if rg.mask_too_long_completions:
-        cfg.generator.apply_overlong_filtering = True
     rg.dump_dir = _absolute(rg.dump_dir)
     for name in ("ckpt_path", "export_path", "log_path"):  # Ray's workers may run in another folder
         setattr(cfg.trainer, name, _absolute(getattr(cfg.trainer, name)))

@@ -23,7 +23,6 @@ from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from skyrl.train.utils.tracking import Tracking
-from skyrl.train.utils.trajectory_logging import TrajectoryLogger
 
 from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
@@ -90,10 +89,6 @@ class RGExperiment(BasePPOExp):
             config=asdict(self.cfg),
             tags=trainer.tags,
         )
-
-    def get_trajectory_logger(self) -> TrajectoryLogger:
-        """With `log_rollouts` our table of rollouts, otherwise SkyRL's."""
-        return self._generator.table if self.cfg.rg_dump.log_rollouts else TrajectoryLogger()
 
     def _prompt_dataset(self, files: list[str]) -> PromptDataset:
         workers = max(1, self.cfg.data.dataloader.num_workers or 0)

@@ -2,7 +2,7 @@
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
 recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts in
-`summary` and `evaluated` and the rollouts in `table`, each by phase, so that evaluation may overlap training. Rows of
+`summary` and `evaluated`, so that evaluation may overlap training. Rows of
 other environments are recorded as SkyRL returned them, and not changed.
 """
 
@@ -29,7 +29,6 @@ from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
 from rg_env.skyrl.loader import TrainLoader
 from rg_env.skyrl.recorder import Call, Recorder
 from rg_env.skyrl.rollout_log import RolloutLog
-from rg_env.skyrl.rollout_table import RolloutTable
 from rg_env.user_code import load_reward
 
 
@@ -48,7 +47,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         super().__init__(*args, **kwargs)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
-        solved_at = {**self.config.solved_at_by_env, ENV_CLASS: self.config.solved_at}
+        solved_at = {ENV_CLASS: self.config.solved_at}
         self.recorder = Recorder(
             self, writer, self.tokenizer, solved_at=solved_at, timeout=self.config.dump_ack_timeout
         )
@@ -62,8 +61,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self._reward = load_reward(self.config, log_folder)
         self.reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
-        self.table = RolloutTable(self.config.log_rollouts)
-        """Rollouts for the tracker, which the trainer logs after each step and evaluation."""
         self.rollout_log = RolloutLog(log_folder) if self.config.debug_logging and log_folder else None
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -87,7 +84,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
         records = self.recorder.records(call)
         self._add_metrics(call, groups, [record for record in records if record.environment == ENV_CLASS])
         (self.summary if call.phase == "train" else self.evaluated).add(records)
-        self.table.add(call.phase, records)
         if self.rollout_log is not None:
             self.rollout_log.add(records)
         await self.recorder.write(call, records)

@@ -157,7 +157,7 @@ def _value(result, k, name):
     [
         _config(),
         _config(length_penalty=LengthPenaltyConfig(kind="dapo", weight=0.5), format_bonus=0.2),
-        _config(length_penalty=LengthPenaltyConfig(kind="kimi"), binarize_at=0.5),
+        _config(length_penalty=LengthPenaltyConfig(kind="kimi")),
         _config(length_penalty=LengthPenaltyConfig(kind="atropos", max_length=32, threshold=0.5)),
         _config(length_penalty=LengthPenaltyConfig(kind="none")),
     ],

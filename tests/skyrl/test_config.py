@@ -67,11 +67,6 @@ def test_nested_settings_of_ours_are_typed(base):
     assert cfg.rg_dump.length_penalty.kind == "kimi"
 
 
-def test_mask_too_long_completions_is_skyrls_overlong_filtering(base):
-    assert not load_config([base]).generator.apply_overlong_filtering
-    assert load_config([base, f"{RG}.mask_too_long_completions=true"]).generator.apply_overlong_filtering
-
-
 def test_skyrls_switch_to_us_is_no_setting(base):
     load_config([base, "trainer.override_entrypoint=rg_env.train"])
 

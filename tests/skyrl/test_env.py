@@ -53,7 +53,7 @@ def test_no_text_raises(row, text):
 
 
 def test_the_env_alone_composes_the_base_score(row):
-    config = RGDumpConfig(format_bonus=0.5, binarize_at=0.9)
+    config = RGDumpConfig(format_bonus=0.5)
     assert step(row, f"<think></think><answer>{answer_of(row)}</answer>", config)[1]["reward"] == 1.5
     assert step(row, "<think></think><answer>nothing</answer>", config)[1]["reward"] == 0.5
 

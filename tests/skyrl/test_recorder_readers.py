@@ -12,7 +12,6 @@ import rg_env
 from rg_env.analysis.report.groups import _text_of as text_of
 from rg_env.analysis.stats import statistics
 from rg_env.cli.app import app
-from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, open_run, write_manifest
 from rg_env.skyrl.config import RGSkyRLGymConfig
@@ -32,10 +31,9 @@ def mixed(tmp_path_factory):
     config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
     config.sampling_params.max_generate_length = 100
     engine = ScriptedEngine(tokenizer(), lambda p, k: script(p, k) if "Be brief" in p else answers(p, k))
-    gym = RGSkyRLGymConfig(rg_dump=RGDumpConfig(solved_at_by_env={"gsm8k_multi_turn": 0.5}))
     with DumpWriter(folder, "run", 1, policy=KEEP_ALL) as writer:
         write_manifest(folder, "run", {"attempt": 1, "model": "scripted"})
-        generator = RGDumpGenerator(config, gym, engine, tokenizer(), writer=writer)
+        generator = RGDumpGenerator(config, RGSkyRLGymConfig(), engine, tokenizer(), writer=writer)
         for step in (1, 2):
             batch = [*rows.collate_fn([rows[0], rows[1]]), *prompts("gsm8k_multi_turn", 2), *prompts("gsm8k", 1)]
             batch = [row | {"uid": str(number)} for number, row in enumerate(batch)]

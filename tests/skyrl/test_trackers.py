@@ -11,31 +11,29 @@ from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpWriter, open_run
+from rg_env.dump import DumpWriter
 from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGExperiment
 from rg_env.skyrl.loader import TrainLoader
-from rg_env.skyrl.rollout_table import COLUMNS, RolloutTable
 from tests.e2e.conftest import ROOT
 from tests.skyrl.generating import TASK, right, run, script_for
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """SkyRL's metrics of one `generate()` call, and its groups."""
+    """SkyRL's metrics of one `generate()` call."""
     folder = tmp_path_factory.mktemp("run")
     rows = ReasoningGymDataset(TASK, size=2)
     config = RGDumpConfig(dump_other_rollouts=True)
     with DumpWriter(folder, "run", 1) as writer:
         script = script_for(rows, right("{}"), right("wrong\x1b[2J | <b>"), "no tags", right("{}"))
         output, _ = run(rows, script, writer=writer, config=config)
-    return output["rollout_metrics"], list(open_run(folder).groups())
+    return output["rollout_metrics"]
 
 
 def test_the_page_lists_every_metric(done):
-    metrics, _ = done
     episode = {"task": "gcd", "base_score": 1.0, "solved": True, "violation": None, "status": "ok", "normalized": True}
     episodes = [
         episode,
@@ -43,7 +41,7 @@ def test_the_page_lists_every_metric(done):
         *({**episode, "status": status.value} for status in Status),
     ]
     names = {f"environment/{name}" for name in RGDumpEnv.aggregate_metrics(episodes) if "/gcd/" not in name}
-    names |= {name for name in metrics if name.startswith("rg_dump/")}
+    names |= {name for name in done if name.startswith("rg_dump/")}
     controller = SimpleNamespace(complexities=lambda: {"gcd": 0.3})
     names |= TrainLoader.metrics(SimpleNamespace(_controller=controller)).keys()
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
@@ -51,32 +49,23 @@ def test_the_page_lists_every_metric(done):
     assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
 
 
-def tracked(backend, done):
-    """What one step sends."""
-    metrics, groups = done
+def tracked(backend, metrics):
+    """Send what one step sends."""
     cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
     tracker = Tracking("rg_env", "test", backend=backend, config=cfg)
-    table = RolloutTable(1)
-    table.add("train", groups)
-    table.log(tracker=tracker, global_step=3, wandb_key="trajectories/train", num_samples=0)
     tracker.log(metrics, step=3, commit=True)
     tracker.finish()
-    return metrics
 
 
 def test_tensorboard(done, tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path))
-    metrics = tracked("tensorboard", done)
+    tracked("tensorboard", done)
     read = EventAccumulator(str(tmp_path)).Reload()
     for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
         (event,) = read.Scalars(name)
-        assert (event.step, event.value) == (3, pytest.approx(metrics[name]))
-    (text,) = read.Tensors("rollouts/train/text_summary")
-    table = text.tensor_proto.string_val[0].decode().splitlines()
-    assert [len(re.findall(r" \| ", line)) for line in table] == [len(COLUMNS) - 1] * 4
-    assert "\x1b" not in "".join(table)
+        assert (event.step, event.value) == (3, pytest.approx(done[name]))
 
 
 def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
@@ -110,7 +99,7 @@ def test_wandb_offline(done, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    metrics = tracked("wandb", done)
+    tracked("wandb", done)
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     seen = {}
     deadline = time.monotonic() + 60
@@ -120,10 +109,4 @@ def test_wandb_offline(done, tmp_path, monkeypatch):
             seen |= {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
         time.sleep(0.1)
     for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
-        assert json.loads(seen[name]) == pytest.approx(metrics[name])
-    (table,) = tmp_path.glob("wandb/offline-run-*/files/media/table/**/*.table.json")
-    content = json.loads(table.read_text())
-    assert content["columns"] == list(COLUMNS)
-    assert [row[2] for row in content["data"]] == ["best", "worst"]
-    assert [row[0] for row in content["data"]] == [3, 3]
-    assert [row[COLUMNS.index("reward")] for row in content["data"]] == [1, 0]
+        assert json.loads(seen[name]) == pytest.approx(done[name])

@@ -17,7 +17,6 @@ from typing import Any
 
 from rg_env.config import PREFIX, check_value
 from rg_env.errors import ConfigError, need
-from rg_env.skyrl.checks.other_names import other_name
 
 _SAMPLING = "generator.*sampling_params"
 _COUNTS = (
@@ -94,7 +93,7 @@ def check_setting(key: str, value: Any, known: Mapping[str, Setting]) -> None:
         known: every setting of a run by its dotted name.
 
     Raises:
-        ConfigError: one line. For an unknown setting, it names what it stands for elsewhere, or similar ones.
+        ConfigError: one line. For an unknown setting, it names similar ones.
     """
     parts = key.split(".")
     parent = next((name for n in range(1, len(parts)) if (name := ".".join(parts[:n])) in known), None)
@@ -108,7 +107,7 @@ def check_setting(key: str, value: Any, known: Mapping[str, Setting]) -> None:
             raise ConfigError(f"{key} is a group of settings; set one of them, such as {member}")
     else:
         listed = f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"
-        raise ConfigError(f"unknown setting {key!r}; {other_name(key, known) or _similar(key, list(known)) or listed}")
+        raise ConfigError(f"unknown setting {key!r}; {_similar(key, list(known)) or listed}")
 
 
 def _similar(key: str, known: Sequence[str]) -> str:

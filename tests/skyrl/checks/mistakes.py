@@ -4,46 +4,12 @@ RG = "environment.skyrl_gym.rg_dump"
 ENGINE = "generator.inference_engine"
 NOTHING = "docs/settings.md"
 
-ATROPOS = {
-    "group_size=8": "use generator.n_samples_per_prompt",
-    "env.group_size=8": "use generator.n_samples_per_prompt",
-    "--env.group_size=8": "use generator.n_samples_per_prompt",
-    f"{RG}.group_size=8": "use generator.n_samples_per_prompt",
-    "max_token_length=2048": "use generator.sampling_params.max_generate_length",
-    "tokenizer_name=nano": "use trainer.policy.model.path",
-    "batch_size=64": "use trainer.train_batch_size",
-    "total_steps=100": "use trainer.max_training_steps",
-    "steps_per_eval=25": "use trainer.eval_interval",
-    "use_wandb=true": "use trainer.logger",
-    "wandb_name=run": "use trainer.run_name",
-    "num_rollouts_to_keep=50": "use trainer.num_logger_train_samples",
-    "dump_rollouts=true": f"use {RG}.dump_rollouts",
-    "rollout_save_score_threshold=0.5": f"use {RG}.rollout_save_score_threshold",
-    "seed=1": f"use {RG}.seed or trainer.seed",
-    "complexity_mode=random": f"use {RG}.complexity_mode",
-    "inference_weight=4": "no such setting",
-    "rollout_server_url=http://localhost:8000": "no such setting",
-    "openai.base_url=http://localhost:9004": f"use {ENGINE}.external_proxy_url",
-    "eval_handling=NONE": "no such setting",
-}
-OLDER_SKYRL = {
-    "skyrl_train.entrypoints.main_base": "skyrl.train.entrypoints",
-    "generator.backend=vllm": f"use {ENGINE}.backend",
-    "generator.num_inference_engines=2": f"use {ENGINE}.num_engines",
-    "generator.inference_engine_tensor_parallel_size=2": f"use {ENGINE}.tensor_parallel_size",
-    "generator.weight_sync_backend=nccl": f"use {ENGINE}.weight_sync_backend",
-    "generator.run_engines_locally=true": f"use {ENGINE}.run_engines_locally",
-    "generator.gpu_memory_utilization=0.8": f"use {ENGINE}.gpu_memory_utilization",
-    "generator.async_engine=true": "always asynchronous",
-    "generator.enable_http_endpoint=true": "always has",
-    "generator.remote_inference_engine_urls=[x]": f"use {ENGINE}.external_server_urls",
-    "trainer.use_sample_packing=true": "use trainer.remove_microbatch_padding",
-    "+trainer.seed=1": "expected a .yaml file or key=value",
-}
 MISSPELLED = {
+    "+trainer.seed=1": "expected a .yaml file or key=value",
+    "dump_rollouts=true": f"did you mean {RG}.dump_rollouts?",
     "trainer.polcy.model.path=x": "did you mean trainer.policy.model.path?",
     f"{RG}.dump_dri=x": f"did you mean {RG}.dump_dir?",
-    "environment.rg_dump.eval_seed=1": f"use {RG}.eval_seed",
+    "environment.rg_dump.eval_seed=1": f"did you mean {RG}.eval_seed?",
     f"{RG}.formt_bonus=1": f"did you mean {RG}.format_bonus?",
     "n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
     "trainer.n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
@@ -151,19 +117,9 @@ USER_CODE = {
     f"{RG}.reward=json.dunps": "the module json has no 'dunps'",
     f"{RG}.experiment_class=MyExperiment": "write module.name",
 }
-MISTAKES = (
-    ATROPOS
-    | OLDER_SKYRL
-    | MISSPELLED
-    | WRONG_TYPES
-    | OUT_OF_RANGE
-    | WRONG_CHOICES
-    | NOT_TOGETHER
-    | WRONG_PLACES
-    | USER_CODE
-)
+MISTAKES = MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | NOT_TOGETHER | WRONG_PLACES | USER_CODE
 THROUGH_THE_COMMAND = (
-    *("group_size=8", "generator.backend=vllm", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
+    *("n_samples_per_prompt=8", "frobnicate=1", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
     *("trainer.strategy=deepspeed", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),
     *("trainer.ckpt_path=/proc/x", f"{RG}.dump_dir="),
 )

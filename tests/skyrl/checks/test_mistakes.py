@@ -33,11 +33,6 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, refusal, run, 
     assert files(tmp_path) == before
 
 
-def test_the_table_has_a_hundred_mistakes():
-    assert len(MISTAKES) >= 100
-    assert len(THROUGH_THE_COMMAND) == 10 and set(THROUGH_THE_COMMAND) <= set(MISTAKES)
-
-
 def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run, tmp_path):
     """Ten of them as a user types them; the table above covers the rest."""
     before = files(tmp_path)

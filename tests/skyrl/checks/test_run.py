@@ -36,8 +36,6 @@ def test_an_unknown_format_is_refused(refusal):
     ("settings", "expected"),
     [
         ([f"{RG}.items=1"], "items=1: must be at least trainer.train_batch_size"),
-        ([f"{RG}.complexity_rule=atropos"], "a curriculum has one rule"),
-        ([f"{RG}.sampling_floor=0.5"], "set sampling to weighted or stratified"),
         ([f"{RG}.sampling=adaptive"], "must be one of weighted, stratified"),
         ([f"{RG}.curriculum_target_accuracy=1"], "curriculum_target_accuracy=1"),
         ([f"{RG}.complexity_mode=curriculum", f"{RG}.tasks=[acre]"], "no task of the mix has levels"),
