@@ -341,8 +341,8 @@ def test_half_a_reply_is_not_waited_for(item: Item, jobs: list[Worker]) -> None:
 def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
     hanging, honest = item("coin_flip", seed=4), item("chain_sum")
     with ThreadPoolExecutor(8) as threads:
-        bad = [threads.submit(impatient.score, hanging, f"1e99999999{digit}") for digit in range(2)]
-        good = [threads.submit(impatient.score, honest, honest["answer"]) for _ in range(6)]
+        bad = [threads.submit(impatient.score_answer, hanging, f"1e99999999{digit}") for digit in range(2)]
+        good = [threads.submit(impatient.score_answer, honest, honest["answer"]) for _ in range(6)]
         assert [future.result().status for future in bad] == [Status.TIMEOUT] * 2
         assert [future.result().score for future in good] == [1.0] * 6
 

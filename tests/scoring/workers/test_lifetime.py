@@ -75,7 +75,7 @@ def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
         scorer = Scorer(workers=1, timeout=600)
         scorer.score_answer(entry, "1/2")
         if {hanging}:
-            threading.Thread(target=scorer.score, args=(entry, "1e999999999"), daemon=True).start()
+            threading.Thread(target=scorer.score_answer, args=(entry, "1e999999999"), daemon=True).start()
             time.sleep(0.3)
         server = fork_server_pid()
         print(server, *living_children(server), flush=True)
@@ -142,7 +142,7 @@ def test_no_worker_outlives_the_fork_server(item: Item) -> None:
         scorer.score_answer(entry, entry["answer"])
         server = fork_server_pid()
         (worker,) = living_children(server)
-        hanging = threads.submit(scorer.score, entry, "1e999999999")
+        hanging = threads.submit(scorer.score_answer, entry, "1e999999999")
         os.kill(server, signal.SIGKILL)
         assert wait_until(lambda: not is_alive(worker))
         assert hanging.result().status in (Status.TIMEOUT, Status.CRASHED)
@@ -234,7 +234,7 @@ def test_a_pool_that_cannot_start_says_why_once_and_for_all(
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
     monkeypatch.setattr(pool, "environment", lambda: environment)
     with Scorer(workers=2) as scorer, ThreadPoolExecutor(4) as threads:
-        failures = [threads.submit(scorer.score, item("chain_sum"), "4") for _ in range(8)]
+        failures = [threads.submit(scorer.score_answer, item("chain_sum"), "4") for _ in range(8)]
         for failure in failures:
             with pytest.raises(ScorerPoolError, match=r"3 times in a row.*no such wheel") as caught:
                 failure.result()
