@@ -69,17 +69,16 @@ def parse_name(path: Path) -> DumpFile | None:
     )
 
 
-def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
-    """The batches in a folder, of one run or of all, ordered by run, kind and batch.
-
-    While a batch is being compressed, and after a kill at that moment, both forms exist; only the plain one is listed.
+def list_files(folder: Path, run_id: str | None = None, *, every_form: bool = False) -> list[DumpFile]:
+    """The files in a folder, of one run or of all, ordered by run, kind and number; several forms of one next to each
+    other: with `every_form` also the compressed one of a file that is there uncompressed.
 
     Raises:
         OSError: the folder cannot be listed.
     """
     paths = _listing(folder)
     found = [file for path in paths if (file := parse_name(path)) and run_id in (None, file.run_id)]
-    files = [file for file in found if not (file.compressed and file.path.with_suffix("") in paths)]
+    files = [file for file in found if every_form or not (file.compressed and file.path.with_suffix("") in paths)]
     return sorted(files, key=lambda file: (file.run_id, file.kind, file.batch))
 
 

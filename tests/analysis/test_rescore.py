@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
-from rg_env.analysis.rescore import find_group, question_of, rescore, rescore_group
+from rg_env.analysis.rescore import has_changed, question_of, rescore
 from rg_env.cli import app
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
-from rg_env.errors import DumpError
+from rg_env.errors import ConfigError, DumpError
 from rg_env.scoring import Status, Violation
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, item, recorded, response
-from tests.dump.records import RUN_ID, group
 
 CONFIG = RGDumpConfig()
 CONFIG.scorer.timeout = 30.0
@@ -40,10 +40,10 @@ def groups(scorer):
 def test_nothing_changes_where_nothing_has_changed(groups, tmp_path):
     seen = []
     dump = dump_of(tmp_path, groups, CONFIG)
-    result = rescore(dump, workers=1, each=lambda old, new: seen.append((old, new)))
+    result = rescore(dump, workers=1, each=lambda group, scores: seen.append((group, scores)))
     assert result.changed == 0
-    assert all([r.reward for r in old.rollouts] == [r.reward for r in new.rollouts] for old, new in seen)
-    assert [old for old, _ in seen] == list(dump.groups())
+    assert [group for group, _ in seen] == list(dump.groups())
+    assert not any(has_changed(*pair) for group, scores in seen for pair in zip(group.rollouts, scores, strict=True))
     assert sum(task.rollouts for task in result.tasks.values()) == 6
 
 
@@ -62,7 +62,6 @@ def test_items_of_a_level_are_judged_with_the_options_of_their_level(scorer, tmp
         _, options = question_of(g)
         assert options == json.loads(one.config_json)
         assert json.loads(g.level).keys() and g.complexity == one.complexity
-        assert rescore_group(dump, g.group_id).differences == 0
 
 
 def test_every_kind_of_change_is_counted_and_named(groups, tmp_path):
@@ -113,10 +112,10 @@ def test_the_sample_in_the_repository_is_scored_as_it_was():
     assert (result.changed, set(result.tasks)) == (0, {"leg_counting", "spell_backward"})
 
 
-def test_atropos_files_cannot_be_scored_again(tmp_path):
+def test_lines_without_questions_cannot_be_scored_again(tmp_path):
     path = tmp_path / "old.jsonl"
     path.write_text('{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 1}]}\n')
-    with pytest.raises(DumpError, match="do not contain their questions, as in files written by Atropos"):
+    with pytest.raises(DumpError, match="do not contain their questions"):
         rescore(open_run(path), workers=1)
 
 
@@ -137,104 +136,20 @@ def test_the_command(groups, tmp_path):
     assert sums.group_id in shown.stdout
 
 
-# -- one group
-
-
-def _config(**changes):
-    return RGDumpConfig(scorer=ScorerConfig(timeout=30.0), **changes)
-
-
-def _right(count):
-    return [response(item("chain_sum").entry["answer"])] * count
-
-
-def _value(result, k, name):
-    return next(value for value in result.rollouts[k] if value.name == name)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        _config(),
-        _config(length_penalty=LengthPenaltyConfig(kind="dapo", weight=0.5), format_bonus=0.2),
-        _config(length_penalty=LengthPenaltyConfig(kind="kimi")),
-        _config(length_penalty=LengthPenaltyConfig(kind="atropos", max_length=32, threshold=0.5)),
-        _config(length_penalty=LengthPenaltyConfig(kind="none")),
-    ],
-)
-def test_what_was_recorded_is_decided_again(scorer, tmp_path, config):
-    answers = [*_right(4), "no tags", response("-1")]
-    groups = [recorded(scorer, "chain_sum", answers, config, 0), recorded(scorer, "chain_sum", _right(5), config, 1)]
-    dump = dump_of(tmp_path, groups, config)
-    for one in groups:
-        result = rescore_group(dump, one.group_id)
-        assert result.differences == 0
-        assert not result.remarks
-
-
-def test_differences_are_marked_where_they_are(scorer, tmp_path):
-    one = recorded(scorer, "chain_sum", _right(2), _config())
-    changed = replace(one.rollouts[1], reward=0.25, answer="17")
-    one = replace(one, rollouts=[one.rollouts[0], changed])
-    result = rescore_group(dump_of(tmp_path, [one], _config()), one.group_id)
-    marked = [(k, value.name) for k, values in enumerate(result.rollouts) for value in values if value.differs]
-    assert marked == [(1, "answer"), (1, "reward")]
-    assert result.differences == 2  # `no_signal` as recorded is that of the rewards as they are now
-
-
-def test_without_a_manifest_what_needs_settings_is_not_compared(scorer, tmp_path):
-    one = recorded(scorer, "chain_sum", _right(4), _config())
-    result = rescore_group(dump_of(tmp_path, [one], None), one.group_id, timeout=30.0)
-    assert result.differences == 0
-    assert not _value(result, 3, "reward").compared
-    assert ["default settings" in remark or "length limit" in remark for remark in result.remarks] == [True, True]
-
-
-def test_settings_that_the_manifest_lacks_are_named(scorer, tmp_path):
-    one = recorded(scorer, "chain_sum", _right(1), _config())
-    dump = dump_of(tmp_path, [one], _config())
-    (path,) = tmp_path.glob("*manifest*")
-    path.write_text(path.read_text().replace('"solved_at"', '"solved"').replace('"threshold"', '"free"'))
-    result = rescore_group(open_run(tmp_path), one.group_id)
-    assert dump.runs
-    assert "rg_dump.solved_at" in result.remarks[0]
-    assert "rg_dump.length_penalty.threshold" in result.remarks[0]
-
-
-def test_groups_are_found_by_what_is_theirs_alone(tmp_path):
-    groups = [group(uid, [score]) for uid, score in (("alpha", 1.0), ("alpine", 1.0), ("beta", 0.0))]
-    unkept = group("gamma", [1.0, 0.5], phase="eval")
-    dump_of(tmp_path, [*groups, unkept], None)
-    for path in tmp_path.glob("*eval*"):
-        path.unlink()
-    dump = open_run(tmp_path)
-    assert find_group(dump, "beta").uid == "beta"
-    assert find_group(dump, groups[0].group_id).uid == "alpha"
-    for name, says in [
-        (RUN_ID, "4 groups match"),
-        ("zzz", "0 groups match 'zzz'; there are .*alpha"),
-        ("gamma", "text of group .*gamma is missing"),
-    ]:
-        with pytest.raises(DumpError, match=says) as error:
-            find_group(dump, name)
-        assert "\n" not in str(error.value)
-    with pytest.raises(DumpError, match="does not contain the question"):
-        rescore_group(dump, "beta")
-
-
-def test_the_command_for_one_group(scorer, tmp_path):
-    one = recorded(scorer, "chain_sum", [*_right(1), response("\x1b[2J\ud83d\x9b")], _config())
-    dump_of(tmp_path, [one], _config())
-
-    def shown(*args):
-        return CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path), "--group", one.uid, *args])
-
-    done = shown()
-    assert done.exit_code == 0
-    assert "all values as recorded" in done.stdout
-    assert "␛[2J<U+D83D><U+009B>" in done.stdout
-    assert "\x1b[2J" not in done.stdout
-    found = json.loads(shown("--json").stdout)
-    assert found["expected"] == item("chain_sum").entry["answer"]
-    names = [value["name"] for value in found["rollouts"][0]["values"]]
-    assert (names[0], names[-1]) == ("violation", "reward")
+@pytest.mark.parametrize("setting", ["imports", "reward", "experiment_class"])
+def test_nothing_that_a_dump_names_is_imported(setting, scorer, tmp_path, monkeypatch):
+    """A module beside the lines, which the manifest names as a module of tasks, is code that came with data."""
+    folder = tmp_path / "dumps" / "sample"
+    named = ["dumps.sample.evil"] if setting == "imports" else "dumps.sample.evil.run"
+    config = RGDumpConfig(**{setting: named})
+    group = replace(recorded(scorer, "chain_sum", [response("1")], CONFIG), task="mine", item_id="mine")
+    dump_of(folder, [group], config)
+    (folder / "evil.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    for command in (["rescore", "--workers", "1"], ["stats"], ["show", "--plain"], ["validate"], ["audit"]):
+        done = CliRunner().invoke(app, ["dumps", command[0], "dumps/sample", *command[1:]])
+        if command[0] == "rescore":
+            assert isinstance(done.exception, ConfigError)
+            says = "cannot score mine: .*the run imported dumps.sample.evil.*: add --imports MODULE"
+            assert re.search(says, str(done.exception))
+    assert not (tmp_path / "ran").exists()

@@ -104,8 +104,6 @@ COMMANDS = {
     "recover json": ["recover", "COPY", "--json"],
     "rescore": ["rescore", "DUMP", "--workers", "1", "--out", "OUT/changes.jsonl"],
     "rescore json": ["rescore", "DUMP", "--workers", "1", "--json"],
-    "rescore group": ["rescore", "DUMP", "--group", "7"],
-    "rescore group json": ["rescore", "DUMP", "--group", "7", "--json"],
     "export sft": ["export", "sft", "DUMP", "--out", "OUT/sft/train.jsonl"],
     "export dpo": ["export", "dpo", "DUMP", "--out", "OUT/dpo/train.jsonl"],
     "no such file": ["stats", "OUT/" + NAME],

@@ -36,7 +36,6 @@ MISTAKES = [
     ["dumps", "replay", "dumps/sample", "nope"],
     ["dumps", "import", "reasoning-gym-eval", "x"],
     ["dumps", "export", "grpo", "x", "--out", "x.jsonl"],
-    ["dumps", "rescore", "dumps/sample", "--group", "nope"],
 ]
 SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets", "textual")
 PROBE = f"""

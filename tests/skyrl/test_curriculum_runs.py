@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from rg_env.analysis.rescore import rescore, rescore_group
+from rg_env.analysis.rescore import rescore
 from rg_env.dump import FileKind, TrainedRecord, open_lines, open_run, record_from_line
 from rg_env.dump.repair.validate import validate
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, build, train
@@ -97,8 +97,6 @@ def test_the_record_has_the_level_of_every_group(whole):
         assert line.level
         assert 0 <= line.complexity <= 1
         assert line.controller_version == max(0, line.step - 2), "planned when the step before it began"
-    group = next(dump.groups())
-    assert rescore_group(dump, group.group_id)
     assert not sum(task.changed for task in rescore(dump, workers=1).tasks.values())
 
 

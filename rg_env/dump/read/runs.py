@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -38,11 +39,13 @@ class Run:
 
     Attributes:
         manifest: what the run was started with, or None.
+        copies: files that are left out because another one is the same file, each with a line that says so.
     """
 
     run_id: str
     files: tuple[DumpFile, ...]
     manifest: dict[str, Any] | None
+    copies: tuple[tuple[Path, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Run({self.run_id!r}, {len(self.files)} files)"
@@ -64,11 +67,7 @@ class Run:
         return folder.parent.name if folder.name == "dumps" else folder.name
 
     def may_have_attempts(self) -> bool:
-        """False if there was one attempt: its manifest says so, or no line names a later one."""
-        starts = (self.manifest or {}).get("attempts")
-        one = isinstance(starts, list) and all(isinstance(one, dict) and one.get("attempt") == 1 for one in starts)
-        if one and len({file.path.parent for file in self.files}) == 1:
-            return False
+        """False if no line names a later attempt than the first."""
         parts = (part for file in self.files_for_frames(texts=False) for part in parts_of(file, _AT_ONCE))
         return any(_LATER_ATTEMPT.search(part.data) for part in parts)
 
@@ -117,30 +116,74 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     for path in map(Path, paths):
         files |= {_real(file.path.parent) / file.path.name: file for file in _find(path)}
     kinds = list(FileKind)
-    in_order = sorted(
-        _told_apart(list(files.values())), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch)
-    )
+    chosen, copies = _without_copies(list(files.values()))
+    in_order = sorted(_told_apart(chosen), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
     runs = []
     for run_id, found in groupby(in_order, key=lambda file: file.run_id):
         mine = tuple(found)
-        runs.append(Run(run_id, mine, read_manifest(mine[0].path.parent, run_id)))
+        manifest = read_manifest(mine[0].path.parent, run_id)
+        runs.append(Run(run_id, mine, manifest, tuple(copies.get(run_id, ()))))
     return tuple(runs)
+
+
+def _without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], dict[str, list[tuple[Path, str]]]]:
+    """One file for each run, kind and number: of several forms (`.part`, plain, `.zst`), which copying a running dump
+    leaves, and of copies in other folders, the one with the most whole records.
+
+    Returns:
+        the files, and `Run.copies` by run id.
+    """
+    chosen: list[DumpFile] = []
+    copies: dict[str, list[tuple[Path, str]]] = {}
+    key = attrgetter("run_id", "kind", "batch")
+    for (run_id, *_), group in groupby(sorted(files, key=key), key=key):
+        forms = list(group)
+        if len(forms) == 1:
+            chosen += forms
+            continue
+        kept: list[_Content] = []
+        for content in sorted(map(_read_content, forms), key=lambda form: (-form.records, form.file.part)):
+            whole = next((form for form in kept if form.is_same_file(content)), None)
+            if whole is None:
+                kept.append(content)
+            elif content.file.path.exists():  # else it was renamed by a running writer
+                remark = (
+                    f"{content.file.path} is left out: {whole.file.path} is the same file with {whole.records} whole "
+                    f"records, against {content.records}"
+                )
+                copies.setdefault(run_id, []).append((content.file.path, remark))
+        chosen += [content.file for content in kept]
+    return chosen, copies
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a file holds: the number of its records, and a hash of each of its lines."""
+
+    file: DumpFile
+    records: int
+    lines: frozenset[int]
+
+    def is_same_file(self, other: _Content) -> bool:
+        return self.file.path.parent == other.file.path.parent or not other.records or bool(self.lines & other.lines)
+
+
+def _read_content(file: DumpFile) -> _Content:
+    records, lines = 0, set()
+    with suppress(DumpError):  # reported by the reader of the file
+        for line in lines_in(file):
+            records += line.record is not None
+            lines |= {hash(line.raw)} if line.raw else set()
+    return _Content(file, records, frozenset(lines))
 
 
 def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
     """The files, with other run ids where files of one name in several folders are of different runs, as Atropos' may
     be: the id of a run without a ledger begins with its folder.
-
-    Raises:
-        DumpError: a run is there twice.
     """
     folders: dict[str, set[Path]] = {}
-    firsts: dict[tuple[str, FileKind, int], DumpFile] = {}
     for file in files:
         folders.setdefault(file.run_id, set()).add(_real(file.path.parent))
-        first = firsts.setdefault((file.run_id, file.kind, file.batch), file)
-        if first is not file and first.path.parent != file.path.parent and _begins_with(first) == _begins_with(file):
-            raise DumpError(f"{first.path} and {file.path} are copies of each other: name one of the two")
     with_ledger = {file.run_id for file in files if file.kind is FileKind.LEDGER}
     split = {run_id for run_id, found in folders.items() if len(found) > 1} - with_ledger
     names = Counter(folder.name for run_id in split for folder in folders[run_id])
@@ -160,19 +203,10 @@ def _real(folder: Path) -> Path:
     return Path(os.path.realpath(folder))
 
 
-def _begins_with(file: DumpFile) -> object:
-    """What tells the files of two runs apart: their first group, or their first line if it is Atropos'."""
-    with suppress(DumpError):
-        for line in lines_in(file):
-            ours = line.record is not None and line.record.schema_version
-            return getattr(line.record, "group_id", line.raw) if ours else line.raw
-    return None
-
-
 def _find(path: Path) -> Sequence[DumpFile]:
     try:
         if path.is_dir():
-            if found := list_files(path):
+            if found := list_files(path, every_form=True):
                 return found
             raise DumpError(_nothing_in(path))
         with open_regular(path):

@@ -188,6 +188,8 @@ class _RunCheck:
             self._remark("has no manifest: the settings of the run are unknown")
         if self.live:
             self._remark("is being written now: only its finished files were checked, each one alone")
+        for path, remark in self.run.copies:
+            self.result.add(Trouble.DUPLICATE, path, 0, remark)
         due: Counter[FileKind] = Counter()
         for file in self.run.files if self.whole else ():
             if file.batch > due[file.kind]:

@@ -60,7 +60,6 @@ COMMANDS = {
     "recover": ["recover"],
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
-    "rescore group": ["rescore", "--group", "nothing"],
     "tokens": ["tokens"],
     "rescore": ["rescore", "--workers", "1", "--json"],
 }

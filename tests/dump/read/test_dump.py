@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -8,9 +9,12 @@ import tracemalloc
 
 import polars as pl
 import pytest
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from rg_env.cli import app
 from rg_env.dump import (
     Dump,
     DumpPolicy,
@@ -413,14 +417,48 @@ def test_the_representation_has_three_safe_lines(tmp_path):
     assert "groups()" in advice
 
 
-def test_a_folder_given_twice_is_read_once_and_a_copy_is_refused(tmp_path):
-    _write(tmp_path / "dump", [group(0), group(1)])
+def test_a_folder_given_twice_and_a_copy_count_once(tmp_path):
+    _write(tmp_path / "dump", [group(k) for k in range(5)], groups_per_file=2)
     (tmp_path / "link").symlink_to(tmp_path / "dump")
     twice = open_run(tmp_path / "dump", tmp_path / "link", *(tmp_path / "dump").glob("*_groups_*"))
-    assert [record.uid for record in twice.ledger()] == ["0", "1"]
+    assert [record.uid for record in twice.ledger()] == list("01234")
+    assert twice.runs[0].copies == ()
     shutil.copytree(tmp_path / "dump", tmp_path / "copy")
-    with pytest.raises(DumpError, match="are copies of each other: name one of the two"):
-        open_run(tmp_path / "dump", tmp_path / "copy")
+    for path in sorted((tmp_path / "copy").glob("*.jsonl"))[::2]:  # parts of both are torn
+        path.write_bytes(path.read_bytes()[:-9])
+    for path in sorted((tmp_path / "dump").glob("*.jsonl"))[1::2]:
+        path.write_bytes(path.read_bytes()[9:])
+    dump = open_run(tmp_path / "dump", tmp_path / "copy")
+    assert [record.uid for record in dump.ledger()] == [g.uid for g in dump.groups()] == list("01234")
+    assert len(dump.runs[0].copies) == len(list((tmp_path / "copy").glob("*.jsonl")))
+    assert not dump.problems
+
+
+def test_of_several_forms_of_a_file_the_one_with_most_records_counts_and_none_is_deleted(tmp_path):
+    """`rsync` of a running dump, repeated, leaves `.part` files; an interrupted `zstd -d` half a file."""
+    _write(tmp_path, [group(k) for k in range(4)])
+    ledger, text = (next(tmp_path.glob(f"*_{kind}_*.jsonl")) for kind in ("groups", "environment_rollouts"))
+    ledger.with_name(ledger.name + ".part").write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:3]))
+    text.with_name(text.name + ".zst").write_bytes(zstd.compress(text.read_bytes()))
+    text.write_bytes(text.read_bytes()[:-100])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    dump = open_run(tmp_path)
+    assert [record.uid for record in dump.ledger()] == [g.uid for g in dump.groups()] == list("0123")
+    assert dump.ledger_frame()["group_id"].n_unique() == 4 == dump.ledger_frame().height / 2
+    assert [re.findall("with 4 whole records, against 3$", remark) != [] for _, remark in dump.runs[0].copies] == [
+        True
+    ] * 2
+    done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
+    assert done.exit_code == 0
+    assert f"{ledger.name}.part is left out" in done.stderr.replace("\n", "")
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_the_lines_say_what_was_tried_again_whatever_the_manifest_says(tmp_path):
+    _write(tmp_path, [group(k, step=k + 1) for k in range(3)])
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    _write(tmp_path, [group(9, attempt=2, step=2)], attempt=2)
+    assert [record.uid for record in open_run(tmp_path).ledger()] == ["0", "9"]
 
 
 def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
