@@ -5,8 +5,6 @@ Invariant: imports nothing but the standard library, so that `rg-env --help` loa
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -88,35 +86,3 @@ class RunKind(StrEnum):
     VLLM = "vllm"
     """On the CPU, with a vLLM server."""
     GPU = "gpu"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSteps:
-    """Which steps' tokens are kept: those from `first` to `final`, and of these the `last` ones."""
-
-    first: int = 1
-    final: int | None = None
-    last: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> TokenSteps | None:
-        """The setting `dump_tokens`: `none` (gives None), `FIRST..LAST` or `last:N`.
-
-        Raises:
-            ValueError: it is none of them; the message says what is right.
-
-        >>> TokenSteps.parse("3..5"), TokenSteps.parse("last:2")
-        (TokenSteps(first=3, final=5, last=None), TokenSteps(first=1, final=None, last=2))
-        """
-        if text == "none":
-            return None
-        if match := re.fullmatch(r"(\d+)\.\.(\d+)", text):
-            first, final = map(int, match.groups())
-            if first <= final:
-                return cls(first, final)
-        if (match := re.fullmatch(r"last:(\d+)", text)) and int(match[1]):
-            return cls(last=int(match[1]))
-        raise ValueError("must be none, FIRST..LAST (steps, such as 1..20) or last:N")
-
-    def __contains__(self, step: int) -> bool:
-        return self.first <= step and (self.final is None or step <= self.final)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.choices import ResponseFormat, TokenSteps
+from rg_env.choices import ResponseFormat
 from rg_env.errors import did_you_mean, need, need_number, refuse
 from rg_env.scoring.length import LENGTH_PENALTIES
 
@@ -115,19 +115,12 @@ class RGDumpConfig:
     dump_other_rollouts: bool = True
     """Train groups that fit neither file."""
     dump_eval_rollouts: bool = True
-    dump_tokens: str = "none"
-    """Token records of training steps (`rg-env dumps tokens`): `none`, `FIRST..LAST` (steps) or `last:N`."""
     rollout_save_score_threshold: float = _setting(0.7, at_least=0, at_most=1)
     """A train group is a success when any base score is strictly greater."""
     groups_per_file: int = _setting(100, at_least=1)
-    failed_groups_per_file: int = _setting(50, at_least=1)
-    dump_ack_timeout: float = _setting(2.0, at_least=0)
-    """Seconds that `generate()` waits until the operating system has its groups."""
-    dump_fsync: str = _setting("none", choices=("none", "batch", "group"))
-    """What is forced to disk, to survive a power failure as well: `none`; `batch`, the whole dump whenever a file is
-    full; `group`, every group before `generate()` returns."""
-    dump_compression: str = _setting("none", choices=("none", "zstd"))
-    """`none`, or `zstd`: finished files are compressed in the background."""
+    """Lines of a finished file."""
+    dump_fsync: bool = False
+    """Whether groups are forced to disk before `generate()` returns, so that they survive a power failure, too."""
 
     # -- logging
     debug_logging: bool = False
@@ -152,10 +145,6 @@ class RGDumpConfig:
             ConfigError: one line that names the setting, its value and what would be right.
         """
         check_fields(self, PREFIX)
-        try:
-            TokenSteps.parse(self.dump_tokens)
-        except ValueError as error:
-            refuse(f"{PREFIX}.dump_tokens", self.dump_tokens, str(error))
 
     def as_nested(self) -> dict[str, Any]:
         """The settings under their full names, as a manifest has them."""

@@ -26,20 +26,16 @@ from rg_env.dump.schema import (
     has_no_signal,
     outcome_of,
 )
-from rg_env.dump.write.batch import Fsync
-from rg_env.dump.write.compress import Compression
 from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.dump.write.writer import DumpWriter, close_all
 
 __all__ = [
     "SCHEMA_VERSION",
     "BadLineError",
-    "Compression",
     "Dump",
     "DumpPolicy",
     "DumpWriter",
     "FileKind",
-    "Fsync",
     "GroupRecord",
     "LedgerRecord",
     "LevelRecord",

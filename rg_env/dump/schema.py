@@ -403,19 +403,17 @@ class FileKind(StrEnum):
 
     Attributes:
         record: the class of its records, whose `check` says what is wrong with one.
-        limit: the setting that says how many of them a finished file has.
     """
 
     record: type[Record]
-    limit: str
 
-    def __new__(cls, value: str, record: type[Record] = GroupRecord, limit: str = "groups_per_file") -> Self:
+    def __new__(cls, value: str, record: type[Record] = GroupRecord) -> Self:
         kind = str.__new__(cls, value)
-        kind._value_, kind.record, kind.limit = value, record, limit
+        kind._value_, kind.record = value, record
         return kind
 
     ROLLOUTS = "rollouts", GroupRecord
-    FAILED = "FAILED_rollouts", GroupRecord, "failed_groups_per_file"
+    FAILED = "FAILED_rollouts", GroupRecord
     OTHER = "other_rollouts", GroupRecord
     EVAL = "eval_rollouts", GroupRecord
     TRAINED = "trained", TrainedRecord

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -185,8 +184,7 @@ class GRPOReward:
             origin = Origin(self.writer.run_id, 1, item.split, step, call)
             record = group_record(origin, item, uid, group, rewards, self.config.solved_at)
             records.append(replace(record, started_at=None, generation_seconds=None))
-        with suppress(TimeoutError):  # a slow disk; the writer reports what is missing when it closes
-            self.writer.submit(records).result(self.config.dump_ack_timeout)
+        self.writer.submit(records).result()
 
     def _open(self, args: GRPOConfig, model: str) -> DumpWriter:
         config, run_id = self.config, new_run_id()

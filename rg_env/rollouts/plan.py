@@ -20,7 +20,7 @@ from rg_env.dump.read.dump import open_run
 from rg_env.dump.run_id import new_run_id
 from rg_env.errors import ConfigError, as_typed
 
-_FREE = {"dump_dir", "dump_ack_timeout", "dump_fsync", "debug_logging", "suppress_base_env_logs"}
+_FREE = {"dump_dir", "dump_fsync", "debug_logging", "suppress_base_env_logs"}
 _FREE_OF_SCORER = {"workers"}
 """Settings that change nothing in the groups, so that a run may be continued with other values."""
 

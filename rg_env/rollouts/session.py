@@ -286,7 +286,7 @@ class _Session:
 
     async def _write(self, records: list[GroupRecord]) -> None:
         if records:
-            await self._writer.write(records, self._plan.config.dump_ack_timeout)
+            await self._writer.write(records)
 
 
 def _first_error(error: BaseException) -> BaseException:

@@ -47,10 +47,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         super().__init__(*args, **kwargs)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
-        solved_at = {ENV_CLASS: self.config.solved_at}
-        self.recorder = Recorder(
-            self, writer, self.tokenizer, solved_at=solved_at, timeout=self.config.dump_ack_timeout
-        )
+        self.recorder = Recorder(self, writer, self.tokenizer, solved_at={ENV_CLASS: self.config.solved_at})
         self.loader: TrainLoader | None = None
         """The loader of the training batches, set by the trainer; it learns what became of its rows."""
         policy = DumpPolicy.from_config(self.config)

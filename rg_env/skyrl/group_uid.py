@@ -20,24 +20,22 @@ class GroupUid(str):
     Args:
         uid: SkyRL's uid of the prompt.
         group_id: of the group in the record, see `rg_env.dump.group_id`.
-        copy: number of the copy of the group, which dynamic sampling `replace` makes; 0 for the group itself.
 
     >>> uid = GroupUid("17", "20261121-053012-ab12:1:train:37:17")
     >>> uid == "17", uid.group_id
     (True, '20261121-053012-ab12:1:train:37:17')
     """
 
-    __slots__ = ("copy", "group_id")
+    __slots__ = ("group_id",)
     group_id: str
-    copy: int
 
-    def __new__(cls, uid: str, group_id: str, copy: int = 0) -> Self:
+    def __new__(cls, uid: str, group_id: str) -> Self:
         self = super().__new__(cls, uid)
-        self.group_id, self.copy = group_id, copy
+        self.group_id = group_id
         return self
 
-    def __getnewargs__(self) -> tuple[str, str, int]:  # type: ignore[override]
-        return str(self), self.group_id, self.copy
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.group_id
 
 
 def named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
@@ -66,5 +64,5 @@ def one_uid_per_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
         copy = complete[uid, trajectory.repetition_id]
         complete[uid, trajectory.repetition_id] += is_last
         name = f"{uid}#{copy}" if copy else str(uid)
-        result.append(GroupUid(name, uid.group_id, copy) if isinstance(uid, GroupUid) else name)
+        result.append(GroupUid(name, uid.group_id) if isinstance(uid, GroupUid) else name)
     return result

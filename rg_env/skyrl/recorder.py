@@ -8,8 +8,8 @@ rewards that its environment gave, whatever their range. Rows of `rg_dump` have 
 the environment writes its verdict; text, verdict and reward are of one `Rollout`.
 
 Of other environments, what the model wrote and what it was shown after that are decoded from the tokens of the output;
-the loss mask says which is which. Not covered: what an environment's `init` adds to the prompt of the row (the token
-records have it), images, and the stop reason of a turn that is not the last one of its row, which SkyRL does not keep.
+the loss mask says which is which. Not covered: what an environment's `init` adds to the prompt of the row, images, and
+the stop reason of a turn that is not the last one of its row, which SkyRL does not keep.
 """
 
 from __future__ import annotations
@@ -88,7 +88,6 @@ class Recorder(GeneratorInterface):
         writer: of the dump; None: nothing is written.
         tokenizer: of the policy.
         solved_at: by env class, the score from which a rollout counts as solved; 0.99 for all others.
-        timeout: at most so many seconds `generate` waits until the operating system has the groups.
 
     Raises:
         ConfigError: there is no tokenizer, or the generator records already.
@@ -101,7 +100,6 @@ class Recorder(GeneratorInterface):
         tokenizer: Any,
         *,
         solved_at: Mapping[str, float] | None = None,
-        timeout: float = 2.0,
     ) -> None:
         if not hasattr(tokenizer, "decode"):
             raise ConfigError(f"Recorder needs the policy's tokenizer to write texts, not {tokenizer!r}")
@@ -111,7 +109,6 @@ class Recorder(GeneratorInterface):
         self.writer = writer
         self._reader = TurnReader(tokenizer)
         self._solved_at = dict(solved_at or {})
-        self._timeout = timeout
         self._calls = itertools.count()
         self._takes_tqdm = "disable_tqdm" in inspect.signature(generator.generate).parameters
 
@@ -164,7 +161,7 @@ class Recorder(GeneratorInterface):
     async def write(self, call: Call, records: Sequence[GroupRecord]) -> None:
         """Hand the groups to the writer, and wait until the operating system has them."""
         if self.writer is not None:
-            await self.writer.write(records, timeout=self._timeout)
+            await self.writer.write(records)
 
     def run(self) -> tuple[str, int]:
         """Run id and attempt of the dump."""

@@ -35,7 +35,6 @@ class RGTrainerMixin(RecordingTrainer):
 
     def __init__(self, *args: Any, eval_dataset: EvalSet | PromptDataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.dump_tokens = self.cfg.rg_dump.dump_tokens
         self.eval_dataset = eval_dataset
         if eval_dataset is not None:
             self.eval_dataloader = EvalLoader(eval_dataset, self.cfg.trainer.eval_batch_size)

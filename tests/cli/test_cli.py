@@ -92,7 +92,7 @@ def complete(line):
     ("line", "offered"),
     [
         ("rg-env du", ["dumps"]),
-        ("rg-env dumps re", ["report", "recover", "rescore"]),
+        ("rg-env dumps re", ["report", "rescore"]),
         ("rg-env dumps stats --again", ["--against", "--against-where"]),
         ("rg-env dumps stats x --by p", ["phase"]),
         ("rg-env eval --suite rg_", ["rg_easy", "rg_hard"]),

@@ -100,14 +100,12 @@ COMMANDS = {
     "audit json": ["audit", "DUMP", "--json"],
     "validate": ["validate", "DUMP"],
     "validate json": ["validate", "DUMP", "--json"],
-    "recover": ["recover", "COPY"],
-    "recover json": ["recover", "COPY", "--json"],
     "rescore": ["rescore", "DUMP", "--workers", "1", "--out", "OUT/changes.jsonl"],
     "rescore json": ["rescore", "DUMP", "--workers", "1", "--json"],
     "export sft": ["export", "sft", "DUMP", "--out", "OUT/sft/train.jsonl"],
     "export dpo": ["export", "dpo", "DUMP", "--out", "OUT/dpo/train.jsonl"],
     "no such file": ["stats", "OUT/" + NAME],
-    "an argument too many": ["recover", "DUMP", NAME],
+    "an argument too many": ["report", "DUMP", "--" + NAME],
     "no such option": ["stats", "DUMP", "--" + NAME],
 }
 

@@ -17,7 +17,7 @@ ALL = DumpPolicy(dump_other_rollouts=True)
 
 def written(folder, groups):
     with DumpWriter(folder, RUN_ID, 1, policy=ALL) as writer:
-        asyncio.run(writer.write(groups, 10))
+        asyncio.run(writer.write(groups))
     return open_run(folder)
 
 

@@ -5,18 +5,16 @@ import typer
 from rg_env.cli.base import Command, Group
 from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.export import export_app
-from rg_env.cli.dumps.recover import recover
 from rg_env.cli.dumps.report import report
 from rg_env.cli.dumps.rescore import rescore
 from rg_env.cli.dumps.show import show
 from rg_env.cli.dumps.stats import stats
-from rg_env.cli.dumps.tokens import tokens
 from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(
     no_args_is_help=True,
     cls=Group,
-    help="""Analyze, export, check and repair dumps.
+    help="""Analyze, export and check dumps.
 
     A dump is the set of files with recorded rollouts that runs write to a folder.
 
@@ -25,6 +23,6 @@ dumps_app = typer.Typer(
       rg-env dumps show runs/quickstart/dumps --where outcome=all_failed
     """,
 )
-for command in (stats, show, report, audit, validate, recover, rescore, tokens):
+for command in (stats, show, report, audit, validate, rescore):
     dumps_app.command(cls=Command)(command)
 dumps_app.add_typer(export_app, name="export")

@@ -12,7 +12,7 @@ from rg_env.output import counted, print_json, print_line
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     """Check every line of a dump, and its files against each other.
 
-    Exit code 1 if there are problems. `rg-env dumps recover` finishes the files of a killed run.
+    Exit code 1 if there are problems.
 
     Examples:
       rg-env dumps validate dumps/sample

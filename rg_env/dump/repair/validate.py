@@ -37,7 +37,7 @@ from rg_env.dump.schema import (
 MAX_KEPT = 1000
 """Findings that are listed one by one."""
 _ASK = "find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"
-_RECOVER = "resume the run, or use `rg-env dumps recover`"
+_RESUME = "readers read it; resuming the run finishes it"
 
 
 class Trouble(StrEnum):
@@ -54,12 +54,12 @@ class Trouble(StrEnum):
     CONTRADICTION = "contradiction", _ASK
     UNKNOWN_KEY = "unknown_key", "written by a later version of rg_env, or by another program; readers ignore it"
     DUPLICATE = "duplicate", "remove the second one, or the file that was copied"
-    NO_LEDGER_LINE = "no_ledger_line", "`rg-env dumps recover` adds it"
+    NO_LEDGER_LINE = "no_ledger_line", "resuming the run adds it"
     NO_TEXT = "no_text", "look for the missing file"
     DISAGREEMENT = "disagreement", _ASK
     UNKNOWN_GROUP = "unknown_group", "look for the missing file"
     GAP = "gap", "look for the missing file"
-    UNFINISHED = "unfinished", _RECOVER
+    UNFINISHED = "unfinished", _RESUME
     MANIFEST = "manifest", "restore it from a backup; without it the settings of the run are unknown"
 
 

@@ -9,22 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from rg_env.atomic import sync_path, write_all
 from rg_env.dump.files import PART, batch_name, free_number, is_taken
 from rg_env.dump.schema import FileKind, Place
-
-
-class Fsync(StrEnum):
-    """The setting `dump_fsync`: what is forced to disk, so that it survives a power failure."""
-
-    NONE = "none"
-    BATCH = "batch"
-    """Whenever a batch is full, everything written so far."""
-    GROUP = "group"
-    """Every group before it is acknowledged, text before ledger."""
 
 
 @dataclass(frozen=True, slots=True)

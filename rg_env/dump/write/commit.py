@@ -8,8 +8,8 @@ Not covered: data lost in a power failure, except as `fsync` says.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from loguru import logger
@@ -17,8 +17,7 @@ from loguru import logger
 from rg_env.dump.codec import group_lines, to_line
 from rg_env.dump.lock import RunLock
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord, NotKept, TrainedRecord
-from rg_env.dump.write.batch import Batch, Fsync, Savepoint
-from rg_env.dump.write.compress import compress, plain_batches
+from rg_env.dump.write.batch import Batch, Savepoint
 from rg_env.dump.write.queue import Submission
 from rg_env.dump.write.resume import finish_leftovers
 from rg_env.dump.write.routing import DumpPolicy, route
@@ -35,9 +34,8 @@ class Committer:
         folder: the dump folder, which exists.
         run_id: the run.
         policy: which groups' text is kept.
-        limits: lines in a finished batch of each kind.
-        fsync: what survives a power failure.
-        compressing: whether finished batches are compressed, including those that earlier attempts left plain.
+        limit: lines in a finished batch.
+        fsync: whether groups survive a power failure.
 
     Raises:
         DumpError: another process writes this run, or what an earlier attempt left cannot be finished.
@@ -48,24 +46,20 @@ class Committer:
         folder: Path,
         run_id: str,
         policy: DumpPolicy,
-        limits: Mapping[FileKind, int],
-        fsync: Fsync,
-        compressing: bool,
+        limit: int,
+        fsync: bool,
     ) -> None:
         self._policy = policy
         self._fsync = fsync
         self._lock = RunLock(folder, run_id)
         try:
             finish_leftovers(folder, run_id)
-            plain = plain_batches(folder, run_id) if compressing else []
-            self._batches = {kind: Batch(folder, kind, run_id, limit) for kind, limit in limits.items()}
+            self._batches = {kind: Batch(folder, kind, run_id, limit) for kind in FileKind}
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
                 raise DumpError(f"cannot finish what an earlier attempt left in {folder}: {error}") from None
             raise
-        self._compressing = compressing
-        self._plain = deque(plain)
         self.lost: set[str] = set()
         """The groups that were dropped: what they were trained on is not recorded either."""
         self._fates: Counter[NotKept | None] = Counter()
@@ -94,22 +88,10 @@ class Committer:
             if batch.is_full:
                 self._try_to_finish(batch)
 
-    def compress_one(self) -> bool:
-        """Compress a finished batch, if one is left; returns whether there may be more. A failure leaves it plain."""
-        if self._plain:
-            path = self._plain.popleft()
-            try:
-                compress(path)
-            except Exception as error:
-                logger.warning("dump: {} stays uncompressed ({})", path.name, error)
-        return bool(self._plain)
-
     def close(self) -> None:
         """Finish the last batches and release the run's lock."""
         for batch in self._batches.values():
             self._try_to_finish(batch)
-        while self.compress_one():
-            pass
         self._lock.release()
         if self._fates and not self._fates[None]:
             reasons = "; ".join(f"{count} because {self._policy.why(reason)}" for reason, count in self._fates.items())
@@ -157,11 +139,11 @@ class Committer:
                     self.lost.add(record.group_id)
                 job.dropped += 1
                 del job.records[written]
-        if self._fsync is Fsync.GROUP:
+        if self._fsync:
             self._sync(kind for kind in marks if kind is not FileKind.LEDGER)
         if ledger:
             self._batches[FileKind.LEDGER].append(b"".join(ledger), len(ledger))
-            if self._fsync is Fsync.GROUP:
+            if self._fsync:
                 self._sync([FileKind.LEDGER])
         for kind, mark in marks.items():
             if self._batches[kind].lines == mark.lines:
@@ -195,12 +177,8 @@ class Committer:
 
     def _finish(self, batch: Batch) -> None:
         lines = batch.lines
-        if self._fsync is Fsync.BATCH:  # all files: ledger and texts belong together
-            self._sync(self._batches)
         final = batch.finish()
         if final is None:
             return
         if batch.kind.holds_text:
             logger.info("dump: {} groups saved in {}", lines, final)
-        if self._compressing:
-            self._plain.append(final)

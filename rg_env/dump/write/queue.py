@@ -58,7 +58,6 @@ class WriteQueue:
         name: of the thread.
         commit: writes the first records of a submission and removes them from it, or raises; called in the thread until
             the submission is empty.
-        idle: called in the thread while nothing waits; returns whether there is more to do.
         finish: called in the thread after the last submission.
         max_bytes: bound of what waits.
     """
@@ -67,11 +66,10 @@ class WriteQueue:
         self,
         name: str,
         commit: Callable[[Submission], None],
-        idle: Callable[[], bool],
         finish: Callable[[], None],
         max_bytes: int,
     ) -> None:
-        self._commit, self._idle, self._finish = commit, idle, finish
+        self._commit, self._finish = commit, finish
         self._max_bytes = max_bytes
         # Shared between threads without a lock: every operation on them is atomic.
         self._open: set[Submission] = set()
@@ -170,17 +168,11 @@ class WriteQueue:
         self._finish()
 
     def _next_message(self) -> Submission | Future[None] | None:
-        more = True
         while True:
             try:
-                if more and not self._waiting:
-                    return self._queue.get_nowait()
                 return self._queue.get(timeout=RETRY_SECONDS if self._waiting else None)
             except Empty:
-                if self._waiting:
-                    self._drain()
-                else:
-                    more = self._idle()
+                self._drain()
 
     def _drain(self) -> None:
         """Write waiting submissions in order until none is left or the disk refuses one."""

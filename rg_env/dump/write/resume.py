@@ -18,7 +18,6 @@ from rg_env.dump.files import DumpFile, batch_name, free_number, is_taken, list_
 from rg_env.dump.read.lines import lines_in
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
 from rg_env.dump.write.batch import Batch
-from rg_env.dump.write.compress import tidy_up
 
 
 @dataclass(slots=True)
@@ -36,21 +35,16 @@ class Leftovers:
     ledger_lines: int = 0
 
 
-def finish_leftovers(folder: Path, run_id: str, *, search_all: bool = False) -> Leftovers:
+def finish_leftovers(folder: Path, run_id: str) -> Leftovers:
     """Finish the files that a killed attempt of this run left open. The caller holds the run's lock.
-
-    Args:
-        search_all: add ledger lines of texts in finished files, too, which a writer never leaves without one.
 
     Raises:
         OSError, DumpError: the folder or a file in it cannot be read or written.
     """
-    tidy_up(folder, run_id)
     parts = [file for file in list_files(folder, run_id) if file.part]
     done = Leftovers(torn=sum(_cut_torn_tail(file.path) for file in parts))
     parts = [file for file in parts if file.path.exists()]
-    searched = list_files(folder, run_id) if search_all else parts
-    orphans = _without_ledger_line(folder, run_id, [file for file in searched if file.kind.holds_text])
+    orphans = _without_ledger_line(folder, run_id, [file for file in parts if file.kind.holds_text])
     for file in parts:
         if not file.kind.holds_text:
             _rename(file)

@@ -26,10 +26,8 @@ from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.files import check_folder, list_files
-from rg_env.dump.schema import FileKind, GroupRecord
-from rg_env.dump.write.batch import Fsync
+from rg_env.dump.schema import GroupRecord
 from rg_env.dump.write.commit import Committer
-from rg_env.dump.write.compress import Compression
 from rg_env.dump.write.queue import Writable, WriteQueue
 from rg_env.dump.write.routing import DumpPolicy
 from rg_env.output import counted
@@ -59,11 +57,9 @@ class DumpWriter:
         attempt: the run's attempt, from 1.
         policy: which groups' text is kept.
         groups_per_file: lines in a finished batch, the ledger's too.
-        failed_groups_per_file: lines in a finished FAILED batch.
         max_pending_bytes: how much may wait for the disk, in bytes of files, with equal texts of a group counted once.
             Whoever hands over more waits; while the disk returns errors, it is dropped and counted.
-        fsync: what survives a power failure.
-        compression: whether finished batches are compressed, including those that earlier attempts left plain.
+        fsync: whether groups are forced to disk, so that they survive a power failure.
 
     Raises:
         DumpError: the folder cannot be written, or another process writes this run.
@@ -77,27 +73,22 @@ class DumpWriter:
         *,
         policy: DumpPolicy | None = None,
         groups_per_file: int = 100,
-        failed_groups_per_file: int = 50,
         max_pending_bytes: int = 256 << 20,
-        fsync: Fsync | str = Fsync.NONE,
-        compression: Compression | str = Compression.NONE,
+        fsync: bool = False,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.run_id = run_id
         self.attempt = attempt
-        limits = dict.fromkeys(FileKind, groups_per_file) | {FileKind.FAILED: failed_groups_per_file}
-        compressing = Compression(compression) is Compression.ZSTD
         check_folder(self.folder)
         if others := {file.run_id for file in list_files(self.folder)} - {run_id}:
             also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
             logger.warning(also, self.folder, len(others))
         self._max_pending_bytes = max_pending_bytes
-        committer = Committer(self.folder, run_id, policy or DumpPolicy(), limits, Fsync(fsync), compressing)
+        committer = Committer(self.folder, run_id, policy or DumpPolicy(), groups_per_file, fsync)
         self._lost = committer.lost
-        self._late = 0
         self._pid = os.getpid()
         name = f"rg-dump-{run_id}"
-        self._queue = WriteQueue(name, committer.commit, committer.compress_one, committer.close, max_pending_bytes)
+        self._queue = WriteQueue(name, committer.commit, committer.close, max_pending_bytes)
         _OPEN.add(self)
 
     @classmethod
@@ -109,9 +100,7 @@ class DumpWriter:
             attempt,
             policy=DumpPolicy.from_config(config),
             groups_per_file=config.groups_per_file,
-            failed_groups_per_file=config.failed_groups_per_file,
             fsync=config.dump_fsync,
-            compression=config.dump_compression,
         )
 
     def __enter__(self) -> Self:
@@ -129,18 +118,15 @@ class DumpWriter:
         """The ids of the groups that are not on disk: waiting or dropped."""
         return sorted({one.group_id for one in self._queue.waiting() if isinstance(one, GroupRecord)} | self._lost)
 
-    async def write(self, groups: Sequence[GroupRecord], timeout: float) -> bool:
+    async def write(self, groups: Sequence[GroupRecord]) -> bool:
         """Hand over groups, waiting for room if necessary, and wait until the operating system has them.
 
         Args:
             groups: whole groups, in order; of any size.
-            timeout: maximum wait in seconds once all groups are in the queue. The wait for room in it ends with the
-                disk's work or its first error, and is logged.
 
         Returns:
-            True if they survive the end of this process. False, after a logged error, if they do not yet; they are
-            still written as soon as possible, unless the disk fails and too much waits already. A disk error never
-            raises.
+            True if they survive the end of this process. False, after a disk error, if they do not yet; they are
+            still written as soon as possible, unless too much waits already. A disk error never raises.
         """
         written = []
         for part, size in self._parts(groups):
@@ -148,22 +134,12 @@ class DumpWriter:
                 await asyncio.wait([asyncio.wrap_future(changed)], timeout=LOG_SECONDS)
                 self._say_that_it_waits(changed)
             written.append(asyncio.wrap_future(self._hand_over(part, size)))
-        if written:
-            await asyncio.wait(written, timeout=timeout)
-        on_disk = [future.result() if future.done() else None for future in written]
-        if None in on_disk:
-            if not self._late:
-                logger.error(
-                    "dump: {} not on disk after {:g} s: a crash now would lose them; training continues",
-                    counted(len(groups), "group"),
-                    timeout,
-                )
-            self._late += len(groups)
-            return False
-        if self._late and all(on_disk):
-            logger.warning("dump: the disk keeps up again; {} had been late", counted(self._late, "group"))
-            self._late = 0
-        return all(on_disk)
+        pending: set[asyncio.Future[bool]] = set(written)
+        while pending:
+            _, pending = await asyncio.wait(pending, timeout=LOG_SECONDS)
+            if pending:
+                logger.warning("dump: waiting for the disk, {} MiB are to be written", self._queue.waiting_bytes >> 20)
+        return all(future.result() for future in written)
 
     def submit(self, records: Sequence[Writable]) -> Future[bool]:
         """Hand over records of any kind. They are written after earlier submissions. Waits only if there is no room for

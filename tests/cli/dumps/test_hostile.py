@@ -57,7 +57,6 @@ COMMANDS = {
     "show": ["show", "--plain"],
     "audit": ["audit"],
     "validate": ["validate"],
-    "recover": ["recover"],
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
     "tokens": ["tokens"],

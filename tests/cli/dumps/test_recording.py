@@ -1,4 +1,4 @@
-"""`rg-env dumps validate` and `recover` as a person types them."""
+"""`rg-env dumps validate` as a person types it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump.files import list_files
-from rg_env.errors import RGEnvError
-from tests.dump.records import RUN_ID
 from tests.dump.repair.damage import write_record
 
 
@@ -32,9 +30,6 @@ def test_a_sound_record_is_exit_code_0(tmp_path):
     done = invoke("validate", tmp_path)
     assert done.exit_code == 0
     assert "7 ledger lines, 6 texts: no problems found" in done.stdout
-    done = invoke("recover", tmp_path)
-    assert done.exit_code == 0
-    assert "0 files finished" in done.stdout and "checked: no problems found" in done.stdout
 
 
 def test_findings_say_where_what_and_what_to_do(torn):
@@ -47,20 +42,3 @@ def test_findings_say_where_what_and_what_to_do(torn):
     assert shown["counts"] == {"damaged_line": 1, "no_text": 1}
     first = shown["findings"][0]
     assert (first["file"], first["line"], bool(first["advice"])) == (torn.name, 2, True)
-
-
-def test_recover_says_what_it_did_and_what_is_still_wrong(torn):
-    torn.rename(torn.with_name(torn.name + ".part"))
-    done = invoke("recover", torn.parent)
-    assert done.exit_code == 1  # a text is gone for good
-    assert "1 file finished, 1 torn line cut off, 0 ledger lines added" in done.stdout
-    assert "still damaged" in done.stdout
-    shown = json.loads(invoke("recover", torn.parent, "--json").stdout)
-    assert shown["runs"] == [{"run_id": RUN_ID, "files": 0, "torn": 0, "ledger_lines": 0}]
-    assert len(shown["still_wrong"]) == 1
-
-
-def test_only_a_folder_can_be_recovered(torn):
-    error = invoke("recover", torn).exception
-    assert isinstance(error, RGEnvError)
-    assert "only a whole dump folder" in str(error)

@@ -192,9 +192,7 @@ def _write_record(folder: Path, start: int, calls: int, report: Callable[[Any], 
         run_id,
         attempt,
         groups_per_file=4,
-        failed_groups_per_file=2,
-        fsync="batch",
-        compression="zstd",
+        fsync=True,
     ) as writer:
         write_manifest(folder / "dumps", run_id, {"attempt": attempt})
 
@@ -205,7 +203,7 @@ def _write_record(folder: Path, start: int, calls: int, report: Callable[[Any], 
                     group(uid, rollouts, run_id=run_id, attempt=attempt, call=call, step=call)
                     for uid, rollouts in zip(uids_of(start, call), scores, strict=True)
                 ]
-                if await writer.write(groups, 30):
+                if await writer.write(groups):
                     report({"acknowledged": [group.uid for group in groups]})
                 trained = [TrainedRecord(run_id, attempt, call, groups[0].group_id, 2)]
                 if await asyncio.wrap_future(writer.submit(trained)):

@@ -153,22 +153,6 @@ def test_what_waits_is_tried_again_while_nothing_new_comes(tmp_path, full_after,
         assert uids(tmp_path) == ["0"]
 
 
-def test_a_full_disk_leaves_batches_uncompressed(tmp_path, monkeypatch, log):
-    """No space for the compressed copy, and what there is of it is taken away again."""
-    full = os.open("/dev/full", os.O_WRONLY)
-    real = os.write
-
-    def write(fd: int, data: memoryview) -> int:
-        return real(full if ".zst." in Path(f"/proc/self/fd/{fd}").readlink().name else fd, data)
-
-    monkeypatch.setattr(os, "write", write)
-    with DumpWriter(tmp_path, RUN_ID, 1, compression="zstd") as writer:
-        assert writer.submit([group(0)]).result(5)
-    os.close(full)
-    assert names(tmp_path) == {"groups_0000.jsonl", "rollouts_0000.jsonl"}
-    assert sum("stays uncompressed ([Errno 28] No space left on device" in line for line in log) == 2
-
-
 _MEMORY = """
 import re, resource, sys
 from pathlib import Path

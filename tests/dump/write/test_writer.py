@@ -51,14 +51,13 @@ def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_policy_say
 
 
 def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4, failed_groups_per_file=2) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4) as writer:
         writer.submit([group(k, ONE_OF_EACH[k % 2]) for k in range(10)]).result(5)
         assert names(tmp_path) == {
             "rollouts_0000.jsonl",
             "rollouts_0001.jsonl.part",
             "FAILED_rollouts_0000.jsonl",
-            "FAILED_rollouts_0001.jsonl",
-            "FAILED_rollouts_0002.jsonl.part",
+            "FAILED_rollouts_0001.jsonl.part",
             "groups_0000.jsonl",
             "groups_0001.jsonl",
             "groups_0002.jsonl.part",
@@ -101,22 +100,21 @@ def test_two_runs_share_a_folder(tmp_path):
     assert sorted(uids(tmp_path)) == ["a", "b"]
 
 
-def test_a_slow_disk_holds_up_training_for_the_timeout_only_and_is_said_once(tmp_path, stuck_disk, log):
+def test_generate_waits_for_a_disk_that_hangs_and_says_so(tmp_path, stuck_disk, monkeypatch, log):
+    monkeypatch.setattr("rg_env.dump.write.writer.LOG_SECONDS", 0.01)
+
     async def generate() -> None:
-        assert not await writer.write([group(0)], timeout=0.01)
-        assert not await writer.write([group(1), group(2)], timeout=0.01)
-        assert writer.missing == 3
+        writing = asyncio.ensure_future(writer.write([group(0), group(1)]))
+        await asyncio.sleep(0.1)
+        assert not writing.done() and writer.missing == 2
         stuck_disk.set()
-        assert await writer.write([group(3)], timeout=5)
+        assert await writing
         assert writer.missing == 0
 
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         asyncio.run(generate())
-    assert uids(tmp_path) == ["0", "1", "2", "3"]
-    said = [line for line in log if not line.startswith("INFO")]
-    assert len(said) == 2
-    assert said[0].startswith("ERROR dump: 1 group not on disk after 0.01 s")
-    assert said[1].startswith("WARNING dump: the disk keeps up again; 3 groups had been late")
+    assert uids(tmp_path) == ["0", "1"]
+    assert any(line.startswith("WARNING dump: waiting for the disk") for line in log)
 
 
 @pytest.mark.parametrize("ticks", range(8))
@@ -126,7 +124,7 @@ def test_a_cancellation_while_a_write_completes_is_not_lost(tmp_path: Path, monk
     written.set_running_or_notify_cancel()
 
     async def generate() -> None:
-        task = asyncio.ensure_future(writer.write([group(0)], timeout=60))
+        task = asyncio.ensure_future(writer.write([group(0)]))
         await asyncio.sleep(0)
         written.set_result(True)
         for _ in range(ticks):
@@ -165,7 +163,7 @@ def test_a_batch_ten_times_what_may_wait_is_written_whole_to_a_slow_disk(tmp_pat
     limit = 60 * 65_000 // 10
     with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=limit) as writer:
         if how == "write":
-            assert asyncio.run(writer.write(groups, timeout=20))
+            assert asyncio.run(writer.write(groups))
         else:
             assert writer.submit(groups).result(20)
         assert writer.missing == 0
@@ -177,7 +175,7 @@ def test_a_batch_ten_times_what_may_wait_is_written_whole_to_a_slow_disk(tmp_pat
 def test_a_group_larger_than_what_may_wait_is_written(tmp_path):
     big = group(0, [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])])
     with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=1000) as writer:
-        assert asyncio.run(writer.write([big, group(1), big], timeout=20))
+        assert asyncio.run(writer.write([big, group(1), big]))
     assert uids(tmp_path) == ["0", "1", "0"]
 
 
