@@ -23,7 +23,7 @@ install: $(VENV)/installed
 ifeq ($(MODEL),nano)
 quickstart: CONFIG := quickstart
 else
-quickstart: CONFIG := smollm2
+quickstart: CONFIG := cpu_instruct
 endif
 quickstart: install
 	scripts/quickstart.sh $(CONFIG) '$(MODEL)'

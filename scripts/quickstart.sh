@@ -6,6 +6,11 @@ name=$1 model=$2 link=runs/$1
 run=$link-$(date +%Y%m%d-%H%M%S)
 ours=environment.skyrl_gym.rg_dump
 
+if [ "$model" = smollm2 ]; then
+  model=runs/models/SmolLM2-135M-Instruct
+  .venv/bin/python scripts/make_smollm2.py "$model"
+fi
+
 mkdir -p "$run"
 if [ -e "$link" ] && ! [ -L "$link" ]; then mv "$link" "$run-before"; fi
 ln -sfn "$(basename "$run")" "$link"

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rg_env.cpu import named_model
+from rg_env.cpu import nano_path
 from rg_env.dump import open_run
-from rg_env.skyrl.checks.model import NAMED_MODELS
 from rg_env.skyrl.config import load_config
 from tests.e2e.conftest import RG, rg_env, run_command
 
@@ -57,8 +56,8 @@ def test_skyrl_accepts_the_recipe_with_every_value(path, monkeypatch):
     settings = dict(leaves(yaml.safe_load(path.read_text())))
     assert len(settings) > 20
     for name, value in settings.items():
-        if value in NAMED_MODELS and name.endswith("model.path"):
-            value = str(named_model(value))
+        if value == "nano" and name.endswith("model.path"):
+            value = str(nano_path())
         elif name.endswith(("_path", "dump_dir")):
             value = str(Path(value).resolve())
         assert reached(cfg, name) == value, name

@@ -95,7 +95,7 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
     Examples:
       rg-env train configs/quickstart.yaml
       rg-env train configs/quickstart.yaml trainer.max_training_steps=20
-      rg-env train configs/quickstart.yaml trainer.policy.model.path=smollm2 --check
+      rg-env train configs/quickstart.yaml trainer.policy.model.path=/path/to/model --check
     """
     from rg_env import train as command
 

@@ -29,7 +29,7 @@ Model = Annotated[
     _Option(
         metavar="MODEL",
         help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face hub, "
-        "nano or smollm2, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed.",
+        "or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed.",
     ),
 ]
 Tasks = Annotated[
@@ -120,10 +120,10 @@ def _folder(model: str) -> str:
     Raises:
         ConfigError: the folder has no model.
     """
-    if model in ("nano", "smollm2"):
-        from rg_env.cpu import named_model
+    if model == "nano":
+        from rg_env.cpu import nano_path
 
-        return str(named_model(model))
+        return str(nano_path())
     path = Path(model).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():

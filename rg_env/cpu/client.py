@@ -1,4 +1,4 @@
-"""The client of the sampler, with SkyRL's inference-engine interface.
+"""The engines of a CPU run, with SkyRL's inference-engine interface: our sampler, or a vLLM server.
 
 Invariants: a request gets exactly one result, either its response or the error that stopped its batch, unless its
 caller was canceled. Requests that wait together form the same batches in whatever order they arrived. The actor handles
@@ -8,12 +8,17 @@ one call at a time, so the weights never change during a batch.
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import ray
 import torch
+from safetensors.torch import save_file
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
+from skyrl.backends.skyrl_train.inference_servers.remote_inference_client import RemoteInferenceClient
+from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 
 from rg_env.cpu.sampler import Request, Sample
 from rg_env.cpu.sampling_params import SamplingParams
@@ -27,7 +32,7 @@ MAX_BATCH = 128
 
 
 class CPUInferenceClient(InferenceEngineInterface):
-    """SkyRL's inference-engine interface over a `rg_env.cpu.sampler_actor.SamplerActor`.
+    """SkyRL's inference-engine interface over a `rg_env.cpu.sampler.SamplerActor`.
 
     SkyRL's agent loop calls `generate` once per trajectory and turn. Calls in quick succession are sent as one batch.
     The policy workers get a pickled copy, made before the first request.
@@ -74,7 +79,7 @@ class CPUInferenceClient(InferenceEngineInterface):
             "responses": [response.text for response in responses],
             "response_ids": [response.token_ids for response in responses],
             "stop_reasons": [response.stop_reason for response in responses],
-            "response_logprobs": [response.logprobs for response in responses] if params.logprobs else None,
+            "response_logprobs": [response.logprobs for response in responses] if params.logprobs is not None else None,
             "prompt_logprobs": None,
             "rollout_expert_indices": None,
             "rollout_sample_support": None,
@@ -186,3 +191,49 @@ class _Batcher:
         while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
             count = len(self._waiting)
             await asyncio.sleep(QUIET_SECONDS)
+
+
+class ReloadingClient(RemoteInferenceClient):
+    """SkyRL's client of vLLM servers on this machine, with weights passed in a file.
+
+    SkyRL's weight sync needs NCCL or CUDA IPC; here each server loads a checkpoint with vLLM's `reload_weights`, called
+    through the route `collective_rpc` of a server started with `VLLM_SERVER_DEV_MODE=1`. SkyRL pauses generation
+    meanwhile. Afterwards every server samples from exactly these weights, and no later request uses a prefix computed
+    with older ones: the prefix cache is reset, and SkyRL's cache salt keeps entries of paused requests apart.
+    """
+
+    async def finish_session(self, session_id: str) -> None:
+        """Does nothing: this call is meant for a router, and a server answers it with 404."""
+
+    async def update_named_weights(self, update_info: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """Have every server load `update_info`, a full state dict with the checkpoint's names.
+
+        Raises:
+            aiohttp.ClientResponseError: if a server cannot load it.
+        """
+        with tempfile.TemporaryDirectory(prefix="rg_env_weights_") as folder:
+            state = {name: tensor.detach().contiguous() for name, tensor in update_info.items()}
+            save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+            request = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+            answers: dict[str, Any] = await self._call_all_servers("/collective_rpc", request)
+        await self.reset_prefix_cache(reset_running_requests=False)
+        return answers
+
+
+def connect(cfg: Any, tokenizer: Any) -> ReloadingClient:
+    """A client of the servers named in the configuration.
+
+    Does the same as SkyRL's `build_new_inference_client`, which cannot be imported without vllm_router.
+
+    Args:
+        cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
+        tokenizer: the policy's.
+    """
+    engine = cfg.generator.inference_engine
+    return ReloadingClient(
+        proxy_url=engine.external_proxy_url,
+        server_urls=list(engine.external_server_urls or [engine.external_proxy_url]),
+        data_parallel_size=engine.data_parallel_size,
+        model_name=resolve_policy_model_name(cfg),
+        tokenizer=tokenizer,
+    )

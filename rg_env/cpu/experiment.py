@@ -1,23 +1,81 @@
-"""CPU versions of the two hooks of SkyRL's `BasePPOExp` that select where a run computes.
+"""Where a CPU run computes: a private Ray instance, and the two hooks of SkyRL's `BasePPOExp` that select workers.
 
 Datasets, generator and trainer come from the experiment that the mixin is combined with.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
+import ray
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+from skyrl.train.utils import initialize_ray
 from skyrl.train.utils.utils import str_to_torch_dtype
 
-from rg_env.cpu.client import CPUInferenceClient
-from rg_env.cpu.sampler_actor import SamplerActor
-from rg_env.cpu.settings import cpu_threads, uses_server
+from rg_env.cpu import cpu_threads, uses_server
+from rg_env.cpu.client import CPUInferenceClient, ReloadingClient, connect
+from rg_env.cpu.sampler import SamplerActor
+from rg_env.processes import ray_folder
 
-if TYPE_CHECKING:
-    from rg_env.cpu.vllm_engine import ReloadingClient
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_enable_worker_prestart": "0",  # workers started early lack the run's environment and stay unused
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_worker_niceness": "0",  # with Ray's default of 15, any other program on the machine starves the run
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise Ray warns about this change at each start
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
+    "RAY_ADDRESS": None,
+}
+"""Environment variables of Ray and its workers; None: removed."""
+
+WAIT_POLICY = "OMP_WAIT_POLICY"
+"""How OpenMP's threads wait for each other; PASSIVE unless the user sets it. By default they spin, and if another
+process uses one of the cores, small operations take 5 to 10 times as long (measured)."""
+
+
+@contextmanager
+def cpu_ray(cfg: Any) -> Iterator[None]:
+    """SkyRL's `initialize_ray(cfg)` for a CPU run, and its shutdown.
+
+    It never joins another cluster. On exit, even after an error, Ray is stopped, its temporary folder is removed and
+    `os.environ` is restored. SkyRL places each training worker on a GPU, so Ray gets one logical GPU per worker.
+
+    Args:
+        cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
+    """
+    placement = cfg.trainer.placement
+    workers = placement.policy_num_nodes + placement.ref_num_nodes + placement.critic_num_nodes
+    folder = ray_folder()
+    start = functools.partial(
+        ray.init,
+        address="local",
+        num_cpus=workers + 8,  # logical, for the sampler, SkyRL's entry task and its registries
+        num_gpus=workers,
+        include_dashboard=False,
+        _temp_dir=str(folder),
+    )
+    environ = {name: value for name, value in ENVIRONMENT.items() if value is not None}
+    environ[WAIT_POLICY] = os.environ.get(WAIT_POLICY, "PASSIVE")
+    with mock.patch.dict(os.environ, environ):  # restores os.environ, including what SkyRL adds
+        for name in ENVIRONMENT.keys() - environ.keys():
+            os.environ.pop(name, None)
+        try:
+            with mock.patch.object(ray, "init", start):
+                initialize_ray(cfg)
+            yield
+        finally:
+            ray.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class CPUMixin:
@@ -32,9 +90,7 @@ class CPUMixin:
         The sampler loads its model in the background.
         """
         if uses_server(self.cfg.generator.inference_engine):
-            from rg_env.cpu import vllm_engine
-
-            return vllm_engine.connect(self.cfg, self.tokenizer)
+            return connect(self.cfg, self.tokenizer)
         policy, generator = self.cfg.trainer.policy, self.cfg.generator
         actor = SamplerActor.remote(  # type: ignore[attr-defined]
             policy.model.path,

