@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,3 +246,10 @@ def test_a_policy_that_diverged_is_named(sampler: Sampler) -> None:
     sampler.load_weights(state)
     with pytest.raises(SamplerError, match="training has diverged"):
         ask(sampler)
+
+
+def test_a_rollout_leaves_less_behind_than_its_prompt(model_folder: Path) -> None:
+    sampler = Sampler.from_pretrained(str(model_folder))
+    for number in range(20):
+        sampler.sample([Request((3,) * 30, SamplingParams(max_tokens=1), f"session {number}")])
+    assert sys.getsizeof((3,) * 30) > 200 > len(pickle.dumps(sampler._asked)) / 20
