@@ -39,7 +39,11 @@ def test_the_overrides_make_a_run_that_passes() -> None:
         ("trainer__ref__sequence_parallel_size", 2, "trainer.ref.sequence_parallel_size=2"),
         ("generator__inference_engine__model_dtype", "float16", "model_dtype='float16': cannot run on the CPU"),
         ("generator__inference_engine__num_engines", 2, "there is one sampler"),
-        ("generator__sampling_params__repetition_penalty", 1.2, "generator.sampling_params: .*unknown field `repetition_penalty`"),
+        (
+            "generator__sampling_params__repetition_penalty",
+            1.2,
+            "generator.sampling_params: .*unknown field `repetition_penalty`",
+        ),
         ("generator__eval_sampling_params__logprobs", 3, "generator.eval_sampling_params: .*`int` <= 1"),
         ("generator__sampling_params__additional_kwargs", {"best": 1}, "unknown field `best`"),
         ("generator__sampling_params__additional_kwargs", {"seed": 1}, "unknown field `seed`"),
