@@ -18,7 +18,6 @@ RAW_ALONE = frozenset(
         "figlet_font",
         "letter_jumble",
         "palindrome_generation",
-        "polynomial_equations",
         "propositional_logic",
         "quantum_lock",
         "rush_hour",

@@ -30,15 +30,12 @@ from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
 from rg_env.errors import need
 from rg_env.eval_set import EvalSet
 from rg_env.scoring import shared_scorer
-from rg_env.scoring.base_score import PartialCredit
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
 from rg_env.skyrl.recording import resumes
 from rg_env.skyrl.registration import register
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
-from rg_env.tasks import TaskMix
-from rg_env.tasks.soundness import wrong_above
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
 
@@ -157,24 +154,7 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
         },
     )
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)
-    _note_partial_credit(cfg)
     return writer
-
-
-def _note_partial_credit(cfg: RGTrainConfig) -> None:
-    """Say once which tasks' wrong answers can pass the threshold for keeping texts."""
-    rg = cfg.rg_dump
-    if cfg.data.train_data or not rg.dump_rollouts or rg.scorer.partial_credit == PartialCredit.NONE:
-        return
-    threshold = rg.rollout_save_score_threshold
-    if names := wrong_above([task.name for task in TaskMix.parse(rg.tasks).tasks], threshold):
-        logger.info(
-            "on {} of the tasks, answers with a small mistake can score above rollout_save_score_threshold={:g}, so a "
-            "group can be saved without a solved rollout: {} (docs/rewards.md#wrong-answers-above-the-threshold)",
-            len(names),
-            threshold,
-            ", ".join(names),
-        )
 
 
 @contextmanager

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from rg_env.tasks.audited import AUDITED_TASKS
@@ -61,6 +60,7 @@ _SUBSTRING = "upstream accepts any text that contains the answer"
 GUARDED: dict[str, str] = {
     "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
     "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
+    "codeio": "upstream gives deep objects 0.9, because it divides by their length; only the right value passes",
     "coin_flip": "upstream gives `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
     "complex_arithmetic": "upstream gives `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
@@ -75,6 +75,7 @@ GUARDED: dict[str, str] = {
     "mahjong_puzzle": f"{_SUBSTRING}; only Peng, Chi or Pass pass",
     "n_queens": f"{_RUNS_ANSWER}, which can read the solutions; only boards and lists pass",
     "number_sorting": "upstream gives a list of NaN 1; only finite numbers pass",
+    "polynomial_equations": "upstream gives small mistakes 0.99; only the solutions, to four decimals, pass",
     "polynomial_multiplication": f"{_RUNS_ANSWER}, and gives `expand(<the question>)` 1; only polynomials pass",
     "prime_factorization": "upstream gives the number itself 0.5; only other factors pass",
     "puzzle24": f"{_RUNS_ANSWER}, and gives `4*3*2*1` 1; only arithmetic on exactly the given numbers passes",
@@ -109,44 +110,6 @@ _SOUND = frozenset(
     }
 )
 """Tasks whose scorers give 0 to everything but correct answers."""
-
-_NEARLY_RIGHT = {
-    0.99: "codeio polynomial_equations",
-    0.98: "arc_1d caesar_cipher emoji_mystery number_filtering",
-    0.97: "word_sequence_reversal",
-    0.96: "manipulate_matrix",
-    0.94: "sentence_reordering string_synthesis",
-    0.92: "basic_arithmetic list_functions",
-    0.91: "letter_jumble string_splitting",
-    0.9: "base_conversion complex_arithmetic products",
-    0.88: "game_of_life",
-    0.87: "spell_backward",
-    0.86: "word_sorting",
-    0.85: "chain_sum",
-    0.84: "futoshiki",
-    0.83: "bf coin_flip",
-    0.8: "lcm number_sequence",
-    0.78: "sudoku",
-    0.77: "mini_sudoku",
-    0.75: "count_primes leg_counting simple_geometry",
-    0.7: "figlet_font",
-    0.66: "count_bits largest_island rotten_oranges simple_equations tsumego",
-    0.64: "rectangle_count",
-}
-HIGHEST_PARTIAL_CREDIT = {task: score for score, tasks in _NEARLY_RIGHT.items() for task in tasks.split()}
-"""Task → the highest base score, cut to two decimals, of answers with one small mistake on five items, if above 0.5:
-for the tasks of the default mix with their default options, and `scorer.partial_credit=calibrated`. Measured by
-`tests/scoring/test_partial_credit.py`.
-"""
-
-
-def wrong_above(tasks: Iterable[str], threshold: float) -> list[str]:
-    """Those of the tasks on which a wrong answer was seen to score more than a threshold; complete from 0.5 on.
-
-    >>> wrong_above(["chain_sum", "zebra_puzzles"], 0.7)
-    ['chain_sum']
-    """
-    return [task for task in tasks if HIGHEST_PARTIAL_CREDIT.get(task, 0.0) > threshold]
 
 
 def in_default_mix(task: str) -> bool:

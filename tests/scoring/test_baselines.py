@@ -158,7 +158,6 @@ def test_the_base_score_by_its_definition(raw: float, tagged: float, baseline: f
     ("task", "answer"),
     [
         ("figlet_font", "x"),
-        ("polynomial_equations", "0,.0,"),
         ("propositional_logic", "↔ (Q R)"),
         ("quantum_lock", "→ → A  CA"),
         ("rush_hour", ""),

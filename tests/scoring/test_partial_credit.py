@@ -1,21 +1,23 @@
-"""Which tasks give a wrong answer that is nearly right a high score (`tasks.soundness.HIGHEST_PARTIAL_CREDIT`)."""
+"""No answer with a small mistake counts as solved."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from rg_env.config import RGDumpConfig
 from rg_env.scoring import Scorer
 from rg_env.tasks.audited import AUDITED_TASKS
-from rg_env.tasks.soundness import HIGHEST_PARTIAL_CREDIT, in_default_mix
+from rg_env.tasks.soundness import in_default_mix
 
 Items = Callable[[str, int], list[dict[str, Any]]]
-TASKS = sorted(task for task in AUDITED_TASKS if in_default_mix(task))
+TASKS = sorted(task for task in AUDITED_TASKS if in_default_mix(task) and task != "polynomial_equations")
+"""Without the task whose question lets the last decimal be rounded down."""
 ITEMS = 5
+RIGHT = 1 - 1e-9
 
 
 def nearly_right(answer: str) -> Iterator[str]:
@@ -36,10 +38,8 @@ def nearly_right(answer: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_highest_score_of_a_wrong_answer_is_as_declared(scorer: Scorer, cured_items: Items, task: str) -> None:
-    scores = [0.0]
+def test_a_small_mistake_is_not_solved(scorer: Scorer, cured_items: Items, task: str) -> None:
     for entry in cured_items(task, ITEMS):
-        wrong = dict.fromkeys(nearly_right(str(entry["answer"] or "")))
-        scores += [score for answer in wrong if (score := scorer.score_answer(entry, answer).score) < 1 - 1e-9]
-    highest = math.floor(100 * max(scores)) / 100
-    assert HIGHEST_PARTIAL_CREDIT.get(task) == (highest if highest > 0.5 else None)
+        for answer in dict.fromkeys(nearly_right(str(entry["answer"] or ""))):
+            score = scorer.score_answer(entry, answer).score
+            assert score >= RIGHT or score < RGDumpConfig.solved_at, answer

@@ -7,6 +7,7 @@ import functools
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -63,6 +64,7 @@ def some_interval(entry: Entry) -> str:
 
 FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("acre", same("on off undetermined"), 0.15),
+    ("codeio", same('{"":' * 200 + "{}" + "}" * 200), 0.5),
     ("coin_flip", same("0"), 0.8),
     ("complex_arithmetic", same("nan"), 1.0),
     ("complex_arithmetic", same("nan+1j"), 1.0),
@@ -75,6 +77,7 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("mahjong_puzzle", same("Peng Chi Pass"), 0.25),
     ("n_queens", same("[row.split() for row in valid_solutions[0].split(chr(10))]"), 0.5),
     ("number_sorting", not_a_number_each, 1.0),
+    ("polynomial_equations", same("0.0317"), 0.2),
     ("polynomial_multiplication", expand_the_question, 1.0),
     ("prime_factorization", lambda entry: entry["question"].split(" of ")[1].split(".")[0], 0.5),
     ("puzzle24", same("4*3*2*1"), 1.0),
@@ -89,8 +92,9 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
 
 @pytest.mark.parametrize(("task", "answer", "least"), FREE)
 def test_the_guard_closes_what_upstream_rewards_for_nothing(
-    task: str, answer: Callable[[Entry], str], least: float
+    task: str, answer: Callable[[Entry], str], least: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # snippets of codeio write files
     assert raw_mean(task, answer) >= least
     scorer = raw(task)
     left = [
@@ -123,6 +127,7 @@ def test_upstream_writes_out_every_repeated_turn() -> None:
     entry = raw("rubiks_cube")[0]
     assert refusal_of(entry, "R99999999")
     assert refusal_of(entry, "R999 " * 3)
+    assert refusal_of(entry, "R٩٩٩٩٩٩٩")
     assert refusal_of(entry, "R2 U' F R3 B2") is None
 
 
@@ -151,7 +156,8 @@ def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
         ("spell_backward", "{0}s", False),
         ("spell_backward", "x{0}", True),
         ("syllogism", " Yes\n", True),
-        ("syllogism", "Yes.", False),
+        ("syllogism", "Yes.", True),
+        ("syllogism", '"**No**."', True),
         ("time_intervals", " {0} ", True),
     ],
 )

@@ -108,10 +108,10 @@ def _literal_value(node: ast.expr) -> Any:
 
 def _countdown(entry: Entry, answer: str) -> str:
     target = entry["metadata"]["target"]
-    expression = read(answer, _grammar_of(entry))
+    expression = read(answer, _grammar_of(entry, operators=frozenset("+-*/")))
     _check_numbers(expression.integers, entry["metadata"]["numbers"])
     value = expression.value
-    if value is not None and value != target and abs(value - target) < 1:  # the scorer allows for 0.001 %
+    if value is None or 0 < abs(value - target) < max(1, abs(target) / 1000):  # the scorer allows for 0.001 %
         raise Refusal(f"the expression is not exactly {target}")
     return expression.text
 
@@ -122,7 +122,7 @@ def _puzzle24(entry: Entry, answer: str) -> str:
     expression = read(answer, _grammar_of(entry, operators=operators))
     _check_numbers(expression.integers, entry["metadata"]["numbers"])
     value = expression.value
-    if value is not None and value != 24 and int(value) == 24:  # the scorer cuts off the fraction
+    if value is None or (value != 24 and int(value) == 24):  # the scorer cuts off the fraction
         raise Refusal("the expression is not exactly 24")
     return expression.text
 

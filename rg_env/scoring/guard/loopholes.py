@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -22,8 +23,9 @@ _FRACTION = re.compile(r"([-+]?\d{1,60})\s*/\s*(\d{1,60})", re.ASCII)
 _COMPLEX = re.compile(r"[-+0-9.eEiIjJ() ]*")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _WORD = re.compile(r"[^\W_]+")
+_AROUND_A_WORD = ".*`'\""
 _LATEX = frozenset({"boxed", "text", "textbf", "mathrm", "mathbf"})
-_REPEATS = re.compile(r"[0-9]+")
+_REPEATS = re.compile(r"\d+")  # of any alphabet, as upstream reads them
 _LONG_DRIVE = re.compile(r"[A-Z][+-]\d{3}")
 _ONE_NUMBER = re.compile(r"\b-?\d+(?:\.\d+)?\b")
 _MOST_TURNS = 1000
@@ -35,9 +37,35 @@ def _one_of(*choices: str) -> Rule:
     wanted = " or ".join(choices)
 
     def rule(entry: Mapping[str, Any], answer: str) -> str | None:
-        return None if answer.strip() in choices else f"the answer must be exactly one of {wanted}"
+        word = answer.strip().strip(_AROUND_A_WORD)
+        return None if word in choices else f"the answer must be exactly one of {wanted}"
 
     return rule
+
+
+def _codeio(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream divides the distance by the length of the longer JSON, so that `{"":{"":{"":…}}}` scores 0.9."""
+    own = entry["answer"].strip()
+    if answer.strip() == own:
+        return None
+    right = _json_form(own)
+    values = (answer, answer[answer.find("{") : answer.rfind("}") + 1])
+    if right is not None and any(_json_form(value) == right for value in values):
+        return None
+    return "the value is wrong, and upstream would reward long answers"
+
+
+def _json_form(text: str) -> str | None:
+    """A text that is equal for equal JSON values, `1.0` and `1` included; None if the text is no JSON."""
+    try:
+        return json.dumps(json.loads(text, parse_float=_whole_if_equal), sort_keys=True)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole_if_equal(digits: str) -> float:
+    number = float(digits)
+    return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
 def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -132,6 +160,23 @@ def _number_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
     return "the answer must be a list of finite numbers" if "nan" in lower or "inf" in lower else None
 
 
+def _polynomial_equations(entry: Mapping[str, Any], answer: str) -> str | None:
+    """Upstream scores closeness, which for solutions that are all near 0 is high for any small number."""
+    right, given = _solutions(entry["answer"]), _solutions(answer)
+    if len(right) == len(given) and all(abs(a - b) < 1.001e-4 for a, b in zip(right, given, strict=True)):
+        return None  # the question lets the fourth decimal be rounded down
+    return "the solutions are wrong, and upstream would reward closeness"
+
+
+def _solutions(text: str) -> list[float]:
+    """The numbers between commas, as upstream reads them."""
+    numbers = []
+    for part in text.split(","):
+        with suppress(ValueError):
+            numbers.append(float(part))
+    return sorted(numbers)
+
+
 def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream gives half for any factors with the correct product, including the number itself."""
     factors = [part.strip() for part in answer.split("×")]
@@ -187,6 +232,7 @@ def _word_sorting(entry: Mapping[str, Any], answer: str) -> str | None:
 
 RULES: dict[str, Rule] = {
     "acre": _one_of("on", "off", "undetermined"),
+    "codeio": _codeio,
     "coin_flip": _coin_flip,
     "complex_arithmetic": _complex_arithmetic,
     "course_schedule": _one_of("True", "False"),
@@ -198,6 +244,7 @@ RULES: dict[str, Rule] = {
     "letter_jumble": _letter_jumble,
     "mahjong_puzzle": _one_of("Peng", "Chi", "Pass"),
     "number_sorting": _number_sorting,
+    "polynomial_equations": _polynomial_equations,
     "prime_factorization": _prime_factorization,
     "propositional_logic": _propositional_logic,
     "ransom_note": _one_of("True", "False"),

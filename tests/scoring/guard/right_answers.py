@@ -106,12 +106,23 @@ def _integrals(answer: str) -> list[str]:
     return [*_decimals(answer), *forms, bare, *(f"{bare} + {constant}" for constant in constants)]
 
 
+def _json(answer: str) -> list[str]:
+    value = json.loads(answer)
+    forms = [json.dumps(value, separators=(",", ":")), json.dumps(value, indent=2)]
+    return forms if isinstance(value, dict) else []
+
+
+def _solutions(answer: str) -> list[str]:
+    return [answer.replace(" ", ""), ", ".join(answer.split(", ")[::-1]), re.sub(r"(\.\d+)", r"\g<1>0", answer)]
+
+
 def _moves(answer: str) -> list[str]:
     return [answer.replace(" ", "  "), answer.replace(" ", "\n")]
 
 
 FORMS: dict[str, Forms] = {
     "acre": _as_it_is,
+    "codeio": _json,
     "coin_flip": _probabilities,
     "complex_arithmetic": _complex,
     "binary_matrix": _as_it_is,
@@ -127,6 +138,7 @@ FORMS: dict[str, Forms] = {
     "mahjong_puzzle": _as_it_is,
     "n_queens": _as_it_is,
     "number_sorting": _lists,
+    "polynomial_equations": _solutions,
     "polynomial_multiplication": _decimals,
     "prime_factorization": _factors,
     "propositional_logic": _as_it_is,

@@ -133,6 +133,17 @@ def _upstream(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
 
 
 _BOARD = "[[0,0],[1,0]]"
+_JSON = [
+    *('{"":' * depth + "{}" + "}" * depth for depth in (0, 20, 100, 350, 1300)),
+    *(
+        "{" + ",".join(f'"{key * number}":{value}' for number in range(60)) + "}"
+        for key in " a"
+        for value in ("0", "{}")
+    ),
+    *(f'{{"": {value}}}' for value in ('"' + "\U0001f600" * 4000 + '"', "9" * 5000, "1e400", "NaN", "[" * 4000)),
+    *("{", "}{", "null", "[]", '""'),
+]
+"""Objects that are deep, wide or long, which upstream's codeio paid whatever was asked."""
 
 
 @pytest.mark.parametrize(
@@ -161,6 +172,9 @@ _BOARD = "[[0,0],[1,0]]"
         ("simple_integration", {"metadata": {"integrand": "0", "variable": "x"}}, ["0*X + C", "0*x + C", "C"]),
         ("puzzle24", {"metadata": {"numbers": [8, 3, 2, 1]}}, ["(2-1)*8*3.", "8.*3*(2-1.)"]),
         ("countdown", {"metadata": {"numbers": [25, 4, 6, 2], "target": 112}}, ["25*4+6*2.", "25*4 + 6*2. "]),
+        ("codeio", {"answer": '{"b": 2.0, "a": [1, {}]}'}, ['{"a":[1,{}],"b":2}', ' {"b": 2.00, "a": [1e0, {}]}\n']),
+        ("codeio", {"answer": "[1, 2]"}, ["[1, 2]", " [1, 2] "]),
+        ("polynomial_equations", {"answer": "-0.5, 0.25"}, ["0.25, -0.5000", "-.5,.25"]),
         ("game_of_life_halting", {"answer": "True"}, ["True.", "**True**", "true", "$\\boxed{True}$", "'TRUE'"]),
         ("game_of_life_halting", {"answer": "False"}, ["False.", "**False**", "false"]),
         ("game_of_life", {"answer": _BOARD}, ["[[0.0,0.0],[1.0,0.0]]", "[[false, false], [true, false]]"]),
@@ -181,6 +195,30 @@ def test_forms_that_were_once_refused_score_1(
     [
         ("coin_flip", {"answer": "0.0029296875"}, ["0", "0.0", "0.003", "0.0028"]),
         ("coin_flip", {"answer": "0.00003"}, ["0", "0.0000", "0.0001"]),
+        (
+            "codeio",
+            {"answer": '{"root": 20.28}'},
+            [*_JSON, '{"root": 20.29}', '{"root": "20.28"}', '{"root": [20.28]}'],
+        ),
+        (
+            "codeio",
+            {"answer": '{"a": [true, 1]}'},
+            [*_JSON, '{"a": [1, true]}', '{"a": [true]}', '{"a": [true, 1, 1]}'],
+        ),
+        ("codeio", {"answer": "7"}, [*_JSON, "8", "{7}"]),
+        ("countdown", {"metadata": {"numbers": [9, 53, 22], "target": 199}}, ["9**(53/22)"]),
+        ("countdown", {"metadata": {"numbers": [10, 2, 5], "target": 105}}, ["10**2 + 5"]),
+        (
+            "countdown",
+            {"metadata": {"numbers": [6, 24, 80, 24, 20, 1], "target": 500}},
+            ["(20*(24+1))+6**(-(80/24))", "20*(24+1)+6*(80-80)", "500"],
+        ),
+        (
+            "polynomial_equations",
+            {"answer": "-0.5, 0.25"},
+            ["-0.5", "0.25", "-0.5, 0.2502", "-0.5, 0.25, 1", "nan, 0.25"],
+        ),
+        ("syllogism", {"answer": "Yes"}, ["Yes No", "Yes. No.", "**Yes** or No", "", ".", "Yess"]),
         ("game_of_life_halting", {"answer": "True"}, ["False", "True False", "not True", "1", "", "untrue"]),
         ("game_of_life", {"answer": _BOARD}, ["[[0,2],[1,0]]", "[[0,0],[1,0],[0,0]]", "[" * 5000, "9" * 5000, "{}"]),
         ("prime_factorization", {"answer": "3 × 103"}, ["-3 × -103", "+309", "309", "3 × 103 × +1 × 309"]),
