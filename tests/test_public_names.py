@@ -78,7 +78,7 @@ def test_every_command_has_help(command):
 
 
 def test_the_commands_are_those_promised():
-    promised = ["train", "eval", "tasks", "dataset", "score", "audit"] + [
+    promised = ["train", "eval", "tasks", "dataset", "score", "attack"] + [
         f"dumps {name}" for name in ["stats", "show", "report", "export", "validate", "rescore"]
     ]
     assert set(promised) <= set(COMMANDS)

@@ -1,7 +1,7 @@
 """Signs of reward hacking in recorded rollouts.
 
 Invariant: a finding concerns one task, states the counts and the groups that it is based on, and is never based on a
-single rollout. Memory does not grow with the texts. A sign is one entry of `SIGNS`; docs/evidence/audit.md
+single rollout. Memory does not grow with the texts. A sign is one entry of `SIGNS`; docs/evidence/attacks.md
 has the rate of false alarms of each.
 Not covered: trends over steps, and policies that give up or repeat themselves: those are bad, but no reward is hacked.
 """

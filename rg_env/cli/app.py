@@ -264,15 +264,13 @@ def score(
 
 
 @app.command(cls=Command)
-def audit(
+def attack(
     tasks: Annotated[
         str | None,
         typer.Option("--tasks", help="Names, patterns and categories separated by commas. Default: all tasks."),
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
-    quick: Annotated[bool, typer.Option("--quick", help="Try fewer attacks.")] = False,
     imports: Imports = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Attack scorers with texts and cheap policies that solve nothing, as a model in training might.
 
@@ -280,13 +278,13 @@ def audit(
     --tasks in a task of the default mix.
 
     Examples:
-      rg-env audit --tasks gcd,countdown --quick
-      rg-env audit --imports my_tasks --tasks my_task
+      rg-env attack --imports my_tasks --tasks my_task
+      rg-env attack --tasks gcd,countdown
     """
-    from rg_env.audit.command import run_command
+    from rg_env.attack.run import run_command
 
     import_tasks(imports)
-    sys.exit(run_command(tasks, items, quick, as_json))
+    sys.exit(run_command(tasks, items))
 
 
 @app.command(cls=Command)

@@ -1,6 +1,6 @@
 """Which version of reasoning-gym was audited, and its tasks. Any other version is refused.
 
-For another version: run `rg-env audit` and the tests with it, review the scorers that changed, and write it here.
+For another version: run `rg-env attack` and the tests with it, review the scorers that changed, and write it here.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Soundness(StrEnum):
     UNSOUND = "unsound"
     """Wrong answers are known to score, and no check outside the scorer can reject them."""
     AUDITED = "audited"
-    """`rg-env audit` found no hole (docs/evidence/audit.md). The scorer's source has not been reviewed."""
+    """`rg-env attack` found no hole (docs/evidence/attacks.md). The scorer's source has not been reviewed."""
     UNAUDITED = "unaudited"
     """A user's own task: nothing has been tried."""
 
@@ -48,7 +48,7 @@ OFTEN_FREE: dict[str, str] = {
     "string_manipulation": "a copy of the string is right on a third of the items, which no rule changes",
 }
 """Tasks whose scores are correct, but whose right answer often needs no solving at their default options, with the
-reason: measured by `rg-env audit`, more than 0.2 above the most frequent answer.
+reason: measured by `rg-env attack`, more than 0.2 above the most frequent answer.
 
 They are excluded from the default mix only.
 """

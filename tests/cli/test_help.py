@@ -82,7 +82,7 @@ def test_train_shows_that_it_takes_configurations_and_settings():
         (("trian",), "`rg-env train`"),
         (("dumps", "stat"), "`rg-env dumps stats`"),
         (("dumps", "tasks"), "`rg-env tasks`"),
-        (("dumps", "adit"), "`rg-env audit` or `rg-env dumps audit`"),
+        (("attak",), "`rg-env attack`"),
         (("dumps", "export", "xyz"), "use one of sft, dpo"),
     ],
 )

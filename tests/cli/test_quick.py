@@ -28,7 +28,7 @@ MISTAKES = [
     ["dataset", "--out", "x.csv"],
     ["dataset", "--out", "no/such/folder/x.parquet"],
     ["dataset", "--out", "x.parquet", "--tasks", "nope"],
-    ["audit", "--tasks", "nope"],
+    ["attack", "--tasks", "nope"],
     ["doctor", "nope"],
     ["dumps", "stats", "no/such/folder"],
     ["dumps", "export", "sft", "dumps/sample", "--out", "x.csv"],

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import reasoning_gym
 
-from rg_env.audit.policies import CONSTANTS
+from rg_env.attack.attacks import CONSTANTS
 from rg_env.scoring import guard
 from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, Soundness, TaskMix, soundness_of, task_names
 from rg_env.tasks.soundness import GUARDED

@@ -1,0 +1,1 @@
+"""`rg-env attack`: attacks on scorers that users bring, as a policy in training might try them."""

@@ -1,0 +1,236 @@
+"""Every attack on every item of a task, scored by `Scorer` as in training, and the command `rg-env attack`.
+
+| hole | when |
+|---|---|
+| code | an attack with code ended or stopped its process, or made the canary file |
+| poison | afterwards the right answer of an item, or a wrong one, has another score than before |
+| free reward | a text that is not the item's answer scores 0.3 or more, on average over all items |
+| often right | one attack is fully right on more than 0.4 of the items, or 0.75 where there are two answers |
+| hang, crash, exception | the scorer used up its CPU time, its process died, or it raised: contained, so the answer scored 0 |
+
+Invariant: no attack reaches the calling process.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from loguru import logger
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rg_env.attack.attacks import CODE, Attack, attacks
+from rg_env.errors import describe
+from rg_env.output import cell, console, print_text
+from rg_env.scoring import AnswerScore, Scorer, Status
+from rg_env.scoring.same_answer import is_same_answer
+from rg_env.tasks import hash64, task_names
+from rg_env.tasks.mix import TaskMix
+from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream.dataset import UpstreamDataset
+
+FREE_REWARD = 0.3
+OFTEN_RIGHT, OFTEN_RIGHT_OF_TWO = 0.4, 0.75
+FULLY_RIGHT = 1 - 1e-9
+_DEADLINE = 2.0
+"""CPU seconds per answer."""
+_OTHERS = 40
+"""Items whose answers the attacks may know, at most."""
+
+Entry = Mapping[str, Any]
+
+
+class Hole(StrEnum):
+    """What an attack achieved."""
+
+    CODE = "code"
+    POISON = "poison"
+    FREE_REWARD = "free reward"
+    OFTEN_RIGHT = "often right"
+    HANG = "hang"
+    CRASH = "crash"
+    EXCEPTION = "exception"
+
+
+CONTAINED = {Status.TIMEOUT: Hole.HANG, Status.CRASHED: Hole.CRASH, Status.ERROR: Hole.EXCEPTION}
+_ENDED = (Status.TIMEOUT, Status.CRASHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An attack that achieved something; `value`: its mean score, or the share of items on which it is right."""
+
+    hole: Hole
+    attack: str
+    value: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AttackedTask:
+    """What came of the attacks on one task.
+
+    Attributes:
+        counts: whether a hole makes the command fail: the task was named, or is in the default mix.
+        best: the attack with the highest mean score.
+        mean, right: its mean score, and the share of items on which it is fully right.
+        problem: why the task could not be attacked, in one line; else empty.
+    """
+
+    task: str
+    counts: bool
+    hits: tuple[Hit, ...] = ()
+    best: str = ""
+    mean: float = 0.0
+    right: float = 0.0
+    problem: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether an answer can gain something, or nobody knows, in a task that counts."""
+        gained = any(hit.hole not in CONTAINED.values() for hit in self.hits)
+        return self.counts and (gained or bool(self.problem))
+
+
+def attack_tasks(
+    tasks: str | None = None,
+    items: int = 20,
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None,
+) -> list[AttackedTask]:
+    """Attack the scorers.
+
+    Args:
+        tasks: a task mix; None: every task, including those outside the default mix, which then do not count.
+        items: per task, at least 1.
+        progress: called before each task with its name, its number and the number of tasks.
+
+    Raises:
+        ConfigError: the mix is invalid.
+        ScorerPoolError: scorer processes cannot be started.
+    """
+    counted = {task.name for task in TaskMix.parse(tasks).tasks}
+    names = sorted(counted) if tasks else task_names()
+    attacked = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, task in enumerate(names):
+            progress(task, number, len(names))
+            # A scorer for each task, so that no task suffers from what another's answers did.
+            with Scorer(workers=1, timeout=_DEADLINE) as scorer:
+                attacked.append(_attack(task, task in counted, items, scorer, f"{folder}/canary"))
+    return attacked
+
+
+def _entries(task: str, number: int) -> list[Entry]:
+    dataset = UpstreamDataset(task, {})
+    entries: list[Entry] = []
+    for draw in range(10 * number):
+        with suppress(UnusableItemError):
+            entries.append(dataset.make(hash64("attack", task, draw) % 2**32))
+        if len(entries) == number:
+            return entries
+    raise ValueError("it makes too few items")
+
+
+def _attack(task: str, counts: bool, items: int, scorer: Scorer, canary: str) -> AttackedTask:
+    try:
+        entries = _entries(task, items + _OTHERS)
+    except Exception as error:  # whatever a user's generator raises
+        return AttackedTask(task, counts, problem=describe(error))
+    known = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
+    limit = OFTEN_RIGHT_OF_TWO if len(set(known)) <= 2 else OFTEN_RIGHT
+    others = [str(entry["answer"]) for entry in entries[items:] if entry["answer"] is not None]
+    attacked = entries[:items]
+    texts = (str(attacked[0]["answer"]), "wrong", *others[:1])
+    before = _reference(scorer, attacked[0], texts)
+    hits: list[Hit] = []
+    best = ("", 0.0, 0.0)
+    for attack in attacks(canary, others):
+        scores, earned, status = _scores(scorer, attacked, attack)
+        mean, right = sum(scores) / items, sum(score >= FULLY_RIGHT for score in scores) / items
+        best = max(best, (attack.name, mean, right), key=lambda result: result[1])
+        if hole := CONTAINED.get(status):
+            hits.append(Hit(hole, attack.name))
+        if attack.goal == CODE and (status in _ENDED or Path(canary).exists()):
+            Path(canary).unlink(missing_ok=True)
+            hits.append(Hit(Hole.CODE, attack.name))
+        after = _reference(scorer, attacked[0], texts)
+        if any(before[text] != after[text] for text in before.keys() & after.keys()):
+            hits.append(Hit(Hole.POISON, attack.name))
+            break  # what is scored from here on says nothing
+        if earned / items >= FREE_REWARD:
+            hits.append(Hit(Hole.FREE_REWARD, attack.name, earned / items))
+        elif right > limit:
+            hits.append(Hit(Hole.OFTEN_RIGHT, attack.name, right))
+    return AttackedTask(task, counts, tuple(hits), *best)
+
+
+def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[list[float], float, Status]:
+    """The scores of an attack, their sum where its text is not the right answer, and the worst status.
+
+    An attack that stops the scorer is not tried again.
+    """
+    scores: list[float] = []
+    earned, worst = 0.0, Status.OK
+    for entry in entries:
+        text = attack.answer(str(entry["question"]).strip())
+        scored = AnswerScore.unscored(Status.OK) if text is None else scorer.score_answer(entry, text)
+        scores.append(scored.score)
+        if text is not None and (entry["answer"] is None or not is_same_answer(text, str(entry["answer"]))):
+            earned += scored.score
+        if scored.status in CONTAINED and not scored.starved:
+            worst = scored.status
+        if worst in _ENDED:
+            break
+    return scores, earned, worst
+
+
+def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> dict[str, tuple[Status, float]]:
+    """The scores of texts, less those for which the machine had no core: these prove nothing."""
+    scored = {text: scorer.score_answer(entry, text) for text in texts}
+    return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not score.starved}
+
+
+def run_command(tasks: str | None, items: int) -> int:
+    """`rg-env attack`: progress on standard error, the result on standard output; 1 if a task fails, else 0."""
+    logger.disable("rg_env")  # answers that hang are expected here
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=console(stderr=True)) as bar:
+            shown = bar.add_task("starting", total=None)
+            attacked = attack_tasks(
+                tasks, items, lambda task, done, total: bar.update(shown, description=task, completed=done, total=total)
+            )
+    finally:
+        logger.enable("rg_env")
+    table = Table("task", "counts", "holes", "best attack", "mean score", "fully right", box=None)
+    table.columns[0].no_wrap = True
+    for result in attacked:
+        table.add_row(
+            cell(result.task),
+            "yes" if result.counts else "no",
+            cell(result.problem or _described(result.hits) or "–"),
+            cell(result.best or "–"),
+            f"{result.mean:.2f}",
+            f"{result.right:.2f}",
+            style="red" if result.fails else "",
+        )
+    console().print(table)
+    failed = [result.task for result in attacked if result.fails]
+    counted = sum(result.counts for result in attacked)
+    print_text(f"\nholes that an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {counted} tasks)")
+    return 1 if failed else 0
+
+
+def _described(hits: Sequence[Hit]) -> str:
+    """Each hole with its number of attacks, and with the attack that gained most."""
+    numbers = Counter(hit.hole for hit in hits)
+    top = {hole: max((hit for hit in hits if hit.hole is hole), key=lambda hit: hit.value) for hole in numbers}
+    return ", ".join(
+        f"{hole} ×{numbers[hole]} ({hit.attack}{f' {hit.value:.2f}' if hit.value else ''})" for hole, hit in top.items()
+    )
