@@ -46,17 +46,14 @@ def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
     }
     return [
         *(Attack(name, "reward for no work", answer) for name, answer in POLICIES.items()),
-        *(
-            Attack(_name(text), goal, lambda _, text=text: text)
-            for goal, group in texts.items()
-            for text in dict.fromkeys(group)
-        ),
+        *(_fixed(text, goal) for goal, group in texts.items() for text in dict.fromkeys(group)),
     ]
 
 
-def _name(text: str) -> str:
+def _fixed(text: str, goal: str) -> Attack:
     shown = " ".join(text.split()) or repr(text)
-    return f"`{shown}`" if len(shown) <= 30 else f"`{shown[:29]}…` ({len(text)} characters)"
+    name = f"`{shown}`" if len(shown) <= 30 else f"`{shown[:29]}…` ({len(text)} characters)"
+    return Attack(name, goal, lambda _: text)
 
 
 CODE = "code"

@@ -73,7 +73,12 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("task", "holes"), [("careful", ()), ("evaluating", ("code", "crash", "exception", "hang", "poison")), ("measuring", ("free reward",))]
+    ("task", "holes"),
+    [
+        ("careful", ()),
+        ("evaluating", ("code", "crash", "exception", "hang", "poison")),
+        ("measuring", ("free reward",)),
+    ],
 )
 def test_a_users_own_scorer_is_attacked(tmp_path: Path, task: str, holes: tuple[str, ...]) -> None:
     (tmp_path / "attacked_tasks.py").write_text(USERS)
