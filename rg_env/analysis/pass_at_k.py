@@ -1,4 +1,4 @@
-"""The probability that one of k responses to a prompt is correct (pass@k), or all are (pass^k): unbiased estimates.
+"""The probability that one of k responses to a prompt is correct (pass@k): an unbiased estimate.
 
 Invariant: k never exceeds the number of recorded responses; a smaller group has no value.
 """
@@ -24,18 +24,6 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     """
     _check(n, c, k)
     return 1 - comb(n - c, k) / comb(n, k)
-
-
-def pass_hat_k(n: int, c: int, k: int) -> float:
-    """The probability that k of the n tries, drawn without replacement, are all successes: C(c, k)/C(n, k).
-
-    From Yao et al., τ-bench, 2024. Arguments and errors as for `pass_at_k`.
-
-    >>> pass_hat_k(8, 2, 1), pass_hat_k(8, 2, 2), pass_hat_k(4, 3, 2)
-    (0.25, 0.03571428571428571, 0.5)
-    """
-    _check(n, c, k)
-    return comb(c, k) / comb(n, k)
 
 
 def tries_up_to(n: int) -> list[int]:

@@ -1,6 +1,6 @@
-"""A recorded response, parsed again: its parts, the places that break the format, the text without the think block.
+"""A recorded response, parsed again: its parts, and the text without the think block.
 
-Invariant: `rg_env.scoring.parse` alone interprets the tags. A response is only marked as faulty if the record says so.
+Invariant: `rg_env.scoring.parse` alone interprets the tags.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 
 from rg_env.choices import ResponseFormat
-from rg_env.scoring.parse import parse_response, tag_spans, violation_spans
-from rg_env.scoring.types import ParsedResponse, Span, Violation
+from rg_env.scoring.parse import parse_response, tag_spans
+from rg_env.scoring.types import ParsedResponse, Violation
 
-FAULTS = {
+MEANINGS = {
     Violation.NO_THINK: "the first tag of the response is not <think>",
     Violation.UNCLOSED_THINK: "no </think> follows the <think>",
     Violation.MULTIPLE_THINK: "more than one <think> or </think>",
@@ -23,10 +23,6 @@ FAULTS = {
     Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
 }
 """What each violation of the strict format means, as a remark on a response."""
-_LENIENT_FAULTS = {
-    Violation.NO_ANSWER: "there is no <answer>",
-    Violation.MULTIPLE_ANSWERS: "more than one answer block outside the think block",
-}
 
 
 def reparse(text: str, violation: Violation | None) -> ParsedResponse:
@@ -44,19 +40,6 @@ def reparse(text: str, violation: Violation | None) -> ParsedResponse:
     )
     first = next(parses)
     return next((parsed for parsed in (first, *parses) if parsed.violation is violation), first)
-
-
-def faults(text: str, violation: Violation | None) -> tuple[list[Span], str]:
-    """The places that break the format, in order, and what is wrong there in a few words. Without violation, none.
-
-    Args:
-        violation: from the record; None: none or unknown.
-    """
-    if violation is None:
-        return [], ""
-    parsed = reparse(text, violation)
-    meanings = FAULTS | (_LENIENT_FAULTS if parsed.format is ResponseFormat.LENIENT else {})
-    return violation_spans(text, parsed) or [Span(len(text), len(text))], meanings[violation]
 
 
 def without_think(text: str, violation: Violation | None) -> str | None:

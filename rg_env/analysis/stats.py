@@ -1,4 +1,4 @@
-"""Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend, speed.
+"""Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend.
 
 Invariant: rates over rollouts count every rollout once, and rates over groups every group once; train and evaluation
 never share a row, nor do two runs unless they are pooled explicitly. Every figure is a count or a mean of recorded
@@ -14,8 +14,7 @@ import polars as pl
 
 from rg_env.analysis.by import key_columns, with_keys
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
-from rg_env.analysis.pace import PACE, pace
-from rg_env.analysis.pass_at_k import pass_at_k, pass_hat_k, tries_up_to
+from rg_env.analysis.pass_at_k import pass_at_k, tries_up_to
 from rg_env.choices import By
 from rg_env.dump.read.dump import Dump
 from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
@@ -142,14 +141,12 @@ _BY_GROUP = [one for one in STATISTICS if one.interval and not one.per_group]
 """Of rollouts, with an interval: summed group by group."""
 _PLAIN = [one for one in STATISTICS if not one.interval]
 _OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal", "attempt", "text")
-_TIMES = ("started_at", "ended_at", "generation_seconds", "scoring_seconds")
 _TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "environment", "task", "text"), pl.Categorical())
 _TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(Violation), "status": pl.Enum(Status)}
 NEEDED = list(
     dict.fromkeys(
         [
             *_OF_GROUP,
-            *_TIMES,
             "violation",
             "solved_at",
             *(column for one in STATISTICS for column in one.value.meta.root_names() if column in SCHEMA),
@@ -170,7 +167,7 @@ class Measured:
     Attributes:
         rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`.
         groups: a row for each group: its columns, and for statistics with an interval `NAME:total` and `NAME:count`.
-        whole: whether all groups are complete; otherwise pass@k, outcomes and speed are unknown.
+        whole: whether all groups are complete; otherwise pass@k and outcomes are unknown.
         left_out: number of rollouts without a response, or to a question that cannot be made again.
         details: False if what tables for a terminal do not show was not read, and is null.
     """
@@ -273,21 +270,16 @@ def statistics(
 
         - `groups`, `rollouts`, `steps`: counts;
         - every entry of `STATISTICS`, which says what it is; * with the attribute `interval`;
-        - `pass_at_K`*: the probability that one of K responses to a prompt is solved, `pass_hat_K`*: that all K are;
+        - `pass_at_K`*: the probability that one of K responses to a prompt is solved;
           K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
           each); `solve_rate_change`* between them; null if there are fewer than two steps;
         - `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved and unsolved rollouts
-          (linear between two lengths);
-        - `tokens_per_second`: response tokens per second of wall time in which a group of the row was in progress;
-          `scoring_share`: of the time that rollouts spent on generation and scoring;
-        - `rollout_seconds`: median over the steps of the time from the start of the row's first group to the end of its
-          last one; `step_seconds`: of the time between the first groups of a training step and of the next one, which
-          includes training and evaluations.
+          (linear between two lengths).
 
         Rates lie in [0, 1]; unknown values are null: of Atropos' files, which hold only a score, everything about
-        violations, status, truncation, time and the length penalty. Statistics of whole groups (shares of groups,
-        pass@k, times) are null if only some rollouts of a group are counted: by violation or status, or not `whole`.
+        violations, status, truncation and the length penalty. Statistics of whole groups (shares of groups,
+        pass@k) are null if only some rollouts of a group are counted: by violation or status, or not `whole`.
 
     Raises:
         DumpError: `by` is invalid, or as `measure`.
@@ -313,8 +305,7 @@ def statistics(
     means = ((one.value.mean() if found.details else pl.lit(None, pl.Float64)).alias(one.name) for one in _PLAIN)
     plain = rows.lazy().group_by(keys).agg(*means, *percentiles).collect(engine="streaming")
     table = table.join(plain, on=keys, nulls_equal=True)
-    table = table.join(pace(groups, keys), on=keys, how="left", nulls_equal=True)
-    wrong = [*tries, *PACE, *(one.name for one in STATISTICS if one.per_group)] if split else []
+    wrong = [*tries, *(one.name for one in STATISTICS if one.per_group)] if split else []
     table = table.with_columns(
         pl.lit(None, pl.Float64).alias(column) for name in wrong for column in _with_bounds(name) if column in table
     )
@@ -323,7 +314,6 @@ def statistics(
         *(column for one in STATISTICS for column in (_with_bounds(one.name) if one.interval else [one.name])),
         *(column for name in (*tries, *names[-2:], "solve_rate_change") for column in _with_bounds(name)),
         *(f"tokens_{which}_p{p}" for which in ("right", "wrong") for p in PERCENTILES),
-        *PACE,
     ]
     texts = pl.Schema({key: pl.String() for key in keys if key != "step"})
     return table.select(*keys, *order).cast(texts).sort(keys)
@@ -347,7 +337,7 @@ def by_keys(found: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Data
 
 def _groups(rollouts: pl.DataFrame, apart: Sequence[str] = ()) -> pl.DataFrame:
     """One row per group, and per value of the columns `apart`."""
-    firsts = [name for name in (*_OF_GROUP, *_TIMES, *TO_MATCH) if name in rollouts.columns and name not in apart]
+    firsts = [name for name in (*_OF_GROUP, *TO_MATCH) if name in rollouts.columns and name not in apart]
     scores = pl.col("base_score")
     each = rollouts.lazy().group_by(GROUP, *apart)
     groups = each.agg(
@@ -385,18 +375,19 @@ def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Add pass@k and pass^k, counted in groups with at least k rollouts; also returns their names."""
+    """Add pass@k, counted in groups with at least k rollouts; also returns their names."""
     n, c = "solve_rate:count", "solve_rate:total"
     pairs = groups.select(n, c).unique()
     largest = max(pairs[n].to_list(), default=0)
     names = []
-    for rule, prefix in ((pass_at_k, "pass_at"), (pass_hat_k, "pass_hat")):
-        for k in tries_up_to(largest):
-            values = [rule(tried, solved, k) if k <= tried else 0.0 for tried, solved in pairs.select(n, c).iter_rows()]
-            names.append(f"{prefix}_{k}")
-            pairs = pairs.with_columns(
-                pl.Series(f"{names[-1]}:total", values, pl.Float64), (pl.col(n) >= k).alias(f"{names[-1]}:count")
-            )
+    for k in tries_up_to(largest):
+        values = [
+            pass_at_k(tried, solved, k) if k <= tried else 0.0 for tried, solved in pairs.select(n, c).iter_rows()
+        ]
+        names.append(f"pass_at_{k}")
+        pairs = pairs.with_columns(
+            pl.Series(f"pass_at_{k}:total", values, pl.Float64), (pl.col(n) >= k).alias(f"pass_at_{k}:count")
+        )
     return groups.join(pairs, on=[n, c], how="left"), names
 
 

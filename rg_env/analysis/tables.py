@@ -52,24 +52,6 @@ def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _
     return " · ".join(parts)
 
 
-def speed(totals: pl.DataFrame) -> Iterator[str]:
-    """One line for each phase and run of which the dump has times: tokens per second, share of scoring, time per step.
-
-    Args:
-        totals: from `statistics` by phase.
-    """
-    for row in totals.iter_rows(named=True):
-        parts = [
-            (row["tokens_per_second"], "{:,.0f} tokens per second"),
-            (row["scoring_share"], "scoring {:.1%} of rollout time"),
-            (row["step_seconds"], "{:.1f} s per step"),
-            (row["rollout_seconds"], "rollouts {:.1f} s per step"),
-        ]
-        known = [text.format(value) for value, text in parts if value is not None]
-        if known:
-            yield f"{name_of(row, _keys(totals))}: {' · '.join(known)}"
-
-
 def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.DataFrame | None = None) -> Table:
     """The main columns of `statistics` of one run, with a section for each phase.
 

@@ -1,4 +1,4 @@
-"""The view of a rollout: its numbers, and its response with colored think and answer blocks and marked faults.
+"""The view of a rollout: its numbers, and its response with colored think and answer blocks.
 
 Invariant: recorded text reaches the screen as `Content` made of visible characters, never as markup.
 """
@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from rg_env.analysis.reparse import faults, reparse
+from rg_env.analysis.reparse import reparse
 from rg_env.browser.facts import rollout_facts
 from rg_env.dump.schema import RolloutRecord
 from rg_env.sanitize import visible
@@ -19,8 +19,8 @@ from rg_env.scoring.types import Span
 
 LONGEST = 50_000
 """Maximum number of characters of a text that are shown."""
-_STYLES = ("", "italic cyan", "bold green", "dim", "bold white on red")
-_THINK, _ANSWER, _TAG, _FAULT = 1, 2, 3, 4
+_STYLES = ("", "italic cyan", "bold green", "dim")
+_THINK, _ANSWER, _TAG = 1, 2, 3
 
 
 class Pane(VerticalScroll):
@@ -39,25 +39,21 @@ class Pane(VerticalScroll):
 
 
 def styled_response(rollout: RolloutRecord) -> Content:
-    """The response in colors, in linear time. Faults override tags, tags override blocks."""
+    """The response in colors, in linear time. Tags override blocks."""
     text = rollout.transcript()
     parsed = reparse(text, rollout.violation)
-    broken, what = faults(text, rollout.violation)
-    length, notes = min(len(text), LONGEST), {span.end for span in broken}
+    length = min(len(text), LONGEST)
     paint = bytearray(length)  # the style of each character
     spans: list[tuple[Span | None, int]] = [(parsed.think_span, _THINK), (parsed.answer_span, _ANSWER)]
-    spans += [(tag, _TAG) for tag in tag_spans(text, parsed.format)] + [(span, _FAULT) for span in broken]
+    spans += [(tag, _TAG) for tag in tag_spans(text, parsed.format)]
     for span, style in spans:
         if span is not None and span.start < length:
             paint[span.start : span.end] = bytes([style]) * (min(span.end, length) - span.start)
     pieces: list[tuple[str, str]] = []
     start = 0
-    for place in range(length + 1):
-        if place == length or place in notes or paint[place] != paint[start]:
-            if place > start:
-                pieces.append((visible(text[start:place]), _STYLES[paint[start]]))
-            if place in notes:
-                pieces.append((f"◀ {what} ", _STYLES[_FAULT]))
+    for place in range(1, length + 1):
+        if place == length or paint[place] != paint[start]:
+            pieces.append((visible(text[start:place]), _STYLES[paint[start]]))
             start = place
     pieces.append((_rest(text), _STYLES[_TAG]))
     return Content.assemble(*pieces)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from rg_env.analysis.reparse import faults
 from rg_env.browser.facts import group_facts, place_of, prompt, ranked, rollout_facts, thresholds
 from rg_env.browser.query import Query
 from rg_env.choices import SortBy
-from rg_env.dump import Dump, GroupRecord, RolloutRecord
+from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.read.where import ConditionError
 from rg_env.output import print_line
 from rg_env.sanitize import visible
@@ -74,19 +73,8 @@ def group_lines(
         if not shown:
             continue
         yield f"-- {place} of {len(order)}: {visible(rollout_facts(rollout, group.baseline), one_line=True)}"
-        yield from _indented(marked(rollout))
+        yield from _indented(rollout.transcript())
     yield ""
-
-
-def marked(rollout: RolloutRecord) -> str:
-    """The response with a remark in angle quotes at each format violation."""
-    text = rollout.transcript()
-    spans, what = faults(text, rollout.violation)
-    pieces, position = [], 0
-    for start, end in spans:
-        pieces += [text[position:start], f"«{what}: »{text[start:end]}" if end > start else f"«{what}»"]
-        position = end
-    return "".join(pieces) + text[position:]
 
 
 def _indented(text: str) -> Iterator[str]:

@@ -61,10 +61,10 @@ def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Fig
         for key, part in parts.items():
             rows[key].append((g, part))
     largest = max(len(g.rollouts) for g in groups) if not splits_groups(by) else 0
-    return {key: _figures(members, largest, groups) for key, members in rows.items()}
+    return {key: _figures(members, largest) for key, members in rows.items()}
 
 
-def _figures(members: list[Member], largest: int, every_group: Sequence[GroupRecord]) -> Figures:
+def _figures(members: list[Member], largest: int) -> Figures:
     every = [r for _, rs in members for r in rs]
     steps = sorted({g.step for g, _ in members if g.step is not None})
     quarter = max(1, len(steps) // 4)
@@ -96,8 +96,6 @@ def _figures(members: list[Member], largest: int, every_group: Sequence[GroupRec
         for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
-            tries = [[all(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
-            clustered(f"pass_hat_{k}", [[sum(t) / len(t)] for t in tries])
     found["solve_given_format"] = _mean(_solved(r) for r in every if r.violation is None)
     for name, right in (("right", True), ("wrong", False)):
         tokens = [r.response_tokens for r in every if _solved(r) is right and r.response_tokens is not None]
@@ -110,39 +108,7 @@ def _figures(members: list[Member], largest: int, every_group: Sequence[GroupRec
     found["rejected"] = _mean(r.status == "rejected" for r in every)
     found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status if s.is_counted}
     found |= {f"violation_{v.value}": _mean(r.violation is v for r in every) for v in Violation}
-    if largest:
-        found |= _pace(members, every_group)
     return found
-
-
-def _pace(members: list[Member], every_group: Sequence[GroupRecord]) -> Figures:
-    timed = [(g, rs) for g, rs in members if g.started_at is not None]
-    # Of every quarter of a second: whether a group was in progress. All times are multiples of it.
-    busy = {q for g, _ in timed for q in range(round(4 * g.started_at), round(4 * g.ended_at))}
-    tokens = sum(r.response_tokens or 0 for _, rs in timed for r in rs)
-    scoring = sum(g.scoring_seconds for g, _ in timed)
-    both = scoring + sum(g.generation_seconds for g, _ in timed)
-    steps = defaultdict(list)
-    for g, _ in timed:
-        if g.step is not None:
-            steps[g.phase, g.attempt, g.step].append(g)
-    starts: dict[tuple[int, int], float] = {}
-    for g in every_group:
-        if g.phase == "train" and g.step is not None and g.started_at is not None:
-            place = g.attempt, g.step
-            starts[place] = min(g.started_at, starts.get(place, math.inf))
-    lasted = []
-    for phase, attempt, step in steps:
-        later = min((s for a, s in starts if a == attempt and s > step), default=None)
-        if phase == "train" and later is not None:
-            lasted.append((starts[attempt, later] - starts[attempt, step]) / (later - step))
-    spans = [max(g.ended_at for g in part) - min(g.started_at for g in part) for part in steps.values()]
-    return {
-        "tokens_per_second": tokens / (len(busy) / 4) if tokens and busy else None,
-        "scoring_share": scoring / both if both else None,
-        "rollout_seconds": _percentile(spans, 50),
-        "step_seconds": _percentile(lasted, 50),
-    }
 
 
 def _solved(r: RolloutRecord) -> bool:

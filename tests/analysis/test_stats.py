@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import measure, statistics
-from rg_env.analysis.pace import PACE
 from rg_env.choices import By
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.dump.schema import answered
@@ -16,9 +15,8 @@ from tests.analysis.recount import recount, splits_groups
 from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout
 
-SHARES_OF_GROUPS = (
+OF_GROUPS = (
     "pass_at_",
-    "pass_hat_",
     "all_correct",
     "all_failed",
     "mixed",
@@ -26,7 +24,6 @@ SHARES_OF_GROUPS = (
     "above_threshold_unsolved",
     "partial_credit_only",
 )
-OF_GROUPS = (*SHARES_OF_GROUPS, *PACE)
 
 
 @settings(max_examples=5)
@@ -133,16 +130,3 @@ def test_groups_above_the_threshold_by_partial_credit_alone_are_told_apart(tmp_p
         assert writer.submit(members).result(5)
     (row,) = statistics(open_run(tmp_path).scan(), By.TASK).iter_rows(named=True)
     assert (row["mixed"], row["above_threshold_unsolved"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)
-
-
-def test_the_time_of_a_step_does_not_count_the_pause_before_a_resumption(tmp_path):
-    def timed(step, start, **changes):
-        times = {"started_at": start, "ended_at": start + 4.0, "generation_seconds": 9.0, "scoring_seconds": 1.0}
-        return group(f"{step}", step=step, **times, **changes)
-
-    members = [timed(1, 1000.0), timed(2, 1010.0), timed(3, 9000.0, attempt=2), timed(4, 9010.0, attempt=2)]
-    tokens = sum(r.response_tokens for member in members for r in member.rollouts)
-    (row,) = statistics(ledger_rows(tmp_path, members)).iter_rows(named=True)
-    assert [row[name] for name in PACE] == [tokens / 16, 0.1, 4.0, 10.0]
-    by_step = statistics(ledger_rows(tmp_path, members), "step")
-    assert by_step["step_seconds"].to_list() == [10.0, None, 10.0, None]

@@ -13,7 +13,6 @@ from rg_env.analysis.tables import (
     render_details,
     render_runs,
     render_table,
-    speed,
 )
 from rg_env.choices import By
 from tests.analysis.samples import ledger_rows
@@ -62,7 +61,6 @@ def test_tables_need_no_more_than_is_read_for_them(rows, by):
     assert second[0]["mean_reward"].null_count() == second[0].height
     assert printed(render_table(first[0], totals=first[1])) == printed(render_table(second[0], totals=second[1]))
     assert printed(*render_runs(*first, {})) == printed(*render_runs(*second, {}))
-    assert list(speed(first[1])) == list(speed(second[1]))
 
 
 def test_the_section_has_the_totals_of_its_phase(rows):
@@ -118,12 +116,3 @@ def test_the_headline_says_how_much_of_what(rows):
     line = headline(measure(rows), from_ledger=True)
     assert line == f"run {RUN_ID} · 12 groups, 32 rollouts · steps 1 to 6 · every group, from the ledger"
     assert "not kept are missing" in headline(measure(rows), from_ledger=False)
-
-
-def test_how_fast_the_rollouts_were_is_one_line_per_phase(tmp_path):
-    times = {"started_at": 100.0, "ended_at": 104.0, "generation_seconds": 19.0, "scoring_seconds": 1.0}
-    answers = [rollout(1.0, k, response_tokens=3000) for k in range(2)]
-    timed = ledger_rows(tmp_path, [group(0, answers, **times), group(1, phase="eval")])
-    assert list(speed(statistics(timed, "phase"))) == [
-        "train: 1,500 tokens per second · scoring 5.0% of rollout time · rollouts 4.0 s per step"
-    ]

@@ -1,4 +1,4 @@
-"""What `rg-env dumps show` makes of texts: hostile ones shown, faults marked, queries that mean one thing."""
+"""What `rg-env dumps show` makes of texts: hostile ones shown, queries that mean one thing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rg_env.analysis.reparse import faults, reparse, without_think
+from rg_env.analysis.reparse import reparse, without_think
 from rg_env.browser import Query, print_groups
 from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.choices import SortBy
@@ -55,10 +55,6 @@ def test_parts_are_those_that_the_scorer_read(text, prefilled):
         assert text[slice(*parts.think_span)].strip() == parsed.think or prefilled
     if parsed.answer is not None:
         assert text[slice(*parts.answer_span)].strip() == parsed.answer
-    spans, what = faults(text, parsed.violation)
-    assert bool(spans) == bool(what) == (parsed.violation is not None)
-    assert all(0 <= start <= end <= len(text) for start, end in spans)
-    assert spans == sorted(spans)
 
 
 @given(RESPONSES)
@@ -76,33 +72,10 @@ def test_working_that_the_prompt_began_is_dropped_up_to_its_end():
     assert without_think("2 + 2 = 4</think>\n<answer>4</answer>", None) == "<answer>4</answer>"
 
 
-@pytest.mark.parametrize(
-    ("text", "violation", "marked"),
-    [
-        ("<think>a</think><answer>1</answer><answer>2</answer>", "multiple_answers", ["<answer>", "</answer>"]),
-        ("<think>a</think>b</think><answer>1</answer>", "multiple_think", ["</think>"]),
-        ("<think><answer>1</answer></think>", "answer_inside_think", ["<answer>", "</answer>"]),
-        ("<answer>1</answer>", "no_think", ["<answer>"]),
-        ("<think>a", "unclosed_think", ["<think>", ""]),
-        ("<think>a</think>", "no_answer", [""]),
-        ("<think>a</think><answer> </answer>", "empty_answer", [" "]),
-    ],
-)
-def test_a_violation_is_marked_where_it_is(text, violation, marked):
-    assert parse_response(text).violation == violation
-    spans, _ = faults(text, Violation(violation))
-    assert [text[start:end] for start, end in spans] == marked
-
-
 @given(RESPONSES)
-def test_a_colored_response_has_the_whole_text_and_a_note_at_each_fault(text):
+def test_a_colored_response_has_the_whole_text(text):
     violation = parse_response(text).violation
-    spans, what = faults(text, violation)
     shown = styled_response(rollout(conversation=[{"role": "assistant", "content": text}], violation=violation)).plain
-    for _ in {span.end for span in spans}:
-        note = f"◀ {what} "
-        place = shown.rindex(note)
-        shown = shown[:place] + shown[place + len(note) :]
     assert shown == text
 
 

@@ -150,16 +150,6 @@ def test_spans_are_where_the_parts_are(text: str, prefilled: bool) -> None:
     if parsed.answer is not None:
         assert parsed.answer_span is not None
         assert text[slice(*parsed.answer_span)].strip() == parsed.answer
-    broken = parse.violation_spans(text, parsed)
-    assert bool(broken) == (parsed.violation is not None)
-    assert broken == sorted(broken)
-    # without the surplus tags, a response that had too many is well-formed up to what is between its answer tags
-    if parsed.violation in (V.MULTIPLE_THINK, V.ANSWER_INSIDE_THINK, V.MULTIPLE_ANSWERS):
-        assert {text[start:end] for start, end in broken} <= set(TAGS)
-        for start, end in reversed(broken):
-            text = text[:start] + text[end:]
-        again = parse_response(text, prefilled, max_answer_chars=5)
-        assert again.violation is not parsed.violation
 
 
 @given(st.text(), st.text(min_size=1), st.tuples(st.text(), st.text(), st.text()))
@@ -177,7 +167,6 @@ def test_long_hostile_texts_are_parsed_in_linear_time(before: str, piece: str) -
     text = before + piece * (200_000 // len(piece))
     parsed = parse_response(text)
     assert parsed.violation is not None
-    assert parse.violation_spans(text, parsed)
 
 
 def test_the_examples_in_its_docstrings_hold() -> None:

@@ -12,7 +12,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from rg_env.analysis.reparse import FAULTS
+from rg_env.analysis.reparse import MEANINGS
 from rg_env.analysis.report.figures import sections, worst_tasks
 from rg_env.analysis.report.groups import MAX_TEXT, Shown, groups_to_show
 from rg_env.analysis.report.page import page
@@ -53,7 +53,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
             | {"settings": list(_settings(run.manifest or {}))}
             for run in dump.runs
         ],
-        "violations": FAULTS,
+        "violations": MEANINGS,
         "sections": [section | {"worst": list(worst_tasks(section, shown.groups, solved_at))} for section in made],
     }
     return page(title, summary, shown.groups)

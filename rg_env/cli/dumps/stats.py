@@ -82,7 +82,7 @@ def stats(
         print_remarks(dump, other)
         return
     from rg_env.analysis.stats import measure_dump, statistics
-    from rg_env.analysis.tables import headline, render_details, render_runs, render_table, speed
+    from rg_env.analysis.tables import headline, render_details, render_runs, render_table
 
     every_column = details or as_json or as_csv
     with spinner("reading"):
@@ -102,8 +102,6 @@ def stats(
             console().print(*render_runs(frame, totals, names))
         else:
             console().print(render_table(frame, totals=None if by == By.PHASE else totals))
-            for line in speed(totals):
-                print_line(line)
     print_remarks(dump)
 
 

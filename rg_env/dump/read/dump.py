@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,18 +32,13 @@ from rg_env.dump.schema import (
     TrainedRecord,
 )
 from rg_env.dump.strings import escape, unescape
-from rg_env.output import counted, print_line
+from rg_env.output import counted
 from rg_env.sanitize import visible
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
-    import pyarrow as pa
-    import ray.data
 
 _R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
-_RAY_TASKS = 1000
-"""At most so many tasks of Ray read the files of a dump."""
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
 _Replaced = frozenset[tuple[str, int | None, int]]
@@ -89,7 +84,7 @@ class Dump:
         lines = (
             f"Dump of {counted(len(names), 'run')}: {shown}",
             f"{len(files)} files, {sum(map(size_of, files)) / 1e6:.1f} MB: {kinds}; runs with a ledger: {ledgers}",
-            "one row per rollout: scan(), ledger_frame(), to_pandas(); texts: groups(), rollouts()",
+            "one row per rollout: scan(), ledger_frame(); texts: groups(), rollouts()",
         )
         return "\n".join(visible(line, one_line=True) for line in lines)
 
@@ -294,39 +289,6 @@ class Dump:
     def levels_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """`levels` with one row per record."""
         return _frame(LevelRecord, self.levels(all_attempts=all_attempts))
-
-    def to_pandas(self, *, texts: bool = False, all_attempts: bool = False) -> pd.DataFrame:
-        """`scan` collected as a pandas frame; pandas has to be installed."""
-        return self.scan(texts=texts, all_attempts=all_attempts).collect().to_pandas()
-
-    def to_ray(self, *, texts: bool = False, all_attempts: bool = False) -> ray.data.Dataset:
-        """The rows of `scan` as a Ray Data dataset, read by Ray's workers; Ray has to be installed.
-
-        The paths must mean the same files on every machine of the cluster. Damaged lines are skipped, and reported in
-        the logs of Ray's workers.
-        """
-        import polars as pl
-        import ray.data
-
-        from rg_env.dump.read import frames
-
-        sources = []
-        for run in self.runs:
-            replaced = frozenset() if all_attempts else self.replaced(run)
-            files = run.files_for_frames(texts=texts)
-            parts = [replace(run, files=(file,)) for file in files]
-            sources += [Dump((part,), self.conditions, _replaced_by_run={run.run_id: replaced}) for part in parts]
-
-        def read(numbers: dict[str, Any]) -> Iterator[pa.Table]:
-            for dump in (sources[number] for number in numbers["id"]):
-                with suppress(ConditionError):  # nothing in this file matches
-                    for frame in dump.frames(texts=texts):
-                        yield frame.drop(frames.GROUP_INDEX).to_arrow(compat_level=pl.CompatLevel.oldest())
-                for problem in dump.problems:
-                    print_line(problem)
-
-        tasks = min(len(sources), _RAY_TASKS)
-        return ray.data.range(len(sources), override_num_blocks=tasks).map_batches(read, batch_size=1)
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""

@@ -35,7 +35,7 @@ def test_for_people(folder):
     assert done.exit_code == 0
     assert "8 groups, 16 rollouts · steps 1 to 8 · every group, from the ledger" in done.stdout
     assert "50%" in done.stdout
-    assert "pass_hat_2" in stats(folder, "--details").stdout
+    assert "pass_at_2" in stats(folder, "--details").stdout
 
 
 def test_for_machines(folder):

@@ -327,13 +327,6 @@ def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
     assert texts["conversation"][0].to_list() == group(3).rollouts[0].conversation
 
 
-def test_pandas_is_one_call_away(tmp_path):
-    _write(tmp_path, [group(k, [1.0, violating(1)]) for k in range(3)])
-    frame = open_run(tmp_path).to_pandas()
-    assert frame.groupby("task")["base_score"].mean().to_dict() == {"chain_sum": 0.5}
-    assert frame["violation"].isna().tolist() == [True, False] * 3
-
-
 def test_every_rollout_comes_with_its_group(tmp_path):
     _write(tmp_path, [group(k, [1.0, 0.0]) for k in range(2)])
     assert [(g.uid, r.repetition) for g, r in open_run(tmp_path).rollouts()] == [("0", 0), ("0", 1), ("1", 0), ("1", 1)]

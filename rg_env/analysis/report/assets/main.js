@@ -15,8 +15,6 @@ const CARDS = [
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
   ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`, always],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`, always],
-  ["tokens_per_second", "tokens per second", (value) => count(Math.round(value)), (h) => `while rollouts ran; scoring took ${rate1(h.scoring_share)} of their time`, always],
-  ["step_seconds", "seconds per step", (value) => number(value, 1), (h) => `median; rollouts took ${number(h.rollout_seconds, 1)}`, isTraining],
   ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (phase, h) => h.scorer_failures || h.rejected],
 ];
 
@@ -24,7 +22,7 @@ const CARDS = [
 function passCard(headline) {
   const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
   const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
-  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, (h) => `one of ${most} correct; all ${most} correct: ${rate1(h[`pass_hat_${most}`])}`, always]] : [];
+  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, () => `one of ${most} correct`, always]] : [];
 }
 
 /** The name of a run: its model, and what tells it apart from others. */
