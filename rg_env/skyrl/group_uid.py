@@ -20,22 +20,24 @@ class GroupUid(str):
     Args:
         uid: SkyRL's uid of the prompt.
         group_id: of the group in the record, see `rg_env.dump.group_id`.
+        masked: whether the row is kept out of the loss, because the machine or the user's function failed.
 
     >>> uid = GroupUid("17", "20261121-053012-ab12:1:train:37:17")
     >>> uid == "17", uid.group_id
     (True, '20261121-053012-ab12:1:train:37:17')
     """
 
-    __slots__ = ("group_id",)
+    __slots__ = ("group_id", "masked")
     group_id: str
+    masked: bool
 
-    def __new__(cls, uid: str, group_id: str) -> Self:
+    def __new__(cls, uid: str, group_id: str, masked: bool = False) -> Self:
         self = super().__new__(cls, uid)
-        self.group_id = group_id
+        self.group_id, self.masked = group_id, masked
         return self
 
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        return str(self), self.group_id
+    def __getnewargs__(self) -> tuple[str, str, bool]:  # type: ignore[override]
+        return str(self), self.group_id, self.masked
 
 
 def named(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
@@ -64,5 +66,30 @@ def one_uid_per_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
         copy = complete[uid, trajectory.repetition_id]
         complete[uid, trajectory.repetition_id] += is_last
         name = f"{uid}#{copy}" if copy else str(uid)
-        result.append(GroupUid(name, uid.group_id) if isinstance(uid, GroupUid) else name)
+        result.append(GroupUid(name, uid.group_id, uid.masked) if isinstance(uid, GroupUid) else name)
     return result
+
+
+def uids_for_advantages(uids: Sequence[str], is_last_step: Sequence[bool]) -> tuple[list[str], list[int]]:
+    """The uids with which SkyRL's estimators compute a group's advantages without its masked rows.
+
+    Each masked row gets a uid of its own, since the estimators compare the rewards of equal uids, masked or not.
+
+    Args:
+        uids: of a batch's rows.
+        is_last_step: whether the row is the last, or the only one, of its trajectory.
+
+    Returns:
+        The uids, and the rows that must have no advantage: the masked ones, and a trajectory that they leave alone in
+        its group, whose reward SkyRL would take for the advantage.
+    """
+    masked = [isinstance(uid, GroupUid) and uid.masked for uid in uids]
+    with_masked = {uid for uid, is_masked in zip(uids, masked, strict=True) if is_masked}
+    sound = Counter(
+        uid for uid, is_masked, last in zip(uids, masked, is_last_step, strict=True) if last and not is_masked
+    )
+    apart = [
+        f"{uid} masked {row}" if is_masked else uid
+        for row, (uid, is_masked) in enumerate(zip(uids, masked, strict=True))
+    ]
+    return apart, [row for row, uid in enumerate(uids) if masked[row] or (uid in with_masked and sound[uid] < 2)]

@@ -153,9 +153,8 @@ class Recorder(GeneratorInterface):
         """The groups of a call, in order of appearance. In training, the output's `trajectory_ids` name them."""
         records = [self._record(call, uid, group) for uid, group in call.groups.items()]
         if call.phase == "train":
-            names = {record.uid: GroupUid(record.uid, record.group_id) for record in records}
-            ids = [call.ids[trajectory] for trajectory in call.trajectory_of_each_row()]
-            call.output["trajectory_ids"] = [TrajectoryID(names[one.instance_id], one.repetition_id) for one in ids]
+            group_ids = {record.uid: record.group_id for record in records}
+            call.output["trajectory_ids"] = [_named(call, row, group_ids) for row in call.trajectory_of_each_row()]
         return records
 
     async def write(self, call: Call, records: Sequence[GroupRecord]) -> None:
@@ -235,6 +234,13 @@ def _rows_and_ids(given: GeneratorInput, output: GeneratorOutput) -> tuple[list[
                 f"the generator returned rollout {name.to_string()} in another place than it was asked for"
             )
     return rows, list(ids)
+
+
+def _named(call: Call, trajectory: int, group_ids: Mapping[str, str]) -> TrajectoryID:
+    """The id of a trajectory, with the id of its group."""
+    uid, repetition = _key(call.ids[trajectory])
+    masked = trajectory in call.rewards and call.rewards[trajectory].masked
+    return TrajectoryID(GroupUid(uid, group_ids[uid], masked=masked), repetition)
 
 
 def _key(name: TrajectoryID) -> tuple[str, int]:

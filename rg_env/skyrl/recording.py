@@ -27,7 +27,7 @@ from skyrl.train.utils.trainer_utils import ResumeMode
 
 from rg_env.dump import DumpPolicy, DumpWriter, TrainedRecord, claim_run, write_manifest
 from rg_env.errors import ConfigError
-from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy
+from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy, uids_for_advantages
 
 _ROWS = "rg_env_rows"
 """Key of a training batch's metadata: the group id of each row that is not padded."""
@@ -80,6 +80,17 @@ class RecordingTrainer:
         batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
         batch.metadata[_ROWS] = [uid.group_id for uid in uids if isinstance(uid, GroupUid)]
         return batch
+
+    def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
+        """As in SkyRL, but masked rows change no other row's advantages, and have none."""
+        uids = data.metadata["uids"]
+        step_wise = self.cfg.generator.step_wise_trajectories
+        is_last_step = data.metadata["is_last_step"] if step_wise else [True] * len(uids)
+        data.metadata["uids"], without_advantage = uids_for_advantages(uids, is_last_step)
+        data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
+        data.metadata["uids"] = uids
+        data["advantages"][without_advantage] = 0.0
+        return data
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in SkyRL. Once it has returned, the groups are recorded as trained on."""

@@ -144,7 +144,7 @@ class NoModels:
         self.given[self.global_step] = Counter(texts)
         advantages = self.advantages[self.global_step] = defaultdict(list)
         for text, of_tokens in zip(texts, data["advantages"], strict=False):
-            advantages[text].append(of_tokens[0].item())
+            advantages[text].append(of_tokens[of_tokens.abs().argmax()].item())  # its tokens all have the same
         return {}
 
     def _texts(self, batch) -> list[str]:

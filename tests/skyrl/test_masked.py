@@ -1,0 +1,94 @@
+"""Masked rollouts change no advantage, by SkyRL's own estimators and in its own loops."""
+
+import pytest
+import torch
+from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
+from skyrl.train.config import SkyRLTrainConfig
+from skyrl.train.trainer import RayPPOTrainer
+
+from rg_env.dump import open_run
+from rg_env.scoring.types import AnswerScore, Status, Verdict
+from rg_env.skyrl import generator
+from rg_env.skyrl.group_uid import GroupUid
+from rg_env.skyrl.recording import RecordingTrainer
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, build, train
+
+TOKENS = 3
+
+
+class Trainer(RecordingTrainer, RayPPOTrainer):
+    def __init__(self, estimator, step_wise):
+        self.cfg = SkyRLTrainConfig()
+        self.cfg.trainer.algorithm.advantage_estimator = estimator
+        self.cfg.generator.step_wise_trajectories = step_wise
+        self.all_metrics, self.global_step = {}, 1
+
+
+def advantages(estimator, rollouts, step_wise=False):
+    """Of each rollout that is not masked: the advantage of its tokens; rollouts are (uid, reward, masked)."""
+    steps = 2 if step_wise else 1
+    rows = [(uid, reward, masked, last) for uid, reward, masked in rollouts for last in [False, True][-steps:]]
+    rewards = torch.zeros(len(rows), TOKENS)
+    rewards[:, -1] = torch.tensor([reward if last else 0.0 for _, reward, _, last in rows])
+    ones = torch.ones(len(rows), TOKENS)
+    data = TrainingInputBatch({"rewards": rewards, "response_mask": ones, "loss_mask": ones, "values": None})
+    uids = [GroupUid(uid, f"group {uid}", masked=masked) for uid, _, masked, _ in rows]
+    data.metadata = {"uids": uids, "avg_response_length": 1.0, "is_last_step": [last for *_, last in rows]}
+    data = Trainer(estimator, step_wise).compute_advantages_and_returns(data)
+    assert data.metadata["uids"] is uids
+    of_masked = [data["advantages"][row] for row, (_, _, masked, _) in enumerate(rows) if masked]
+    assert all(not row.any() for row in of_masked)
+    return torch.stack([data["advantages"][row] for row, (_, _, masked, _) in enumerate(rows) if not masked])
+
+
+@pytest.mark.parametrize("step_wise", [False, True])
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl"])
+def test_the_others_are_trained_on_as_if_masked_rollouts_did_not_exist(estimator, step_wise):
+    sound = [("a", 1.0, False), ("a", 0.0, False), ("b", 0.3, False), ("a", 1.0, False), ("b", 0.9, False)]
+    masked = [("a", 2 / 3, True), ("a", 2 / 3, True), ("b", 0.6, True), ("c", 0.0, True), ("c", 0.0, True)]
+    mixed = [*sound[:2], *masked[:3], *sound[2:], *masked[3:]]
+    assert torch.equal(advantages(estimator, mixed, step_wise), advantages(estimator, sound, step_wise))
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl"])
+def test_a_rollout_that_is_left_alone_has_nothing_to_be_compared_with(estimator):
+    assert not advantages(estimator, [("a", 1.0, False), ("a", 1.0, True), ("a", 1.0, True)]).any()
+
+
+LOOPS = {
+    "plain": {},
+    "step-wise": {"generator__step_wise_trajectories": True},
+    "fully async": FULLY_ASYNC,
+    "filter": {"trainer__algorithm__dynamic_sampling__type": "filter"},
+    "replace": {
+        "trainer__algorithm__dynamic_sampling__type": "replace",
+        "trainer__algorithm__dynamic_sampling__min_replace_ratio": 0.1,
+    },
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_in_skyrls_loops(tmp_path, monkeypatch, loop):
+    """Of three samples, the first may be right and the last gets no score."""
+    group_rewards = generator.group_rewards
+
+    def starving(rollouts, *args, **settings):
+        for rollout in rollouts[2:]:
+            starved = AnswerScore(None, None, 0.0, Status.TIMEOUT, starved=True)
+            rollout.verdict = Verdict(rollout.verdict.parsed, starved)
+        return group_rewards(rollouts, *args, **settings)
+
+    monkeypatch.setattr(generator, "group_rewards", starving)
+    trainer = build(tmp_path, **LOOPS[loop])
+    train(trainer)
+    groups = [group for group in open_run(tmp_path / "dumps").groups() if group.phase == "train"]
+    assert len(groups) >= BATCH
+    compared = set()
+    for group in groups:
+        rewards = [rollout.reward for rollout in group.rollouts]
+        for rollout in group.rollouts:
+            for step in trainer.advantages.values():
+                for advantage in step.get(rollout.conversation[-1]["content"], ()):
+                    compared.add((rollout.repetition, max(rewards), round(advantage, 3)))
+    right = {(0, 1.0, 0.707), (1, 1.0, -0.707), (2, 1.0, 0.0)}
+    assert right <= compared <= right | {(repetition, 0.0, 0.0) for repetition in range(3)}
