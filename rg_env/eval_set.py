@@ -1,7 +1,7 @@
 """The fixed evaluation set, made in a thread while the models are loaded.
 
 Invariant: the items are those of `ReasoningGymDataset.fixed_eval`, all of them; whatever raises while they are made is
-raised by whoever asks for them. Not covered: an item whose generator never returns.
+raised by whoever asks for them.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ Invariants:
 The batches are made by torch's `DataLoader`, with SkyRL's settings. SkyRL's own loader adds a state (torchdata 0.11)
 with which a resumed run gets no row in its first epoch if the checkpoint is the last of an epoch, and other rows than
 an uninterrupted run in later epochs.
-
-Not covered: a generator that never returns blocks the batch that its row belongs to.
 """
 
 from __future__ import annotations

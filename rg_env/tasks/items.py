@@ -21,13 +21,14 @@ from rg_env.errors import ConfigError, describe
 from rg_env.tasks.entry_json import decode_entry, encode_entry
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.deadline import EndlessDrawError
 
 MAX_REDRAWS = 256
 """A draw belongs to eval with probability 1/8, so all 256 miss with probability 10⁻¹⁵."""
 MAX_TOO_LONG = 32
 """After this many prompts over the limit and none within it, the task cannot be used."""
 MAX_FAILURES = 8
-"""After this many errors of the generator and no item, the task cannot be used."""
+"""After this many errors of the generator and no item, the task cannot be used; so many endless draws end an index."""
 
 
 def hash64(*parts: object) -> int:
@@ -231,7 +232,7 @@ class ItemStream:
         Raises:
             ConfigError: with `strict`, why the task has none, as soon as that is clear.
         """
-        found, failures, too_long, shortest = 0, 0, 0, 0
+        found, failures, endless, too_long, shortest = 0, 0, 0, 0, 0
         for redraw in range(MAX_REDRAWS):
             try:
                 draw = self._draw(index, redraw)
@@ -240,11 +241,15 @@ class ItemStream:
             except (OSError, MemoryError):  # not the item's fault
                 raise
             except Exception as error:
-                if not strict:
-                    self._warn_of_failures(error)
                 failures += 1
                 if strict and failures == MAX_FAILURES and not found:
                     raise ConfigError(f"it cannot make an item: {describe(error)}") from error
+                if isinstance(error, EndlessDrawError):  # which is logged where it is ended
+                    endless += 1
+                    if endless == MAX_FAILURES:
+                        return
+                elif not strict:
+                    self._warn_of_failures(error)
                 continue
             question = draw.entry["question"]
             if self._prompt_length is not None and self._max_prompt_length is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import types
+import warnings
 from typing import Any
 
 from rg_env.tasks.upstream import UnusableItemError
@@ -21,6 +22,8 @@ _PURE_MODULES = (  # noqa: SIM905 (one a line would be 24 lines)
 _IMPURE_NAMES = (  # noqa: SIM905
     "set frozenset hash id open input eval exec compile exit quit globals vars locals breakpoint __import__"
 ).split()
+_FILE = "<codeio>"
+"""The file name of snippets."""
 _IMPURE_ATTRIBUTES = frozenset({"now", "today", "utcnow", "__hash__"})
 
 
@@ -28,7 +31,7 @@ _IMPURE_ATTRIBUTES = frozenset({"now", "today", "utcnow", "__hash__"})
 def _is_pure(code: str) -> bool:
     """Whether a snippet reads nothing but its arguments, as far as its syntax shows; False when in doubt."""
     try:
-        nodes = list(ast.walk(ast.parse(code)))
+        nodes = list(ast.walk(ast.parse(code, _FILE)))
     except (SyntaxError, ValueError):
         return False
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
@@ -50,6 +53,8 @@ def _is_pure(code: str) -> bool:
                 return False
             case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"):
                 return False
+            case ast.keyword(arg="where"):  # NumPy leaves the memory of the other places as it finds it
+                return False
             case _:
                 pass
     return True
@@ -65,12 +70,13 @@ def _is_pure_import(path: str, alias: str | None) -> bool:
 def only_pure_snippets(dataset: Any) -> None:
     """codeio: it runs third-party snippets, some of which read sets, clocks, files or global random states; its class
     keeps the snippets of the latest instance, of any difficulty; and it prints."""
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=_FILE)  # of snippets only
     cls = type(dataset)
     own = types.SimpleNamespace(_jsonl_data=cls._jsonl_data)
 
     def run(code: str, scope: dict[str, Any], _: dict[str, Any]) -> None:
         scope["print"] = print_nothing
-        exec(code, scope, scope)
+        exec(compile(code, _FILE, "exec"), scope, scope)
 
     make_pair = with_globals(cls._generate_io_pair, print=print_nothing, exec=run)
 

@@ -11,17 +11,27 @@ import decimal
 import functools
 import importlib
 import random
+import sys
 import threading
 import types
 from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
+from loguru import logger
+
+from rg_env.errors import describe
 from rg_env.tasks.audited import check_audited
+from rg_env.tasks.upstream import UnusableItemError, deadline
 from rg_env.tasks.upstream.determinism import FIXES
 from rg_env.tasks.upstream.oracles import correct
 
 MIXERS = frozenset({"composite"})
 """Datasets that only mix others, which the task mix does here."""
+
+CPU_SECONDS = 60.0
+"""After which a draw is ended."""
 
 COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
 """Tasks whose `__init__` draws the items, so a warm instance cannot be re-seeded, and the size to create them with:
@@ -69,7 +79,21 @@ class UpstreamDataset:
 
         Raises:
             Exception: whatever upstream raises if it cannot make this item.
+            UnusableItemError, EndlessDrawError: draw another one.
         """
+        try:
+            if deadline.can_stop_here():
+                return deadline.make_in_time(functools.partial(self.make_here, seed), CPU_SECONDS)
+            module = registered()[self.task][0].__module__
+            if module == "__main__":
+                return self.make_here(seed)
+            return deadline.make_elsewhere(self.task, module, self.options, seed, CPU_SECONDS)
+        except deadline.EndlessDrawError as error:
+            logger.warning("task {}: the draw of seed {} with options {} was {}", self.task, seed, self.options, error)
+            raise
+
+    def make_here(self, seed: int) -> dict[str, Any]:
+        """The entry of `seed`, without a deadline."""
         # A fresh context: decimal_arithmetic changes the precision of the current one.
         with decimal.localcontext(decimal.Context()):
             warm = self._template()
@@ -86,6 +110,9 @@ class UpstreamDataset:
                 entry = dataset[0]
         if not isinstance(entry.get("question"), str) or not isinstance(entry.get("metadata"), dict):
             raise ValueError("its entry has no question or no metadata")
+        answer = entry.get("answer")
+        if isinstance(answer, str) and not answer.strip():
+            raise UnusableItemError("its answer is empty, which no response may be")
         entry["metadata"].setdefault("source_dataset", self.task)
         return correct(dict(entry), getattr(config, "male_names", None))
 
@@ -97,3 +124,21 @@ class UpstreamDataset:
                 FIXES.get(self.task, lambda _: None)(warm)
                 self._warm = warm
             return self._warm
+
+
+def serve(descriptor: int) -> None:
+    """Body of the process that makes items for threads (`deadline`)."""
+    connection = Connection(descriptor)
+    datasets: dict[str, UpstreamDataset] = {}
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            sys.path[:], task, module, options, seed, cpu_seconds = connection.recv()
+            try:
+                importlib.import_module(module)
+                dataset = datasets.setdefault(f"{task} {options!r}", UpstreamDataset(task, options))
+                result: Any = deadline.make_in_time(functools.partial(dataset.make_here, seed), cpu_seconds)
+            except (deadline.EndlessDrawError, UnusableItemError, MemoryError, OSError) as error:
+                result = error
+            except Exception as error:
+                result = ValueError(describe(error))
+            connection.send(result)

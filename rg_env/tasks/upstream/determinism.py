@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.boards import solve_swap
 from rg_env.tasks.upstream.codeio import only_pure_snippets
 from rg_env.tasks.upstream.patch import override, print_nothing, rebind, with_globals
@@ -158,7 +159,52 @@ def _evaluate_integrals(dataset: Any) -> None:
     override(dataset, __getitem__=item)
 
 
+class _Colors:
+    """The generator of an arc_1d example, which draws nine colors, each as often as it takes to find a new one."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._drawn: set[int] = set()
+        self.random = rng.random
+
+    def randint(self, low: int, high: int) -> int:
+        if len(self._drawn) == 9:  # there is no other color
+            raise UnusableItemError("it has more blocks than there are colors")
+        number = self._rng.randint(low, high)
+        if (low, high) == (1, 9):
+            self._drawn.add(number)
+        return number
+
+
+def _end_without_colors(dataset: Any) -> None:
+    """arc_1d: for ten blocks it looks for ten different colors among nine, without end."""
+    name = "recolor_blocks_from_palette"
+    recolor, arguments = dataset.ARC_1D_TASKS[name]
+    dataset.ARC_1D_TASKS = {
+        **dataset.ARC_1D_TASKS,
+        name: (lambda rng, size, **options: recolor(_Colors(rng), size, **options), arguments),
+    }
+
+
+def _stop_at_large_terms(dataset: Any) -> None:
+    """number_sequence: it makes a sequence to the end, by repeated squaring up to millions of digits, before it rejects
+    those with a term above 1000."""
+    from reasoning_gym.cognition import number_sequences as upstream
+
+    class Rule(upstream.PatternRule):
+        def apply(self, sequence: list[int], position: int) -> int:
+            term: int = super().apply(sequence, position)
+            if abs(term) > 1000:
+                raise OverflowError  # upstream then tries the next rule, as it does for a rejected sequence
+            return term
+
+    generate = with_globals(upstream.PatternGenerator.generate_rule, PatternRule=Rule)
+    generator = type("PatternGenerator", (upstream.PatternGenerator,), {"generate_rule": generate})
+    override(dataset, __getitem__=with_globals(type(dataset).__getitem__, PatternGenerator=generator))
+
+
 FIXES: dict[str, Callable[[Any], None]] = {
+    "arc_1d": _end_without_colors,
     "bf": _compile_alone,
     "codeio": only_pure_snippets,
     "figlet_font": _sort_fonts,
@@ -167,6 +213,7 @@ FIXES: dict[str, Callable[[Any], None]] = {
     "knight_swap": _sort_knights,
     "list_functions": _thread_local_random,
     "polynomial_multiplication": _sort_monomials,
+    "number_sequence": _stop_at_large_terms,
     "pool_matrix": _thread_local_numpy,
     "ransom_note": _sort_letters,
     "word_ladder": _sort_neighbors,

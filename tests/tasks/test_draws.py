@@ -1,0 +1,120 @@
+"""Draws that upstream never ends, or that nobody can answer, are redrawn."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import reasoning_gym
+
+from rg_env.tasks import ItemStream, Split, encode_entry
+from rg_env.tasks.upstream import UnusableItemError, dataset
+from rg_env.tasks.upstream.dataset import UpstreamDataset
+
+SOMETIMES_ENDLESS = """
+from dataclasses import dataclass
+from reasoning_gym.factory import ProceduralDataset, register_dataset
+
+@dataclass
+class Config:
+    seed: int = 0
+    size: int = 1
+
+class SometimesEndless(ProceduralDataset):
+    def __getitem__(self, index):
+        while self.config.seed % 3 == 0:
+            try:
+                while True:
+                    pass
+            except Exception:
+                pass
+        return {"question": str(self.config.seed), "answer": "1", "metadata": {}}
+
+register_dataset("sometimes_endless", SometimesEndless, Config)
+"""
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A task that never ends for a third of the seeds, and catches exceptions."""
+    (tmp_path / "sometimes_endless.py").write_text(SOMETIMES_ENDLESS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(dataset, "CPU_SECONDS", 0.1)
+    importlib.import_module("sometimes_endless")
+    yield "sometimes_endless"
+    del reasoning_gym.factory.DATASETS["sometimes_endless"], sys.modules["sometimes_endless"]
+
+
+def test_an_endless_draw_is_redrawn_in_every_thread(task: str, warnings: list[str]) -> None:
+    def draw() -> list[str]:
+        stream = ItemStream(task, {}, 42, Split.EVAL)
+        return [stream.item(index).entry["question"] for index in range(3)]
+
+    in_main_thread = draw()
+    assert all(int(question) % 3 for question in in_main_thread)
+    assert signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+    assert warnings
+    assert "task sometimes_endless: the draw of seed " in warnings[0]
+    assert "with options {} was stopped after 0.1 CPU seconds" in warnings[0]
+    count = len(warnings)
+
+    in_threads: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: in_threads.append(draw())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert in_threads == [in_main_thread, in_main_thread]
+    assert len(warnings) == 3 * count
+
+
+def test_a_program_that_uses_the_signal_keeps_it(task: str) -> None:
+    calls: list[int] = []
+    before = signal.signal(signal.SIGVTALRM, lambda number, _: calls.append(number))
+    try:
+        stream = ItemStream(task, {}, 7, Split.TRAIN)
+        assert int(stream.item(0).entry["question"]) % 3
+        signal.raise_signal(signal.SIGVTALRM)
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert calls == [signal.SIGVTALRM]
+
+
+def test_recoloring_ten_blocks_with_nine_colors_is_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "CPU_SECONDS", 1)
+    rows = UpstreamDataset("arc_1d", {"min_size": 100, "max_size": 100})
+    with pytest.raises(UnusableItemError, match="colors"):
+        rows.make(2675342405)
+
+
+def test_a_sequence_is_judged_before_its_numbers_have_millions_of_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "CPU_SECONDS", 1)
+    assert UpstreamDataset("number_sequence", {}).make(2099250696)["answer"]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"), [("arc_1d", {"min_size": 50, "max_size": 50}), ("number_sequence", {"max_complexity": 2})]
+)
+def test_bounded_generators_make_upstreams_items(task: str, options: dict[str, int]) -> None:
+    bounded = UpstreamDataset(task, options)
+    for seed in range(100):
+        fresh = reasoning_gym.create_dataset(task, seed=seed, size=1, **options)[0]
+        assert encode_entry(bounded.make(seed)) == encode_entry(fresh)
+
+
+def test_a_snippet_of_codeio_prints_no_warning() -> None:
+    code = "from rg_env.tasks.upstream.dataset import UpstreamDataset; UpstreamDataset('codeio', {}).make(93)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr == ""
+
+
+def test_no_answer_is_empty() -> None:
+    stream = ItemStream("ab", {"length": 4}, 1, Split.TRAIN)
+    assert all(stream.item(index).entry["answer"].strip() for index in range(40))
