@@ -56,7 +56,8 @@ def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) ->
     try:
         command(argv)
     except RGEnvError as error:
-        print_error(error)
+        for mistake in str(error).splitlines():
+            print_error(mistake)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -73,15 +74,19 @@ def train(argv: Iterable[str]) -> Path:
         ConfigError: before anything is started.
     """
     from rg_env.skyrl.checks import finished_at
-    from rg_env.skyrl.config import load_config
+    from rg_env.skyrl.config import load_config, typed_settings
+    from rg_env.skyrl.run_folder import RunFolder
 
-    cfg = load_config(argv)
+    args = list(argv)
+    cfg = load_config(args)
+    folder = RunFolder.of(cfg, typed_settings(args))
     reports = Reports.of_this_process()
     _check_experiment(cfg)
     if (step := finished_at(cfg)) is not None:
         more = "to train on, raise trainer.max_training_steps or epochs; for a new run, trainer.resume_mode=none"
         reports.send(finished=f"the run in {cfg.trainer.ckpt_path} is finished, at step {step}; {more}")
         return Path(cfg.rg_dump.dump_dir)
+    folder.enter(cfg)
     reports.begin("loading SkyRL")
     from rg_env.skyrl.launch import launch_training
 
@@ -102,10 +107,13 @@ def check(argv: Iterable[str], *, everything: bool = False) -> None:
     """
     from loguru import logger
 
-    from rg_env.skyrl.config import as_yaml, load_config
+    from rg_env.skyrl.config import as_yaml, load_config, typed_settings
+    from rg_env.skyrl.run_folder import RunFolder
 
     logger.configure(handlers=[{"sink": sys.stderr, "level": "WARNING"}])  # what SkyRL's checks tell is no news
-    cfg = load_config(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
+    args = list(argv)
+    cfg = load_config(args, tolerate=lambda missing: print_error(f"warning: {missing}"))
+    RunFolder.of(cfg, typed_settings(args))
     _check_experiment(cfg)
     shown = "all of them" if everything else f"what differs from the defaults ({VERBOSE}: all)"
     print_line(f"# The settings are valid. {shown.capitalize()}:")

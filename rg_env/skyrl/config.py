@@ -59,6 +59,9 @@ class RGTrainConfig(SkyRLTrainConfig):
         return self.environment.skyrl_gym.rg_dump
 
 
+_TOP_LEVEL = frozenset(declared.name for declared in dataclasses.fields(RGTrainConfig))
+
+
 class _Draft(RGTrainConfig):
     """A config that SkyRL has not completed, which would import torch and takes seconds."""
 
@@ -78,8 +81,6 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
         RGEnvError: one line naming the setting and what would be right.
     """
     settings = _read_settings(args)
-    for key, value in settings.items():
-        check_setting(key, value, known_settings())
     settings = {**_device_settings(settings), **settings}
     draft = _build(_Draft, settings)
     import_modules(draft.rg_dump)
@@ -137,23 +138,61 @@ def _build(kind: type[RGTrainConfig], settings: Mapping[str, Any]) -> RGTrainCon
 
 
 def _read_settings(args: Iterable[str]) -> dict[str, Any]:
+    """The settings that the arguments give, checked one by one. Raises one ConfigError about all mistakes."""
     known = known_settings()
     groups = {name.rsplit(".", depth)[0] for name in known for depth in range(1, name.count(".") + 1)}
     settings: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
+    mistakes: list[str] = []
     for arg in args:
         key, sign, text = arg.partition("=")
         if key == "trainer.override_entrypoint":
             continue  # SkyRL's own switch to this entrypoint
-        if arg.endswith((".yaml", ".yml")) and not sign:
-            settings |= read_file(Path(arg), lambda name: name not in groups)
-        elif sign and key and not key.startswith(("-", "+")):
-            overrides[key] = read_value(key, text)
-        else:
-            raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
+        try:
+            if arg.endswith((".yaml", ".yml")) and not sign:
+                settings |= read_file(Path(arg), lambda name: name not in groups)
+            elif sign and key and not key.startswith(("-", "+")):
+                overrides[full_name(key)] = read_value(key, text)
+            else:
+                raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
+        except ConfigError as error:
+            mistakes.append(str(error))
+    for key, value in (settings | overrides).items():
+        try:
+            check_setting(key, value, known)
+        except ConfigError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
     if not settings and not overrides:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     return settings | overrides
+
+
+def full_name(key: str) -> str:
+    """The dotted name of a setting that a command line may shorten: `tasks` for that of rg_env, where it is unique.
+
+    Raises:
+        ConfigError: several settings end with it.
+    """
+    known = known_settings()
+    if key.partition(".")[0] in _TOP_LEVEL:
+        return key
+    head, rest = key, ""
+    while head:
+        matches = [name for name in known if name.endswith(f".{head}")]
+        if len(matches) == 1 and (not rest or known[matches[0]].free_form):
+            return matches[0] + rest
+        if len(matches) > 1:
+            raise ConfigError(f"{key} may be {', '.join(matches[:-1])} or {matches[-1]}: write the whole name")
+        head, _, last = head.rpartition(".")
+        rest = f".{last}{rest}"
+    return key
+
+
+def typed_settings(args: Iterable[str]) -> list[str]:
+    """The whole names of the settings on a command line that `load_config` accepts."""
+    return [full_name(arg.partition("=")[0]) for arg in args if "=" in arg]
 
 
 @functools.cache
@@ -198,7 +237,8 @@ def _resolve(cfg: RGTrainConfig) -> None:
 
 
 def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).expanduser().resolve())
+    """Links are kept: `rg_env.skyrl.run_folder` decides which run one names."""
+    return path if "://" in path else str(Path(path).expanduser().absolute())
 
 
 def _absolute_if_it_exists(path: str) -> str:

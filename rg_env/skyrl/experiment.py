@@ -6,6 +6,7 @@ closed. The scorer processes end with the task's process.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -161,6 +162,8 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
 def run_environment(cfg: RGTrainConfig, reports: Reports) -> Iterator[None]:
     """Everything around a run inside its Ray task: logging, the registered env, a closed dump at the end."""
     open_task_log(cfg.rg_dump, reports)
+    for variable in ("TENSORBOARD_DIR", "WANDB_DIR"):  # both write to the current folder otherwise
+        os.environ.setdefault(variable, cfg.trainer.log_path)
     reports.begin("loading the policy")
     register()
     import_modules(cfg.rg_dump)

@@ -31,7 +31,8 @@ def run_shown(name: str, work: Callable[[], object], args: Sequence[str], *, ver
     ended = supervise(work, screen)
     screen.close(clear=ended.exit_code == 2)
     if "error" in screen.facts and ended.signum is None:
-        print_error(screen.facts["error"])
+        for mistake in screen.facts["error"].splitlines():
+            print_error(mistake)
     if ended.exit_code != 2:
         for line in ending(screen, ended, args):
             screen.line(line)

@@ -6,14 +6,14 @@ NOTHING = "docs/settings.md"
 
 MISSPELLED = {
     "+trainer.seed=1": "expected a .yaml file or key=value",
-    "dump_rollouts=true": f"did you mean {RG}.dump_rollouts?",
+    "dump_rollots=true": f"did you mean {RG}.dump_rollouts?",
     "trainer.polcy.model.path=x": "did you mean trainer.policy.model.path?",
     f"{RG}.dump_dri=x": f"did you mean {RG}.dump_dir?",
     "environment.rg_dump.eval_seed=1": f"did you mean {RG}.eval_seed?",
     f"{RG}.formt_bonus=1": f"did you mean {RG}.format_bonus?",
-    "n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
+    "n_samples_per_promt=8": "did you mean generator.n_samples_per_prompt?",
     "trainer.n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
-    "lr=1e-4": "trainer.policy.optimizer_config.lr",
+    "lr=1e-4": "may be trainer.policy.optimizer_config.lr or trainer.critic.optimizer_config.lr",
     "trainer.learning_rate=1e-4": NOTHING,
     "frobnicate=1": NOTHING,
     "trainer.cheese=1": NOTHING,
@@ -119,7 +119,7 @@ USER_CODE = {
 }
 MISTAKES = MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | NOT_TOGETHER | WRONG_PLACES | USER_CODE
 THROUGH_THE_COMMAND = (
-    *("n_samples_per_prompt=8", "frobnicate=1", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
+    *("n_samples_per_promt=8", "frobnicate=1", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
     *("trainer.strategy=deepspeed", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),
     *("trainer.ckpt_path=/proc/x", f"{RG}.dump_dir="),
 )

@@ -1,0 +1,117 @@
+"""The folder of a run: starting anew never writes into another run's folder.
+
+The paths of a recipe share a folder, such as `runs/NAME`. A new run gets `runs/NAME-DATE-TIME` in its place, and
+`runs/NAME` becomes a link to it. With `trainer.resume_mode=latest` the run that the link names is continued; where it has
+no checkpoint, a new run begins. Paths from the command line and URLs are kept. Not covered: recipes whose paths share no
+folder. Theirs are kept as well.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rg_env.config import PREFIX
+from rg_env.errors import ConfigError, refuse
+from rg_env.skyrl.checks.settings import value_of
+
+_PATHS = ("trainer.ckpt_path", "trainer.export_path", "trainer.log_path", f"{PREFIX}.dump_dir")
+_NEWEST = "latest_ckpt_global_step.txt"
+_STEP = re.compile(r"global_step_(\d+)")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run writes.
+
+    Attributes:
+        link: the folder that the paths of the recipe share; None if there is none.
+        paths: the settings of these paths.
+        continues: whether the run that `link` names is continued.
+    """
+
+    link: Path | None
+    paths: tuple[str, ...]
+    continues: bool
+
+    @classmethod
+    def of(cls, cfg: Any, typed: Iterable[str]) -> RunFolder:
+        """Decide where a run writes.
+
+        Args:
+            cfg: its settings, with absolute paths.
+            typed: names of the settings on the command line.
+
+        Raises:
+            ConfigError: SkyRL would delete each new checkpoint, because the folder has later ones.
+        """
+        own = {name: Path(value_of(cfg, name)) for name in _PATHS if "://" not in str(value_of(cfg, name))}
+        placed = {name: path for name, path in own.items() if name not in set(typed)}
+        shared = {path.parent for path in placed.values()}
+        link = shared.pop() if len(shared) == 1 else None
+        continues = value_of(cfg, "trainer.resume_mode") == "latest" and _newest(cfg) is not None
+        if not continues and (link is None or "trainer.ckpt_path" not in placed):
+            _refuse_later_steps(cfg)
+        return cls(link, tuple(placed), continues)
+
+    def enter(self, cfg: Any) -> None:
+        """Make the folder of the run and the link to it, and set the paths to it."""
+        if self.link is None:
+            return
+        folder = self.link.resolve() if self.continues else _new_folder(self.link)
+        for name in self.paths:
+            group, _, leaf = name.rpartition(".")
+            setattr(value_of(cfg, group), leaf, str(folder / Path(value_of(cfg, name)).name))
+
+
+def _new_folder(link: Path) -> Path:
+    """A new folder beside `link`, which then links to it. A real folder of that name is renamed."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        folder = link.with_name(f"{link.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        try:
+            folder.mkdir()
+            break
+        except FileExistsError:  # another run began in this second
+            time.sleep(0.1)
+        except OSError as error:
+            raise ConfigError(f"{folder}: cannot be made ({error.strerror}); choose other paths") from None
+    if link.exists() and not link.is_symlink():
+        link.rename(folder.with_name(f"{folder.name}-before"))
+    draft = folder.with_name(f".{folder.name}.link")
+    draft.symlink_to(folder.name)
+    os.replace(draft, link)  # noqa: PTH105  # a path with a link at its end
+    return folder
+
+
+def _newest(cfg: Any) -> int | None:
+    """The step of the newest checkpoint, as SkyRL notes it."""
+    path = str(cfg.trainer.ckpt_path)
+    if "://" in path:
+        return 0  # SkyRL finds out
+    try:
+        return int(Path(path, _NEWEST).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _refuse_later_steps(cfg: Any) -> None:
+    """SkyRL keeps the checkpoints of the highest steps: a new run among later ones would lose each of its own."""
+    path = Path(cfg.trainer.ckpt_path)
+    if "://" in str(path) or cfg.trainer.max_ckpts_to_keep < 0 or cfg.trainer.ckpt_interval < 0 or not path.is_dir():
+        return
+    resumed = _STEP.search(str(cfg.trainer.resume_path or ""))
+    start = int(resumed[1]) if value_of(cfg, "trainer.resume_mode") == "from_path" and resumed else 0
+    steps = [int(match[1]) for entry in path.iterdir() if (match := _STEP.fullmatch(entry.name))]
+    if steps and max(steps) > start:
+        refuse(
+            "trainer.ckpt_path",
+            str(path),
+            f"has a checkpoint of step {max(steps)}, and SkyRL would delete each new one with a lower step; "
+            "choose another folder, or continue with trainer.resume_mode=latest",
+        )
