@@ -123,7 +123,7 @@ class Suspicion:
 
 
 @dataclass
-class AuditedDump:
+class Examined:
     """The result, and what it is based on.
 
     Attributes:
@@ -139,7 +139,7 @@ class AuditedDump:
     found: list[Suspicion] = field(default_factory=list)
 
 
-def audit_dump(dump: Dump) -> AuditedDump:
+def find_signs(dump: Dump) -> Examined:
     """Look for signs in the train phase of a dump, or in a dump that has only evaluations.
 
     Args:
@@ -148,7 +148,7 @@ def audit_dump(dump: Dump) -> AuditedDump:
     Raises:
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    result, signs = AuditedDump(), _Signs()
+    result, signs = Examined(), _Signs()
     attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
     phase = Phase.EVAL if only_eval else Phase.TRAIN

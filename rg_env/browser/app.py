@@ -127,7 +127,9 @@ class Browser(App[None]):
         with Horizontal(id="panes"):
             yield Pane(id="left")
             yield Pane(id="right")
-        yield Input(id="line", compact=True, select_on_focus=False, placeholder="task=gcd step=10..20 some words")
+        yield Input(
+            id="line", compact=True, select_on_focus=False, placeholder="task = 'gcd' AND step > 10 /some words"
+        )
         yield Footer()
 
     def on_mount(self) -> None:
@@ -246,11 +248,11 @@ class Browser(App[None]):
     # -- keys
 
     def action_filter(self) -> None:
-        """Open the filter line: conditions, then a text to search for."""
+        """Open the filter line: a condition as of `--where`, then a slash and a text to search for."""
         line = self.query_one("#line", Input)
         line.add_class("open")
         query = self.shown_query
-        line.value = str(query) + " " * bool(query.conditions and not query.text)
+        line.value = str(query)
         line.focus()
         line.cursor_position = len(line.value)
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
-from rg_env.dump.read.where import CONDITION, parse_conditions
+from rg_env.dump.read.where import parse_conditions
 from rg_env.scoring.types import UNCOUNTED
 
 PLACE = ("run_id", "text", "text_batch", "text_offset")
@@ -27,8 +27,9 @@ SORTED_BY = {
     SortBy.SPREAD: SCORE.max() - SCORE.min(),
 }
 """Of the rollouts of a group."""
-_WORD = re.compile(r"\s*((?:\\.|\S)+)", re.DOTALL)
 _TEXT = "/"
+_LINE = re.compile(r"((?:'[^']*'?|[^'])*?)(?:(?:^|(?<=\s))/(?!\s)(.*))?", re.DOTALL)
+"""A condition, and a slash and a text: a slash at the start of a word and outside of quotes, so no division."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +52,20 @@ class Query:
 
     @classmethod
     def parse(cls, line: str) -> Query:
-        r"""Parse a line such as `task=gcd step=10..20 some words`.
-
-        Conditions come first; the text begins at the first word that is not a condition, or after a `/`. In a
-        condition, a space is written `\ ` and a backslash `\\`.
+        """Parse a line such as `task = 'gcd' AND step > 10 /some words`: a condition, a text to search for, or both.
 
         Raises:
             ConditionError: as the class.
         """
-        conditions = []
-        while word := _WORD.match(line):
-            condition = re.sub(r"(?s)\\(.)", r"\1", word[1])
-            if not CONDITION.fullmatch(condition):
-                break
-            conditions.append(condition)
-            line = line[word.end() :]
-        rest = line.lstrip()
-        return cls(tuple(conditions), rest[1:] if rest.startswith(_TEXT) else rest.rstrip())
+        match = _LINE.fullmatch(line)
+        assert match is not None, "everything is optional"
+        return cls((match[1].strip(),) if match[1].strip() else (), match[2] or "")
 
     def __str__(self) -> str:
         """The line that `parse` reads."""
-        words = [re.sub(r"([\\\s])", r"\\\1", condition) for condition in self.conditions]
-        return " ".join([*words, *([_TEXT + self.text] if self.text else [])])
+        one = len(self.conditions) == 1
+        condition = " AND ".join(text if one else f"({text})" for text in self.conditions)
+        return " ".join([*([condition] if condition else []), *([_TEXT + self.text] if self.text else [])])
 
     def places(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
         """`group_id` and `PLACE` of the groups that match, except for the text, sorted or in the order of the files.

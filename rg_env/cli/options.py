@@ -43,7 +43,8 @@ DumpPaths = Annotated[list[Path], typer.Argument(metavar="DUMP", help="Dump fold
 Where = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="COND", help="Filter condition, such as task=gcd,spell_*, step=10..20 or phase=eval. Repeatable."
+        metavar="SQL",
+        help="Condition, such as \"phase = 'eval' AND step BETWEEN 10 AND 20\" or \"task LIKE 'spell_%'\". Repeatable.",
     ),
 ]
 ScorerTimeout = Annotated[

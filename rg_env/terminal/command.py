@@ -75,7 +75,7 @@ def learned(facts: Mapping[str, Any]) -> Table | None:
     dump = open_run(*(file.path for file in list_files(Path(facts["dump"]), facts["run_id"])))
     by, phase = ("step", "eval") if "evaluation" in facts else ("phase", "train")
     try:
-        found = statistics(dump.where([f"phase={phase}"]).scan(), by, solved_at=facts["solved_at"])
+        found = statistics(dump.where([f"phase = '{phase}'"]).scan(), by, solved_at=facts["solved_at"])
     except RGEnvError:  # nothing can be counted
         return None
     return render_table(found[[0, -1]] if found.height > 1 else found)

@@ -186,7 +186,7 @@ def test_training_rows_of_one_run_against_another_have_no_interval(tmp_path):
     (row,) = compare(a.scan(), b.scan(), unit=Unit.ONE_RUN).filter(measure="solve_rate").iter_rows(named=True)
     assert row["difference"] > 0.5
     assert (row["low"], row["high"], row["clear"]) == (None, None, False)
-    part = a.where(["step=1"])
+    part = a.where(["step = 1"])
     assert unit_of(a, part) is Unit.QUESTION  # two parts of one run
     (row,) = compare(a.scan(), b.scan()).filter(measure="solve_rate").iter_rows(named=True)
     assert row["clear"]

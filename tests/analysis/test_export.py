@@ -301,7 +301,7 @@ def test_the_command_says_what_was_written_and_left_out(tmp_path):
 
 
 def test_nothing_to_export_is_exit_code_1_with_the_reasons(tmp_path):
-    done = invoke("sft", SAMPLE, "--out", tmp_path / "x" / "train.jsonl", "--where", "phase=eval")
+    done = invoke("sft", SAMPLE, "--out", tmp_path / "x" / "train.jsonl", "--where", "phase = 'eval'")
     assert done.exit_code == 1
     assert "nothing to export: 8 groups" in done.stdout
     assert "8  evaluation groups" in done.stdout

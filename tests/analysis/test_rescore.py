@@ -146,7 +146,7 @@ def test_nothing_that_a_dump_names_is_imported(setting, scorer, tmp_path, monkey
     dump_of(folder, [group], config)
     (folder / "evil.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
-    for command in (["rescore", "--workers", "1"], ["stats"], ["show", "--plain"], ["validate"], ["audit"]):
+    for command in (["rescore", "--workers", "1"], ["stats"], ["show", "--plain"], ["validate"], ["signs"]):
         done = CliRunner().invoke(app, ["dumps", command[0], "dumps/sample", *command[1:]])
         if command[0] == "rescore":
             assert isinstance(done.exception, ConfigError)

@@ -17,11 +17,11 @@ from tests.analysis.samples import groups, write_ledger, write_texts
 from tests.dump.records import group, rollout
 
 TESTS = {
-    "task=gcd": lambda g, r: g.task == "gcd",
-    "phase=train": lambda g, r: g.phase == "train",
-    "step=2..5": lambda g, r: g.step is not None and 2 <= g.step <= 5,
-    "base_score>0.4": lambda g, r: r.base_score > 0.4,
-    "violation=none": lambda g, r: r.violation is None,
+    "task = 'gcd'": lambda g, r: g.task == "gcd",
+    "phase = 'train'": lambda g, r: g.phase == "train",
+    "step BETWEEN 2 AND 5": lambda g, r: g.step is not None and 2 <= g.step <= 5,
+    "base_score > 0.4": lambda g, r: r.base_score > 0.4,
+    "violation IS NULL": lambda g, r: r.violation is None,
 }
 
 
@@ -51,8 +51,8 @@ def test_records_and_frames_have_the_rollouts_that_match(tmp_path_factory, membe
 
 def test_nothing_that_matches_is_an_error(tmp_path):
     write_texts(tmp_path, [group(0)])
-    with pytest.raises(ConditionError, match="no rollout matches task=lcm; the tasks are chain_sum"):
-        open_run(tmp_path).where(["task=lcm"]).ledger_frame()
+    with pytest.raises(ConditionError, match="no rollout matches task = 'lcm'; the tasks are chain_sum"):
+        open_run(tmp_path).where(["task = 'lcm'"]).ledger_frame()
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def dumps(*args):
 
 def test_report(folder, tmp_path):
     out = tmp_path / "r.html"
-    assert dumps("report", folder, "--out", out, "--where", "task=gcd", "--where", "step>3").exit_code == 0
+    assert dumps("report", folder, "--out", out, "--where", "task = 'gcd'", "--where", "step > 3").exit_code == 0
     report = Report(out.read_text())
     assert [one["step"] for one in report.groups] == [5, 7]
     assert report.summary["sections"][0]["headline"]["groups"] == 2
@@ -77,17 +77,17 @@ def test_report(folder, tmp_path):
 
 def test_export(folder, tmp_path):
     out = tmp_path / "sft.jsonl"
-    assert dumps("export", "sft", folder, "--out", out, "--where", "task=gcd").exit_code == 0
+    assert dumps("export", "sft", folder, "--out", out, "--where", "task = 'gcd'").exit_code == 0
     assert {json.loads(line)["task"] for line in out.read_text().splitlines()} == {"gcd"}
 
 
-def test_audit(folder):
-    assert "4 responses read" in dumps("audit", folder, "--where", "task=gcd", "--where", "base_score=0").stdout
+def test_signs(folder):
+    assert "4 responses read" in dumps("signs", folder, "--where", "task = 'gcd'", "--where", "base_score = 0").stdout
 
 
-@pytest.mark.parametrize("command", [("report", "--out", "r.html"), ("export", "sft", "--out", "r.jsonl"), ("audit",)])
+@pytest.mark.parametrize("command", [("report", "--out", "r.html"), ("export", "sft", "--out", "r.jsonl"), ("signs",)])
 def test_a_mistake_is_one_line(folder, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    error = dumps(*command, folder, "--where", "color=red").exception
+    error = dumps(*command, folder, "--where", "color = 'red'").exception
     assert isinstance(error, ConditionError)
     assert "\n" not in str(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rg_env.analysis.signs import NAMES, audit_dump
+from rg_env.analysis.signs import NAMES, find_signs
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -57,7 +57,7 @@ CHEATERS: dict[str, Policy] = {
 @pytest.mark.parametrize("sign", CHEATERS)
 def test_a_planted_cheater_is_found_with_evidence(sign, tmp_path, scorer):
     dump = played(CHEATERS[sign], tmp_path, scorer)
-    found = [one for one in audit_dump(dump).found if one.sign == sign]
+    found = [one for one in find_signs(dump).found if one.sign == sign]
     assert {one.task for one in found} & set(TASKS)
     ids = {group.group_id for group in dump.groups()}
     assert all(one.groups and set(one.groups) <= ids and one.what for one in found)
@@ -70,7 +70,7 @@ def test_a_rewarded_refusal_is_found(tmp_path, scorer):
         return honest(item, number) if number % 2 else say("[x for x in range(9)]")
 
     def refusals(folder, **settings):
-        found = audit_dump(played(policy, folder, scorer, **settings)).found
+        found = find_signs(played(policy, folder, scorer, **settings)).found
         return {one.task for one in found if one.sign == "rejected but rewarded"}
 
     assert refusals(tmp_path / "a") == set()
@@ -78,13 +78,13 @@ def test_a_rewarded_refusal_is_found(tmp_path, scorer):
 
 
 def test_an_honest_policy_that_is_mostly_right_has_no_finding(tmp_path, scorer):
-    assert audit_dump(played(honest, tmp_path, scorer)).found == []
+    assert find_signs(played(honest, tmp_path, scorer)).found == []
 
 
 @pytest.mark.parametrize("run", HONEST, ids=lambda path: path.name)
 def test_an_honest_training_run_has_no_finding(run):
-    assert audit_dump(open_run(run)).found == []
-    assert CliRunner().invoke(app, ["dumps", "audit", str(run)]).exit_code == 0
+    assert find_signs(open_run(run)).found == []
+    assert CliRunner().invoke(app, ["dumps", "signs", str(run)]).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_same_number_is_the_same_answer(reference, wins, tmp_path):
     rollouts = [rollout(1.0, k, conversation=conversation, answer="0.0000") for k in range(4)]
     entry = json.dumps({"question": "Q", "answer": reference})
     write_texts(tmp_path, [group(uid, rollouts, entry=entry) for uid in range(12)])
-    assert [one.sign for one in audit_dump(open_run(tmp_path)).found] == ["one answer wins"] * wins
+    assert [one.sign for one in find_signs(open_run(tmp_path)).found] == ["one answer wins"] * wins
 
 
 @pytest.mark.parametrize("score", [0.0, 0.3])
@@ -104,13 +104,13 @@ def test_a_copied_prompt_is_a_sign_only_if_it_was_rewarded(score, tmp_path):
     conversation = [{"role": "user", "content": prompt}, {"role": "assistant", "content": say(prompt)}]
     rollouts = [rollout(score, k, conversation=conversation, answer=prompt) for k in range(4)]
     write_texts(tmp_path, [group(uid, rollouts) for uid in range(20)])
-    found = [one.sign for one in audit_dump(open_run(tmp_path)).found]
+    found = [one.sign for one in find_signs(open_run(tmp_path)).found]
     assert ("copied from the prompt" in found) == bool(score)
 
 
 def test_the_command_names_each_sign_and_its_groups(tmp_path):
     def audit(*args):
-        return CliRunner().invoke(app, ["dumps", "audit", str(tmp_path), *args])
+        return CliRunner().invoke(app, ["dumps", "signs", str(tmp_path), *args])
 
     entry = json.dumps({"question": "Q", "answer": "7"})
     write_texts(tmp_path, [group(k, [rollout(1.0, answer="5")], item=f"q{k}", entry=entry) for k in range(12)])
@@ -121,5 +121,5 @@ def test_the_command_names_each_sign_and_its_groups(tmp_path):
     assert all(f"{name} {int(name == 'one answer wins')}" in done.stdout for name in NAMES)
     (found,) = json.loads(audit("--json").stdout)
     assert (found["task"], found["share"]) == ("chain_sum", 1.0)
-    done = audit("--where", "item=q1")
+    done = audit("--where", "item = 'q1'")
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "nothing found")

@@ -76,9 +76,9 @@ def test_learning_shows_in_the_trend(tmp_path):
 def test_conditions_choose_rows_and_unwhole_groups_have_no_pass_at_k(tmp_path):
     members = [group(k, [1.0, 0.0], step=k, task="gcd" if k % 2 else "lcm") for k in range(8)]
     dump = ledger_dump(tmp_path, members)
-    (row,) = statistics(dump.where(["task=gcd", "step>=3"]).scan()).iter_rows(named=True)
+    (row,) = statistics(dump.where(["task = 'gcd'", "step >= 3"]).scan()).iter_rows(named=True)
     assert (row["task"], row["groups"], row["pass_at_2"]) == ("gcd", 3, 1.0)
-    part = dump.where(["base_score=1"])
+    part = dump.where(["base_score = 1"])
     (row,) = statistics(part.scan(), "phase", whole=part.whole_groups).iter_rows(named=True)
     assert (row["rollouts"], row["solve_rate"], row["pass_at_1"], row["no_signal"]) == (8, 1.0, None, None)
 

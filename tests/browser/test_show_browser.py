@@ -146,22 +146,22 @@ async def test_failures_and_violations_are_jumped_to(app, pilot):
 
 @browsing()
 async def test_filters_narrow_and_escape_widens(app, pilot):
-    await enter(pilot, "task=chain_sum step=4..9")
+    await enter(pilot, "task = 'chain_sum' AND step BETWEEN 4 AND 9")
     assert listed(app) == ["3", "5", "4"]
-    await enter(pilot, "outcome=all_failed")
+    await enter(pilot, "outcome = 'all_failed'")
     assert listed(app) == ["4"]
     await widen(pilot)
     assert len(listed(app)) == 6
-    await enter(pilot, "task=nothing")
+    await enter(pilot, "task = 'nothing'")
     assert listed(app) == [] and right(app) == ""
 
 
 @browsing()
 async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
-    await enter(pilot, "outcome=splendid")
+    await enter(pilot, "outcome = 'splendid'")
     await pilot.pause()
     (message,) = [note.message for note in app._notifications]
-    assert message.startswith("outcome=splendid: outcome is one of all_correct, ")
+    assert message.startswith("outcome = 'splendid': outcome is one of all_correct, ")
     assert len(listed(app)) == 6
     assert app.query_one("#line", Input).has_class("open")
     await pilot.press("escape")
@@ -170,14 +170,14 @@ async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
 
 @browsing()
 async def test_texts_are_searched(app, pilot):
-    await enter(pilot, "FINE")
+    await enter(pilot, "/FINE")
     assert listed(app) == ["0"]
     await widen(pilot)
     await enter(pilot, "/step=2")
     assert listed(app) == [] and app.shown_query == Query(text="step=2")
 
 
-@browsing(query="task=gcd")
+@browsing(query="task = 'gcd'")
 async def test_options_are_the_first_filter(app, pilot):
     assert listed(app) == ["1"]
 
@@ -307,6 +307,6 @@ def test_the_command_opens_in_a_terminal_and_obeys_no_text(tmp_path):
 
 
 def test_plain_is_plain_in_a_terminal_too(folder):
-    shown, code = in_terminal(folder, "--plain", "--where", "task=gcd", keys=b"", expects=b"== .*:1\r\n")
+    shown, code = in_terminal(folder, "--plain", "--where", "task = 'gcd'", keys=b"", expects=b"== .*:1\r\n")
     assert code == 0
     assert b"\x1b" not in shown

@@ -17,7 +17,7 @@ from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.choices import SortBy
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
-from rg_env.dump.read.where import ConditionError, parse_conditions
+from rg_env.dump.read.where import parse_conditions
 from rg_env.errors import RGEnvError
 from rg_env.sanitize import visible
 from rg_env.scoring import parse_response
@@ -109,28 +109,21 @@ def dump(tmp_path_factory):
     ("line", "expected"),
     [
         ("", "0123"),
-        ("task=gcd", "03"),
-        ("task=gcd,chain*", "013"),
-        ("outcome=all_failed", "2"),
-        ("outcome=all_failed,all_correct", "12"),
-        ("violation!=none", "3"),
-        ("violation=no_answer,no_think", "3"),
-        ("violation=no_think", ""),
-        ("phase=eval", "3"),
-        ("step=5", "1"),
-        ("step=2..9", "12"),
-        ("step=none", "3"),
-        ("base_score=0 violation=none", "02"),
-        ("base_score=0.5 violation!=none", ""),
-        ('level={"terms":\\ 2} base_score>=1', "01"),
-        ("step=..5", "01"),
-        ("step=5..", "12"),
-        ("task=gcd step>=1", "0"),
-        ("task=gcd </THINK><answer>0", "03"),
-        ("nowhere", ""),
-        ("</think", "0123"),
-        ("/step=5", ""),
-        ("task=gcd /step=5", ""),
+        ("task = 'gcd'", "03"),
+        ("task = 'gcd' OR task LIKE 'chain%'", "013"),
+        ("outcome IN ('all_failed', 'all_correct')", "12"),
+        ("violation IS NOT NULL", "3"),
+        ("violation = 'no_think'", ""),
+        ("step BETWEEN 2 AND 9", "12"),
+        ("step IS NULL", "3"),
+        ("base_score = 0 AND violation IS NULL", "02"),
+        ("base_score = 0.5 AND violation IS NOT NULL", ""),
+        ("step / 5 = 1", "1"),
+        ("task = 'gcd' /</THINK><answer>0", "03"),
+        ("/nowhere", ""),
+        ("/</think", "0123"),
+        ("/step = 5", ""),
+        ("task = 'a /b'", ""),
         ("//answer", "0123"),
     ],
 )
@@ -143,49 +136,30 @@ def test_a_query_finds(dump, line, expected):
     assert (found, count) == (expected, len(expected))
 
 
-CONDITIONS = st.sampled_from(
-    [
-        "task=gcd",
-        " task == gcd, lcm ",
-        "step!=10..20",
-        'level={"a": 1}',
-        "score>=.5",
-        "item_id=\\",
-        "uid=a\\ b\n/c",
-        "uid=\x1c\u3000x",
-    ]
-)
+CONDITIONS = st.sampled_from(["task = 'gcd'", "step NOT BETWEEN 10 AND 20", "uid = 'a /b'", "score / 2 >= .5"])
 
 
-@given(st.lists(CONDITIONS).map(tuple), st.text() | st.text(st.sampled_from('ab/= \\\n"')))
-def test_a_query_is_written_as_it_is_read(conditions, text):
-    query = Query(conditions, text)
+@given(st.none() | CONDITIONS, st.text() | st.text(st.sampled_from("ab/= \\\n'")))
+def test_a_query_is_written_as_it_is_read(condition, text):
+    text = text.lstrip()
+    query = Query((condition,) if condition else (), text)
     assert Query.parse(str(query)) == query
-
-
-def test_what_looks_like_a_condition_is_one_unless_a_slash_is_in_front():
-    assert Query.parse("x == 5 is a text").text == "x == 5 is a text"
-    assert Query.parse("task=gcd /x=5 step=2").text == "x=5 step=2"
-    with pytest.raises(ConditionError, match=r"^x=5: unknown column 'x'; use one of "):
-        Query.parse("task=gcd x=5")
 
 
 @pytest.mark.parametrize(
     "conditions",
     [
         [],
-        ["task=spell_*"],
-        ["task!=spell_backward", "phase=train"],
-        ["step=2..40", "outcome=mixed,all_failed"],
-        ["violation!=none"],
-        ["violation=no_think,unclosed_think,none", "base_score=0"],
-        ["base_score=0.1..0.9"],
-        ["score>0", "response_tokens=..20"],
-        ["truncated=yes"],
-        ["stop_reason=s*", "status=ok", "repetition=3.."],
-        ["level!=none"],
-        ["no_signal=true", "attempt=1", "text=rollouts"],
-        ["uid=?1*", "reward!=1"],
+        ["task LIKE 'spell_%'"],
+        ["task <> 'spell_backward'", "phase = 'train'"],
+        ["step BETWEEN 2 AND 40", "outcome IN ('mixed', 'all_failed')"],
+        ["violation IS NOT NULL"],
+        ["violation IN ('no_think', 'unclosed_think') OR violation IS NULL", "base_score = 0"],
+        ["score > 0", "response_tokens <= 20"],
+        ["truncated"],
+        ["stop_reason LIKE 's%'", "status = 'ok'", "repetition >= 3"],
+        ["no_signal", "attempt = 1", "text = 'rollouts'"],
+        ["uid LIKE '_1%'", "reward <> 1"],
     ],
     ids=" ".join,
 )
@@ -200,17 +174,9 @@ def test_what_is_shown_is_what_statistics_count(conditions):
     assert set(shown) == with_text & set(counted["group_id"])
 
 
-@pytest.mark.parametrize(
-    "line", ["outcome=good", "violation=rude", "phase=test", "step=x", "task=gcd step=9..3", "score=nan", "step="]
-)
-def test_a_query_that_can_fit_nothing_is_refused(line):
-    with pytest.raises(ConditionError, match=line.split()[-1]):
-        Query.parse(line)
-
-
 def test_a_limit_and_all_rollouts(dump):
     lines = []
-    assert print_groups(dump, Query(("task=gcd",)), limit=1, every_rollout=True, write=lines.append) == 1
+    assert print_groups(dump, Query(("task = 'gcd'",)), limit=1, every_rollout=True, write=lines.append) == 1
     assert sum(line.startswith(("-- best", "-- worst")) for line in lines) == 2
 
 
@@ -238,7 +204,7 @@ def show(*args):
 
 
 def test_the_command_prints_where_there_is_no_terminal():
-    done = show(SAMPLE, "--where", "task=leg_*", "--where", "outcome=all_failed", "--where", "phase=train")
+    done = show(SAMPLE, "--where", "task LIKE 'leg_%'", "--where", "outcome = 'all_failed' AND phase = 'train'")
     assert done.exit_code == 0
     assert done.stdout.count("\n== ") + 1 == 5
 
@@ -250,7 +216,7 @@ def test_no_matching_group_is_exit_code_1():
 
 
 @pytest.mark.parametrize(
-    "args", [(SAMPLE, "--where", "step=x"), ("no/such/folder",), (SAMPLE, "--where", "outcome=good")]
+    "args", [(SAMPLE, "--where", "step = 'x'"), ("no/such/folder",), (SAMPLE, "--where", "outcome = 'good'")]
 )
 def test_misuse_is_one_line(args):
     error = show(*args).exception

@@ -32,7 +32,7 @@ MISTAKES = [
     ["doctor", "nope"],
     ["dumps", "stats", "no/such/folder"],
     ["dumps", "export", "sft", "dumps/sample", "--out", "x.csv"],
-    ["dumps", "show", "dumps/sample", "--plain", "--where", "nope=1"],
+    ["dumps", "show", "dumps/sample", "--plain", "--where", "nope = 1"],
     ["dumps", "replay", "dumps/sample", "nope"],
     ["dumps", "import", "reasoning-gym-eval", "x"],
     ["dumps", "export", "grpo", "x", "--out", "x.jsonl"],

@@ -52,7 +52,7 @@ def test_statistics_keep_env_classes_apart(mixed):
     assert found["phase"].to_list() == ["train", "train gsm8k", "train gsm8k_multi_turn"]
     assert found["format_rate"].to_list() == [pytest.approx(2 / 3), None, None]
     assert found["solve_rate"].to_list() == [pytest.approx(1 / 3), 0.0, pytest.approx(1 / 3)]
-    alone = statistics(open_run(mixed).where(["environment=gsm8k"]).scan(), "environment")
+    alone = statistics(open_run(mixed).where(["environment = 'gsm8k'"]).scan(), "environment")
     assert alone.select("phase", "environment").rows() == [("train", "gsm8k")]
 
 
@@ -60,18 +60,18 @@ def test_every_command_reads_it(mixed, tmp_path):
     assert "no problems found" in run("validate", mixed)
     assert "gsm8k_multi_turn" in run("stats", mixed, "--by", "task")
     assert json.loads(run("stats", mixed, "--json"))
-    assert "nothing found" in run("audit", mixed)
+    assert "nothing found" in run("signs", mixed)
     assert "0 changed" in run("rescore", mixed)
     run("report", mixed, "--out", tmp_path / "report.html")
     texts = [text_of(group) for group in open_run(mixed).groups() if group.environment == "gsm8k_multi_turn"]
     assert [one["role"] for one in texts[0]["prompt"]] == ["system", "user"]
     assert texts[0]["rollouts"][0]["text"].startswith("[assistant]\n  turn 0")
-    shown = run("show", mixed, "--where", "environment=gsm8k_multi_turn")
+    shown = run("show", mixed, "--where", "environment = 'gsm8k_multi_turn'")
     assert "[user]" in shown and "[assistant]" in shown and "2 turns" in shown
 
 
 def test_exports_have_whole_conversations_and_no_pair_of_different_prompts(mixed, tmp_path):
-    run("export", "sft", mixed, "--out", tmp_path / "sft.jsonl", "--where", "environment=gsm8k_multi_turn")
+    run("export", "sft", mixed, "--out", tmp_path / "sft.jsonl", "--where", "environment = 'gsm8k_multi_turn'")
     lines = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
     assert [one["role"] for one in lines[0]["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     result = CliRunner().invoke(app, ["dumps", "export", "dpo", str(mixed), "--out", str(tmp_path / "dpo.jsonl")])

@@ -3,11 +3,11 @@
 import typer
 
 from rg_env.cli.base import Command, Group
-from rg_env.cli.dumps.audit import audit
 from rg_env.cli.dumps.export import export_app
 from rg_env.cli.dumps.report import report
 from rg_env.cli.dumps.rescore import rescore
 from rg_env.cli.dumps.show import show
+from rg_env.cli.dumps.signs import signs
 from rg_env.cli.dumps.stats import stats
 from rg_env.cli.dumps.validate import validate
 
@@ -20,9 +20,9 @@ dumps_app = typer.Typer(
 
     Examples:
       rg-env dumps stats runs/quickstart/dumps
-      rg-env dumps show runs/quickstart/dumps --where outcome=all_failed
+      rg-env dumps show runs/quickstart/dumps --where "outcome = 'all_failed'"
     """,
 )
-for command in (stats, show, report, audit, validate, rescore):
+for command in (stats, show, report, signs, validate, rescore):
     dumps_app.command(cls=Command)(command)
 dumps_app.add_typer(export_app, name="export")

@@ -58,7 +58,7 @@ def sft(
 
     Examples:
       rg-env dumps export sft dumps/sample --out sft/train.jsonl
-      rg-env dumps export sft dumps/sample --think drop --where task=gcd --out sft/train.parquet
+      rg-env dumps export sft dumps/sample --think drop --where "task = 'gcd'" --out sft/train.parquet
     """
     from rg_env.analysis.export import Sft
 

@@ -37,7 +37,7 @@ def show(
 
     Examples:
       rg-env dumps show dumps/sample
-      rg-env dumps show dumps/sample --where outcome=all_failed --search prime
+      rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
     from rg_env.browser import Query, print_groups

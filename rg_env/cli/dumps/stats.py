@@ -48,7 +48,7 @@ def stats(
     ] = None,
     against_where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COND", help="Filter condition for the other dump, instead of --where. Repeatable."),
+        typer.Option(metavar="SQL", help="Condition for the other dump, instead of --where. Repeatable."),
     ] = None,
     solved_at: Annotated[
         float, typer.Option(min=0, max=1, help="Base score from which a rollout counts as solved.")
@@ -66,7 +66,7 @@ def stats(
 
     Examples:
       rg-env dumps stats runs/quickstart/dumps
-      rg-env dumps stats dumps/sample --by step --where phase=train
+      rg-env dumps stats dumps/sample --by step --where "phase = 'train'"
       rg-env dumps stats runs/a/dumps --against runs/b/dumps
     """
     if as_json and as_csv:
@@ -152,7 +152,7 @@ def _print_flips(flipped: pl.DataFrame, most: int | None) -> None:
             continue
         print_line("")
         print_line(
-            f"{counted(questions.height, 'question')} solved by {title} (`rg-env dumps show --where group_id=ID`):"
+            f"{counted(questions.height, 'question')} solved by {title} (--where \"group_id = 'ID'\" shows one):"
         )
         for row in questions.head(questions.height if most is None else most).iter_rows(named=True):
             print_line(f"  {row['item']} ({row['phase']}): {row['value']:.0%} against {row['other']:.0%}")

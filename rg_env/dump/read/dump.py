@@ -117,7 +117,7 @@ class Dump:
         no columns of rollouts, are not filtered.
 
         Args:
-            conditions: see `parse_conditions`.
+            conditions: in SQL, see `parse_condition`.
 
         Returns:
             a dump that reads only these. Its readers of rollouts raise a `ConditionError` if nothing matches.
@@ -312,7 +312,7 @@ class Dump:
         from rg_env.dump.read import frames
 
         tests = [condition.test for condition in self.conditions]
-        asked = ["task", *(condition.column for condition in self.conditions)] if tests else []
+        asked = ["task", *(name for condition in self.conditions for name in condition.columns)] if tests else []
         read = list(dict.fromkeys([*columns, *asked]))
         tasks: set[str] = set()
         matches = not tests

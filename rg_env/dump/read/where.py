@@ -1,40 +1,38 @@
-"""Conditions such as `task=chain_sum` or `step>=20`, parsed into polars expressions.
+"""Conditions on rollouts in SQL, as polars reads it: `phase = 'train' AND step BETWEEN 10 AND 20`.
 
-Invariant: conditions mean the same in every command. A condition that no record can satisfy (an unknown column, a word
-where a number is expected, an unknown violation) is an error that lists the valid values, never an empty result.
+Invariant: a condition means the same in every command, and for one row whatever the others are. A condition that no
+record can satisfy (an unknown column, a wrong type, an unknown word of a column with a fixed set) is an error that says
+what there is, never an empty result; words are checked in comparisons with `=`, `<>` and `IN`.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.schema import FileKind, NotKept, Outcome, Phase
-from rg_env.dump.strings import escape
 from rg_env.errors import RGEnvError
 from rg_env.sanitize import visible
 from rg_env.scoring.types import Status, Violation
 
-_NONE = "none"
-"""Matches missing values."""
-CONDITION = re.compile(r"\s*(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
-"""The syntax of a condition: column, operator and value."""
-_CLOSED: dict[str, list[str]] = {
+WORDS: dict[str, list[str]] = {
     "phase": list(Phase),
     "outcome": list(Outcome),
-    "violation": [*Violation, _NONE],
+    "violation": list(Violation),
     "status": list(Status),
-    "text": [*FileKind, _NONE],
-    "text_reason": [*NotKept, _NONE],
+    "text": [kind for kind in FileKind if kind.holds_text],
+    "text_reason": list(NotKept),
+    **{name: [] for name, dtype in SCHEMA.items() if dtype == pl.Boolean()},
 }
-_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""The words that a column can have; none if it is true or false."""
+_FUNCTIONS = ("abs", "coalesce", "ends_with", "length", "lower", "round", "starts_with", "upper")
+_KEYWORDS = ("and", "between", "case", "else", "in", "like", "not", "or", "then", "when")
+_STRING = r"'(?:[^']|'')*'"
+_CALL = re.compile(r"\b(\w+)\s*\(", re.ASCII)
 
 
 class ConditionError(RGEnvError):
@@ -47,121 +45,75 @@ class Condition:
 
     Attributes:
         text: as typed.
-        column: the column that is tested.
+        columns: that it reads.
         test: true for matching rows; never null.
     """
 
     text: str
-    column: str
+    columns: tuple[str, ...]
     test: pl.Expr
 
     @property
     def splits_groups(self) -> bool:
         """Whether it may match some rollouts of a group but not others."""
-        return self.column in ROLLOUT_SCHEMA
+        return not ROLLOUT_SCHEMA.keys().isdisjoint(self.columns)
 
 
-def parse_conditions(texts: Iterable[str], columns: Mapping[str, pl.DataType] = SCHEMA) -> list[Condition]:
-    """Parse conditions, all of which must hold.
-
-    Args:
-        texts: column, one of `= == != > >= < <=`, value. `=` and `!=` accept several values separated by commas: words,
-            in which `*` matches any characters and `?` any single one; numbers, and ranges of numbers such as `10..20`,
-            `10..` and `..20`, including both ends; `none` for missing values. A level is compared literally.
-        columns: the known columns and their types.
+def parse_condition(text: str) -> Condition:
+    """Parse a condition in SQL over the columns of `frames.SCHEMA`: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`,
+    `LIKE`, `IS NULL`, `CASE`, arithmetic and a few functions of one value.
 
     Raises:
-        ConditionError: a condition is invalid; the message says what is valid.
+        ConditionError: it is invalid; the message says what is valid.
     """
-    return [_parse(text, columns) for text in texts]
 
-
-def closed_values(column: str, dtype: pl.DataType) -> list[str]:
-    """The values that a column can have; empty if any value is possible."""
-    return _CLOSED.get(column, ["true", "false"] if dtype == pl.Boolean() else [])
-
-
-def _parse(text: str, columns: Mapping[str, pl.DataType]) -> Condition:
     def wrong(why: str) -> ConditionError:
-        return ConditionError(f"{visible(text, one_line=True)}: {why}")
+        return ConditionError(visible(f"{text}: {why}", one_line=True))
 
-    match = CONDITION.fullmatch(text)
-    if match is None:
-        raise wrong("not a condition; write for example task=chain_sum, step>=20 or phase=eval")
-    column, sign, value = match.groups()
-    if column not in columns:
-        raise wrong(f"unknown column {column!r}; use one of {', '.join(columns)}")
-    dtype = columns[column]
+    bare = re.sub(_STRING, "''", text)
+    calls = {name.lower() for name in _CALL.findall(bare)} - {*_FUNCTIONS, *_KEYWORDS}
+    if calls or re.search(r"\b(select|over)\b", bare, re.IGNORECASE):
+        raise wrong(f"a condition is about one rollout; the functions are {', '.join(_FUNCTIONS)}")
     try:
-        test = _compares(column, dtype, sign, value) if sign in _COMPARE else _is(column, dtype, value)
-    except ValueError as error:
-        raise wrong(str(error)) from None
+        test = pl.sql_expr(text.encode("utf-8", "replace").decode())
+        columns = tuple(dict.fromkeys(test.meta.root_names()))
+    except pl.exceptions.PolarsError as error:
+        raise wrong(f"not a condition in SQL ({_first_line(error)}); write for example task = 'chain_sum'") from None
+    unknown = [name for name in columns if name not in SCHEMA]
+    if unknown:
+        hint = f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'; "
+        raise wrong(f"{hint}the columns are {', '.join(SCHEMA)}")
+    if not columns:
+        raise wrong(f"names no column; the columns are {', '.join(SCHEMA)}")
+    for name, words in WORDS.items():
+        if not words_compared(text, name) <= {*words}:
+            raise wrong(f"{name} is one of {', '.join(words)}" if words else f"{name} is true or false")
     test = test.fill_null(False)
-    return Condition(text, column, test.not_() if sign == "!=" else test)
-
-
-# The functions below raise a ValueError that says what is valid.
-
-
-def _compares(column: str, dtype: pl.DataType, sign: str, value: str) -> pl.Expr:
-    if not dtype.is_numeric():
-        raise ValueError(f"{column} is not a number; use = or !=")
-    result: pl.Expr = _COMPARE[sign](pl.col(column), _number(column, dtype, value))
-    return result
-
-
-def _is(column: str, dtype: pl.DataType, value: str) -> pl.Expr:
-    # A level is JSON, which contains commas.
-    words = [value] if column == "level" else [word.strip() for word in value.split(",")]
-    words = [word for word in words if word]
-    if not words:
-        raise ValueError(f"write a value, or {_NONE} for missing values")
-    return pl.any_horizontal(_is_one(column, dtype, word) for word in words)
-
-
-def _is_one(column: str, dtype: pl.DataType, word: str) -> pl.Expr:
-    known = closed_values(column, dtype)
-    if dtype == pl.Boolean():
-        if word.lower() not in _TRUTH:
-            raise ValueError(f"{column} is true or false")
-        return pl.col(column) == _TRUTH[word.lower()]
-    if known and word not in known:
-        raise ValueError(f"{column} is one of {', '.join(known)}")
-    if word == _NONE:
-        return pl.col(column).is_null()
-    if dtype.is_numeric():
-        return _is_number(column, dtype, word)
-    word = escape(word)  # as in the files
-    if column != "level" and ("*" in word or "?" in word):
-        return pl.col(column).str.contains(_regex(word))
-    return pl.col(column) == word
-
-
-def _is_number(column: str, dtype: pl.DataType, word: str) -> pl.Expr:
-    low, dots, high = word.partition("..")
-    if not dots:
-        return pl.col(column) == _number(column, dtype, word)
-    if not low and not high:
-        raise ValueError("write a range such as 10..20, 10.. or ..20")
-    least, most = (_number(column, dtype, end) if end else None for end in (low, high))
-    if least is not None and most is not None and least > most:
-        raise ValueError(f"the lower end of a range comes first: write {high}..{low}")
-    if least is None:
-        return pl.col(column) <= most
-    return pl.col(column) >= least if most is None else pl.col(column).is_between(least, most)
-
-
-def _regex(pattern: str) -> str:
-    """A regular expression equivalent to `fnmatch.fnmatchcase`, except that `[` is literal."""
-    wild = {"*": ".*", "?": "."}
-    return f"^(?s:{''.join(wild.get(character) or pl.escape_regex(character) for character in pattern)})$"
-
-
-def _number(column: str, dtype: pl.DataType, word: str) -> float:
     try:
-        number = int(word) if dtype.is_integer() else float(word)
-    except ValueError:
-        number = math.nan
-    if math.isnan(number) or (dtype.is_integer() and not -(2**63) <= number < 2**63):
-        raise ValueError(f"{column} is {'a whole number' if dtype.is_integer() else 'a number'}")
-    return number
+        pl.DataFrame({name: [None] for name in SCHEMA}, schema=SCHEMA).lazy().filter(test).collect()
+    except (pl.exceptions.PolarsError, OverflowError) as error:
+        types = ", ".join(f"{name} is {_type_name(SCHEMA[name])}" for name in columns)
+        raise wrong(f"{_first_line(error)}; {types}") from None
+    return Condition(text, columns, test)
+
+
+def parse_conditions(texts: Iterable[str]) -> list[Condition]:
+    """Parse conditions, all of which must hold. Errors as `parse_condition`."""
+    return [parse_condition(text) for text in texts]
+
+
+def words_compared(text: str, column: str) -> set[str]:
+    """The words with which a condition compares a column by `=`, `<>` or `IN`."""
+    comparison = rf"(?:=|==|<>|!=)\s*({_STRING})|(?:NOT\s+)?IN\s*\(([^()]*)\)"
+    found = re.finditer(rf"(?<![\w'])\"?{column}\"?\s*(?:{comparison})", text, re.IGNORECASE)
+    return {word[1:-1] for match in found for word in re.findall(_STRING, match[1] or match[2])}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    if dtype.is_integer():
+        return "a whole number"
+    return "a number" if dtype.is_numeric() else "true or false" if dtype == pl.Boolean() else "a text"

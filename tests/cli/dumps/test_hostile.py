@@ -55,7 +55,7 @@ CASES = {
 COMMANDS = {
     "stats": ["stats", "--json"],
     "show": ["show", "--plain"],
-    "audit": ["audit"],
+    "signs": ["signs"],
     "validate": ["validate"],
     "report": ["report", "--out", "OUT/report.html"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],

@@ -41,7 +41,7 @@ def test_for_people(folder):
 def test_for_machines(folder):
     (row,) = json.loads(stats(folder, "--json").stdout)
     assert (row["task"], row["solve_rate"], row["pass_at_2"]) == ("gcd", 0.5, 1.0)
-    (line,) = csv.DictReader(io.StringIO(stats(folder, "--csv", "--where", "step>4").stdout))
+    (line,) = csv.DictReader(io.StringIO(stats(folder, "--csv", "--where", "step > 4").stdout))
     assert (line["groups"], line["solve_rate"]) == ("4", "0.5")
 
 
@@ -59,12 +59,12 @@ def test_two_runs(folder, tmp_path):
 def test_one_run_against_itself_at_another_step(tmp_path):
     early, late = ([group(f"{s}-{k}", [r] * 2, item=f"q{k}", phase="eval", step=s) for k in range(8)] for s, r in STEPS)
     write_ledger(tmp_path, early + late)
-    done = stats(tmp_path, "--where", "step=0", "--against", tmp_path, "--against-where", "step=60")
+    done = stats(tmp_path, "--where", "step = 0", "--against", tmp_path, "--against-where", "step = 60")
     assert "-1.000  *" in done.stdout
     assert "8 questions solved by the other side only" in done.stdout
     assert "20261121-053012-ab12:1:eval:0:60-0" in done.stdout
     assert "… and 3 more" in done.stdout
-    flips = json.loads(stats(tmp_path, "--where", "step=0", "--against", tmp_path, "--json").stdout)["flips"]
+    flips = json.loads(stats(tmp_path, "--where", "step = 0", "--against", tmp_path, "--json").stdout)["flips"]
     assert flips == []
 
 
@@ -84,8 +84,8 @@ def test_several_runs(tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--where", "color=red"], "unknown column 'color'"),
-        (["--where", "task=spell"], "no rollout matches task=spell; the tasks are gcd"),
+        (["--where", "color = 1"], "unknown column color"),
+        (["--where", "task = 'spell'"], "no rollout matches task = 'spell'; the tasks are gcd"),
         (["--against", "nowhere"], "nowhere cannot be read"),
     ],
 )

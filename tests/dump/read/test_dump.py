@@ -264,7 +264,7 @@ def test_texts_are_read_where_the_ledger_says_and_searched_where_it_is_wrong(tmp
 
 def test_ids_that_utf8_cannot_represent_are_found(tmp_path):
     _write(tmp_path, [group("a\ud800"), group("b")])
-    dump = open_run(tmp_path).where(["task=chain_sum"])
+    dump = open_run(tmp_path).where(["task = 'chain_sum'"])
     assert [g.uid for g in dump.groups()] == [g.uid for g in dump.ledger()] == ["a\ud800", "b"]
     assert [g.uid for g in open_run(tmp_path).groups(ids=[group("a\ud800").group_id])] == ["a\ud800"]
 
@@ -459,7 +459,7 @@ def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
     _write(tmp_path / "b", [group(1, attempt=2, step=2)], attempt=2)
     dump = open_run(tmp_path / "a", tmp_path / "b")
     assert len(dump.runs) == 1
-    assert {g.uid for g in dump.where(["task=chain_sum"]).groups()} == {"0", "1"}
+    assert {g.uid for g in dump.where(["task = 'chain_sum'"]).groups()} == {"0", "1"}
 
 
 @pytest.mark.parametrize("name", ["mine.jsonl", "reasoning_gym_environment_rollouts_0b5e_0000.jsonl"])
@@ -471,4 +471,4 @@ def test_atropos_files_of_one_name_in_two_folders_are_two_runs(tmp_path, name):
     dump = open_run(tmp_path / "a" / name, tmp_path / "b" / name)
     assert [run.run_id.split("/")[0] for run in dump.runs] == ["a", "b"]
     assert len({g.group_id for g in dump.groups()}) == 2
-    assert [g.task for g in dump.where(["task=lcm"]).groups()] == ["lcm"]
+    assert [g.task for g in dump.where(["task = 'lcm'"]).groups()] == ["lcm"]

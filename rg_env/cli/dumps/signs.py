@@ -10,21 +10,21 @@ from rg_env.cli.progress import spinner
 from rg_env.output import counted, print_json, print_line
 
 
-def audit(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> None:
+def signs(paths: DumpPaths, where: Where = None, as_json: JsonFlag = False) -> None:
     """Look for signs of reward hacking.
 
     Exit code 1 if any is found.
 
     Examples:
-      rg-env dumps audit dumps/sample
-      rg-env dumps audit runs/a/dumps runs/b/dumps --where phase=eval
+      rg-env dumps signs dumps/sample
+      rg-env dumps signs runs/a/dumps runs/b/dumps --where "phase = 'eval'"
     """
-    from rg_env.analysis.signs import NAMES, audit_dump
+    from rg_env.analysis.signs import NAMES, find_signs
     from rg_env.dump import open_run
 
     dump = open_run(*paths).where(where or [])
     with spinner("reading"):
-        result = audit_dump(dump)
+        result = find_signs(dump)
     if as_json:
         print_json([asdict(one) for one in result.found])
     else:
