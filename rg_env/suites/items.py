@@ -2,7 +2,7 @@
 
 Invariant: an item is a pure function of these arguments. Unlike the items of `rg_env.tasks.items`, it belongs to no
 split, and nothing is redrawn, so that questions are those of upstream's evaluations. The generators that read more than
-their seed are made reproducible (`rg_env.tasks.upstream.determinism`); their questions may differ from published ones,
+their seed are made reproducible (`rg_env.tasks.upstream.generators`); their questions may differ from published ones,
 which depended on the process that made them.
 """
 
@@ -18,7 +18,7 @@ from rg_env.errors import ConfigError, describe, need_number
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options
 from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, reasoning_gym
-from rg_env.tasks.upstream.determinism import FIXES
+from rg_env.tasks.upstream.generators import FIXES
 
 DEFAULT_SIZE = 500
 """Upstream's default of `size`."""

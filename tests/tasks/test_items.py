@@ -18,9 +18,8 @@ import pytest
 from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.boards import solve_swap
 from rg_env.tasks.upstream.dataset import UpstreamDataset
-from rg_env.tasks.upstream.determinism import FIXES
+from rg_env.tasks.upstream.generators import FIXES, solve_swap
 
 HASH_SEED_TASKS = (
     "codeio",
@@ -46,7 +45,7 @@ print(json.dumps({task: [s.item(i).entry_json for i in (3, 1, 2)] for task, s in
 
 
 def test_items_of_all_tasks_are_the_same_in_every_process_with_every_hash_seed() -> None:
-    # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see `determinism`).
+    # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see `generators`).
     tasks = [task for task in task_names() if task != "intermediate_integration"]
     made = []
     for hash_seed in ("3", "4"):

@@ -1,9 +1,9 @@
-"""The end of a draw that does not return: a last resort behind the bounds of `determinism`.
+"""The end of a draw that does not return: a last resort behind the bounds of `generators`.
 
 A draw ends after 60 CPU seconds of its thread, far above any that returns, so that machines agree on which draws these
-are. Only a main thread can be stopped, by SIGVTALRM; in other threads, or if the program uses this signal itself, the
-draw is made in the main thread of a process kept for that. Not covered: a call into C that checks for no signals; and
-outside of main threads, tasks that are defined in the main script.
+are. Only a main thread can be stopped, by SIGVTALRM. In other threads, or if the program uses this signal itself, the
+draw is made in the main thread of a process kept for that. Not covered: a call into C that checks for no signals; tasks
+that the main script defines, in other threads.
 """
 
 from __future__ import annotations
@@ -74,61 +74,49 @@ def make_in_time[T](make: Callable[[], T], cpu_seconds: float) -> T:
         _drawing = False
 
 
-class _Process:
-    """Makes entries in its main thread, one at a time. Ends with this process."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            code = f"from rg_env.tasks.upstream.dataset import serve; serve({theirs.fileno()})"
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # this process handles Ctrl-C
-            )
-        self._connection = Connection(ours.detach())
-        self._lock = threading.Lock()
-        atexit.register(self._process.kill)
-
-    def make(self, *request: Any) -> Any:
-        with self._lock:
-            self._connection.send(request)
-            return self._connection.recv()
-
-
-_process: _Process | None = None
-_starting = threading.Lock()
-
-
-def _forget_process() -> None:
-    """In a forked process, which must not share the connection."""
-    global _process, _starting
-    _process, _starting = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_process)
-
-
-def make_elsewhere(task: str, module: str, options: dict[str, Any], seed: int, cpu_seconds: float) -> dict[str, Any]:
-    """An entry, made in the other process.
-
-    Args:
-        module: whose import registers the task.
+def make_elsewhere(*request: Any) -> Any:
+    """What `rg_env.tasks.upstream.dataset.serve` answers to the request, in the other process.
 
     Raises:
-        EndlessDrawError, UnusableItemError, MemoryError, OSError: as where it is made. OSError: the process ended.
-        ValueError: any other error, in words.
+        OSError: the process ended.
     """
-    global _process
-    with _starting:
-        process = _process = _process or _Process()
-    try:
-        result = process.make(sys.path, task, module, options, seed, cpu_seconds)
-    except (EOFError, OSError) as error:
-        _process = None
-        raise OSError("the process that makes items has ended") from error
+    result = _processes.setdefault(os.getpid(), _Process()).ask((sys.path, *request))
     if isinstance(result, Exception):
         raise result
-    entry: dict[str, Any] = result
-    return entry
+    return result
+
+
+class _Process:
+    """Makes entries in its main thread, one at a time. Starts with the first; ends with this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+
+    def ask(self, request: tuple[Any, ...]) -> Any:
+        with self._lock:
+            self._connection = self._connection or _start()
+            try:
+                self._connection.send(request)
+                return self._connection.recv()
+            except (EOFError, OSError) as error:
+                self._connection = None
+                raise OSError("the process that makes items has ended") from error
+
+
+_processes: dict[int, _Process] = {}
+"""By the pid of who asks: a forked process must not use the connection of the other."""
+
+
+def _start() -> Connection:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        code = f"from rg_env.tasks.upstream.dataset import serve; serve({theirs.fileno()})"
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # this process handles Ctrl-C
+        )
+    atexit.register(process.kill)
+    return Connection(ours.detach())

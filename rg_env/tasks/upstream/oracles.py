@@ -13,12 +13,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Container, Mapping
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from rg_env.tasks.upstream import UnusableItemError, boards, deduction
-from rg_env.tasks.upstream.intervals import read_interval
+from rg_env.tasks.upstream import UnusableItemError, solvers
 
 Entry = Mapping[str, Any]
 
@@ -80,7 +79,7 @@ def _last_round(entry: Entry) -> dict[str, Any]:
 def _relation(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]:
     """It takes the other person's gender for niece and nephew, and says mother-in-law for daughter-in-law."""
     who, to = entry["metadata"]["person1"], entry["metadata"]["person2"]
-    relation = deduction.relation_in(entry["question"], who, to, men)
+    relation = solvers.relation_in(entry["question"], who, to, men)
     return {"answer": relation, "relationship": relation} if relation else {}
 
 
@@ -90,7 +89,66 @@ def _syllogism(entry: Entry) -> dict[str, Any]:
     return {"answer": "Yes" if valid else "No", "is_valid": valid}
 
 
-_validity = lru_cache(4096)(deduction.validity)
+def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
+    """time_intervals: upstream truncates milliseconds, and drops the time of day after a weekday in parentheses.
+
+    Returns:
+        The fields to replace, and why the question has no clear answer (empty if it has one): the end is before the
+        start; day and month can be swapped (03/04/2024); or truncating and rounding to whole minutes differ.
+    """
+    found = _INTERVAL.search(entry["question"])
+    if found is None:
+        raise ValueError("the question has no start, end and format")
+    written, unit, form = found.group(1, 2), found[3], entry["metadata"]["format"]
+    start, end = (datetime.strptime(text, form) for text in written)
+    unclear = ""
+    difference = end - start
+    if "%d" not in form:
+        difference %= _DAY  # until midnight
+    if difference < timedelta(0):
+        unclear = "it ends before it starts"
+    if "%m/%d" in form and _swapped(written, form) not in (None, difference):
+        unclear = "day and month can be swapped"
+    leftover = difference % timedelta(minutes=1)
+    if unit.endswith("HH:MM") and leftover >= timedelta(seconds=30):
+        unclear = "it is half a minute or more longer than the format can express"
+    shown = (str(start), str(end)) if "%d" in form else (str(start.time()), str(end.time()))
+    return {"answer": _interval_text(difference, unit), "start_time": shown[0], "end_time": shown[1]}, unclear
+
+
+def _swapped(written: tuple[str | Any, ...], form: str) -> timedelta | None:
+    """The interval with day and month swapped; None if that gives no date, or an end before the start."""
+    try:
+        start, end = (datetime.strptime(text, form.replace("%m/%d", "%d/%m")) for text in written)
+    except ValueError:
+        return None
+    return end - start if end >= start else None
+
+
+def _interval_text(difference: timedelta, unit: str) -> str:
+    minutes, below = divmod(difference // timedelta(milliseconds=1), 60_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds, milliseconds = divmod(below, 1000)
+    days = ""
+    if unit.startswith("D days"):
+        days, hours = f"{hours // 24} days", hours % 24
+    values = {
+        "D days": days,
+        "HH": f"{hours:02d}",
+        "MM": f"{minutes:02d}",
+        "SS": f"{seconds:02d}",
+        "mmm": f"{milliseconds:03d}",
+    }
+    return re.sub("|".join(values), lambda part: values[part[0]], unit)
+
+
+_INTERVAL = re.compile(
+    r"(?:between|from|started at|departed at|began at) (.+?) "
+    r"(?:and(?: ended at| completed at| arrived at)?|to) (.+?)[.?] .* in ([^.]+(?:\.mmm)?)\.",
+    re.DOTALL,
+)
+_DAY = timedelta(days=1)
+_validity = lru_cache(4096)(solvers.validity)
 _POINT = re.compile(r"[ABC]=\((-?[\d.]+), (-?[\d.]+)\)")
 _INITIAL_CARDS = re.compile(r"initial cards ([A-Z]+)")
 _ROUND = re.compile(r"Add an? ([A-Z]) card and remove an? ([A-Z]) card")
@@ -102,7 +160,7 @@ _CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "family_relationships": _relation,
     "mahjong_puzzle": _last_round,
     "syllogism": _syllogism,
-    "time_intervals": lambda entry: read_interval(entry)[0],
+    "time_intervals": lambda entry: _interval(entry)[0],
 }
 
 
@@ -117,9 +175,7 @@ def _colleagues(entry: Entry) -> str:
 
 def _whole(entry: Entry) -> str:
     expression = entry["metadata"]["expression"]
-    return (
-        "" if "/" not in expression or deduction.is_whole(expression) else "it rounds a quotient, and does not say how"
-    )
+    return "" if "/" not in expression or solvers.is_whole(expression) else "it rounds a quotient, and does not say how"
 
 
 def _business_days(entry: Entry) -> str:
@@ -157,12 +213,12 @@ _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "color_cube_rotation": _bottom,
     "game_of_life_halting": _abbreviated,
     "jugs": _gave_up,
-    "knight_swap": boards.hidden_wall,
+    "knight_swap": solvers.hidden_wall,
     "letter_counting": _letter_case,
     "power_function": _sign,
     "simple_equations": lambda entry: "" if entry["metadata"]["variable"] in entry["metadata"]["equation"] else "0 = 0",
-    "survo": boards.second_solution,
+    "survo": solvers.second_solution,
     "syllogism": lambda entry: _validity(entry["question"])[1],
-    "time_intervals": lambda entry: read_interval(entry)[1],
-    "tsumego": boards.other_capture,
+    "time_intervals": lambda entry: _interval(entry)[1],
+    "tsumego": solvers.other_capture,
 }

@@ -1,7 +1,8 @@
-"""What the generators of reasoning-gym 0.1.25 read in addition to their seed, with a fix for each.
+"""Mends the generators of reasoning-gym 0.1.25 that read more than their seed, or that do not end.
 
-Invariant: a fixed instance makes the same item from the same seed in every process and thread, and touches no shared
-state. A fix changes the instance that it is given, never upstream's modules or classes.
+Invariant: a mended instance makes the same item from the same seed in every process and thread, and touches no shared
+state. A fix changes the instance that it is given, never upstream's modules or classes; items that need no fix stay as
+they are.
 
 Not fixed: about 3 % of the answers of intermediate_integration (never its questions), where sympy picks among
 equivalent antiderivatives by hash seed. The row carries the one picked.
@@ -9,18 +10,48 @@ equivalent antiderivatives by hash seed. The row carries the one picked.
 
 from __future__ import annotations
 
+import ast
 import copy
+import functools
 import importlib.resources
 import random
 import threading
 import types
-from collections.abc import Callable, Iterator
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.boards import solve_swap
-from rg_env.tasks.upstream.codeio import only_pure_snippets
-from rg_env.tasks.upstream.patch import override, print_nothing, rebind, with_globals
+
+# -- copies of upstream code with other globals
+
+
+def rebind(function: Any, scope: dict[str, Any]) -> Any:
+    """A copy of the function that looks up its globals in `scope`."""
+    copied = types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
+    copied.__kwdefaults__ = function.__kwdefaults__
+    return copied
+
+
+def with_globals(function: Any, **replaced: Any) -> Any:
+    """A copy of the function with some of its globals replaced."""
+    return rebind(function, {**function.__globals__, **replaced})
+
+
+def override(dataset: Any, **methods: Any) -> None:
+    """Replace methods of this one instance; unlike plain attributes they survive `copy.copy`."""
+    cls = type(dataset)
+    dataset.__class__ = type(cls.__name__, (cls,), {"__module__": cls.__module__, **methods})
+
+
+def print_nothing(*_: object, **__: object) -> None:
+    """Replaces `print`."""
+
+
+# -- generators that read more than their seed
 
 
 class _SortedSet(set[str]):
@@ -88,6 +119,50 @@ def _sort_knights(dataset: Any) -> None:
     """knight_swap: its search iterates over frozensets of squares, so the solution found varies."""
     dataset.game_logic = copy.copy(dataset.game_logic)
     dataset.game_logic.solve_swap = solve_swap
+
+
+def solve_swap(
+    board: Mapping[str, list[str]], pieces: Mapping[str, str], start_turn: str = "w"
+) -> list[tuple[str, str, str]] | None:
+    """knight_swap: the first of the shortest solutions, in the order of squares: upstream's search, with bits.
+
+    Returns:
+        (`w` or `B`, from, to) of each move; None if there is no solution.
+    """
+    squares = sorted(board)
+    bit_of = {square: 1 << number for number, square in enumerate(squares)}
+    jumps = {bit_of[square]: [bit_of[other] for other in board[square]] for square in squares}
+    white, black = (sum(bit_of[square] for square, piece in pieces.items() if piece == color) for color in "wB")
+    start = (white, black, start_turn == "w")
+    came_from: dict[tuple[int, int, bool], tuple[tuple[int, int, bool], int, int] | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        state = queue.popleft()
+        whites, blacks, is_whites_turn = state
+        if (whites, blacks) == (black, white):
+            return _moves_to(state, came_from, squares)
+        mine, taken = whites if is_whites_turn else blacks, whites | blacks
+        left = mine
+        while left:
+            here = left & -left
+            left ^= here
+            for there in jumps[here]:
+                if there & taken:
+                    continue
+                moved = mine ^ here ^ there
+                after = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
+                if after not in came_from:
+                    came_from[after] = (state, here, there)
+                    queue.append(after)
+    return None
+
+
+def _moves_to(state: Any, came_from: Mapping[Any, Any], squares: list[str]) -> list[tuple[str, str, str]]:
+    moves = []
+    while (step := came_from[state]) is not None:
+        state, here, there = step
+        moves.append(("w" if state[2] else "B", squares[here.bit_length() - 1], squares[there.bit_length() - 1]))
+    return moves[::-1]
 
 
 def _sort_fonts(dataset: Any) -> None:
@@ -159,6 +234,89 @@ def _evaluate_integrals(dataset: Any) -> None:
     override(dataset, __getitem__=item)
 
 
+# -- codeio, which runs third-party snippets
+
+_PURE_MODULES = (  # noqa: SIM905 (one a line would be 24 lines)
+    "abc bisect calendar cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools "
+    "json math numbers numpy operator random re statistics string textwrap typing"
+).split()
+_IMPURE_NAMES = (  # noqa: SIM905
+    "set frozenset hash id open input eval exec compile exit quit globals vars locals breakpoint __import__"
+).split()
+_FILE = "<codeio>"
+"""The file name of snippets."""
+_IMPURE_ATTRIBUTES = frozenset({"now", "today", "utcnow", "__hash__"})
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_pure(code: str) -> bool:
+    """Whether a snippet reads nothing but its arguments, as far as its syntax shows; False when in doubt."""
+    try:
+        nodes = list(ast.walk(ast.parse(code, _FILE)))
+    except (SyntaxError, ValueError):
+        return False
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    for node in nodes:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return False
+            case ast.Import(names=names) if any(not _is_pure_import(name.name, name.asname) for name in names):
+                return False
+            case ast.ImportFrom(module=str(module), names=names) if any(
+                not _is_pure_import(f"{module}.{name.name}", None) for name in names
+            ):
+                return False
+            case ast.ImportFrom(module=None):
+                return False
+            case ast.Name(id=name) if name in _IMPURE_NAMES or (name == "random" and name not in parameters):
+                return False
+            case ast.Attribute(attr=name) if name in _IMPURE_ATTRIBUTES:
+                return False
+            case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"):
+                return False
+            case ast.keyword(arg="where"):  # NumPy leaves the memory of the other places as it finds it
+                return False
+            case _:
+                pass
+    return True
+
+
+def _is_pure_import(path: str, alias: str | None) -> bool:
+    package, *rest = path.split(".")
+    if package == "random":  # the module may be imported: uses of it show by name
+        return alias is None and rest in ([], ["Random"])
+    return package in _PURE_MODULES and "random" not in rest
+
+
+def _only_pure_snippets(dataset: Any) -> None:
+    """codeio: it runs third-party snippets, some of which read sets, clocks, files or global random states; its class
+    keeps the snippets of the latest instance, of any difficulty; and it prints."""
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=_FILE)  # of snippets only
+    cls = type(dataset)
+    own = types.SimpleNamespace(_jsonl_data=cls._jsonl_data)
+
+    def run(code: str, scope: dict[str, Any], _: dict[str, Any]) -> None:
+        scope["print"] = print_nothing
+        exec(compile(code, _FILE, "exec"), scope, scope)
+
+    make_pair = with_globals(cls._generate_io_pair, print=print_nothing, exec=run)
+
+    def io_pair(self: Any, main_code: str, input_generator_code: str, *args: Any) -> Any:
+        if not _is_pure(f"{main_code}\n\n{input_generator_code}"):
+            raise UnusableItemError("the snippet reads more than its arguments")
+        pair = make_pair(self, main_code, input_generator_code, *args)
+        if pair == ({}, {}):
+            raise UnusableItemError("the snippet failed")
+        if " at 0x" in repr(pair):
+            raise UnusableItemError("the snippet gives the address of an object")
+        return pair
+
+    override(dataset, _generate_io_pair=io_pair, __getitem__=with_globals(cls.__getitem__, **{cls.__name__: own}))
+
+
+# -- generators that do not end
+
+
 class _Colors:
     """The generator of an arc_1d example, which draws nine colors, each as often as it takes to find a new one."""
 
@@ -206,7 +364,7 @@ def _stop_at_large_terms(dataset: Any) -> None:
 FIXES: dict[str, Callable[[Any], None]] = {
     "arc_1d": _end_without_colors,
     "bf": _compile_alone,
-    "codeio": only_pure_snippets,
+    "codeio": _only_pure_snippets,
     "figlet_font": _sort_fonts,
     "intermediate_integration": _evaluate_integrals,
     "isomorphic_strings": _sort_letters,

@@ -1,14 +1,18 @@
-"""Derives answers from the text of a question: family relations, syllogisms, exact values."""
+"""Solves questions from their text or board, to find stored answers that are wrong or not the only right ones."""
 
 from __future__ import annotations
 
 import ast
 import operator
 import re
-from collections.abc import Callable, Container
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping
 from fractions import Fraction
+from itertools import islice, permutations
 from typing import Any
 
+Entry = Mapping[str, Any]
+Square = tuple[int, int]
 _MEN = (
     "James John Robert Michael William David Richard Joseph Thomas Charles Peter Daniel Matthew Christopher Andrew "
     "George Edward Benjamin Henry Samuel Alexander Oliver Jack Harry Jacob Noah Ethan Lucas Mason Logan Sebastian "
@@ -97,3 +101,77 @@ def is_whole(expression: str) -> bool:
         return value(ast.parse(expression, mode="eval").body).denominator == 1
     except ZeroDivisionError:
         return False
+
+
+def hidden_wall(entry: Entry) -> str:
+    """knight_swap: it makes a puzzle impossible by taking away a move that the drawn board allows."""
+    board = entry["metadata"]["board"]
+    for one, other in permutations(board, 2):
+        steps = {abs(ord(one[0]) - ord(other[0])), abs(int(one[1:]) - int(other[1:]))}
+        if steps == {1, 2} and other not in board[one]:
+            return "a move that the drawn board allows is not allowed"
+    return ""
+
+
+def second_solution(entry: Entry) -> str:
+    """survo: it does not check that there is one solution only."""
+    numbers = Counter(entry["metadata"]["candidate_numbers"])
+    solutions = _survo([list(row) for row in entry["metadata"]["puzzle"]], numbers)
+    return "it has several solutions" if len(list(islice(solutions, 2))) == 2 else ""
+
+
+def _survo(grid: list[list[int]], numbers: Counter[int]) -> Iterator[None]:
+    """One step for each way to fill the zeros: every row and column must add up as soon as it is full."""
+    for line in (*grid, *map(list, zip(*grid, strict=True))):
+        if 0 not in line and sum(line[:-1]) != line[-1]:
+            return
+    empty = next(((y, x) for y, row in enumerate(grid) for x, cell in enumerate(row) if cell == 0), None)
+    if empty is None:
+        yield
+        return
+    y, x = empty
+    for number in [number for number, left in numbers.items() if left]:
+        grid[y][x] = number
+        yield from _survo(grid, numbers - Counter([number]))
+    grid[y][x] = 0
+
+
+def other_capture(entry: Entry) -> str:
+    """tsumego: random stones and decoys make the stored move capture nothing, or another move capture as many."""
+    board = entry["metadata"]["board"]
+    captures = {
+        f"{chr(ord('A') + x)}{len(board) - y}": captured
+        for y, row in enumerate(board)
+        for x, cell in enumerate(row)
+        if cell == "." and (captured := _captured(board, (y, x)))
+    }
+    most = max(captures.values(), default=0)
+    any_capture = "as many" not in entry["question"]
+    right = [move for move, captured in captures.items() if any_capture or captured == most]
+    return "" if right == [entry["answer"]] else "the stored move is not the only one that captures"
+
+
+def _captured(board: list[list[str]], move: Square) -> int:
+    """White stones that a black stone on this empty square captures."""
+    dead: set[Square] = set()
+    for start in _near(board, move):
+        if board[start[0]][start[1]] != "O":
+            continue
+        group, border = {start}, [start]
+        free = False
+        while border and not free:
+            for y, x in _near(board, border.pop()):
+                free = free or (board[y][x] == "." and (y, x) != move)
+                if board[y][x] == "O" and (y, x) not in group:
+                    group.add((y, x))
+                    border.append((y, x))
+        if not free:
+            dead |= group
+    return len(dead)
+
+
+def _near(board: list[list[str]], square: Square) -> Iterator[Square]:
+    for dy, dx in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+        y, x = square[0] + dy, square[1] + dx
+        if 0 <= y < len(board) and 0 <= x < len(board[y]):
+            yield y, x
