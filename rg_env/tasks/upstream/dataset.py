@@ -62,7 +62,7 @@ def registered() -> dict[str, tuple[type[Any], type[Any]]]:
 class UpstreamDataset:
     """One task with one set of options; makes any number of items, each from its own seed.
 
-    Thread-safe. The underlying dataset is built on first use (up to 0.3 CPU s; n_queens of size 12: 1.3) and then copied
+    Thread-safe. The underlying dataset is built on first use (up to 0.3 CPU s; n_queens of size 12: 1.3), then copied
     per item.
     """
 
