@@ -6,7 +6,7 @@
 `import` reads what Reasoning Gym's `eval/eval.py` writes: `RUN/CATEGORY/TASK.json`, or `results.json` with all tasks,
 also in the older form with one completion per item. Each item is made again from its published config. If its question
 is the published one, the responses are scored by rg_env in the lenient format; otherwise they have the status
-`unscorable`. The published score is kept beside ours.
+`unscored`. The published score is kept beside ours.
 
 `tables` recounts everything from the ledgers. All means are over tasks of means over responses. `format`, `guard`,
 `failure`, `changed` and `partial` are what moves the published score to ours: responses that break the format, that the
@@ -169,7 +169,7 @@ def import_all(path: Path, out: Path) -> list[Path]:
             if text is None:
                 return Verdict.no_response("the file has no response")
             if problem is not None:
-                return Verdict.unscorable(parse_response(text, format=ResponseFormat.LENIENT), problem)
+                return Verdict.unscored(parse_response(text, format=ResponseFormat.LENIENT), problem)
             return scorer.score_response(item.entry, text, item.config, format=ResponseFormat.LENIENT)
 
         def judge(item: Item, problem: str | None, texts: Iterable[str | None]) -> Iterable[Verdict]:
@@ -199,7 +199,7 @@ def by_task(folder: Path) -> pl.DataFrame:
         .group_by("task")
         .agg(
             pl.len().alias("responses"),
-            (status == "unscorable").sum().alias("unscorable"),
+            (status == "unscored").sum().alias("unscored"),
             published.mean().alias("published, all"),
             *(value.filter(counted).mean().alias(name) for name, value in means.items()),
             *((value.filter(counted).abs() > 1e-9).sum().alias(f"{name} responses") for name, value in steps.items()),
@@ -211,14 +211,14 @@ def tables(folders: Iterable[Path]) -> Iterator[str]:
     """The tables, line by line."""
     every = pl.concat(by_task(folder).with_columns(run=pl.lit(folder.name)) for folder in folders)
     scores = ("published, all", "published", "upstream", "ours")
-    runs = every.group_by("run").agg(pl.col("responses", "unscorable").sum(), pl.col(*scores, *CAUSES).mean())
-    yield f"| {' | '.join(['run', 'responses', 'unscorable', *scores, *CAUSES])} |"
+    runs = every.group_by("run").agg(pl.col("responses", "unscored").sum(), pl.col(*scores, *CAUSES).mean())
+    yield f"| {' | '.join(['run', 'responses', 'unscored', *scores, *CAUSES])} |"
     yield "|---|" + "---|" * (2 + len(scores) + len(CAUSES))
     for row in runs.sort("published, all", descending=True).iter_rows(named=True):
         cells = [
             row["run"],
             f"{row['responses']:,}",
-            f"{row['unscorable']:,}",
+            f"{row['unscored']:,}",
             *(f"{row[name]:.3f}" for name in scores),
         ]
         yield f"| {' | '.join([*cells, *(f'{row[name]:+.4f}' for name in CAUSES)])} |"

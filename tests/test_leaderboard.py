@@ -98,13 +98,13 @@ def test_every_response_is_scored_beside_its_published_score(imported: tuple[Dum
 
 
 def test_what_cannot_be_scored_is_kept_and_counted_nowhere(imported: tuple[Dump, str]) -> None:
-    scorable, unscorable = (group for group in imported[0].groups() if group.task == "lcm")
+    scorable, unscored = (group for group in imported[0].groups() if group.task == "lcm")
     many, bare, missing = scorable.rollouts[2:]
     assert (many.violation, many.published_score) == (Violation.MULTIPLE_ANSWERS, 0.5)
     assert bare.response == "<answer>7</answer>"
     assert (missing.status, missing.published_score) == (Status.NO_RESPONSE, None)
-    assert {rollout.status for rollout in unscorable.rollouts} == {Status.UNSCORABLE}
-    assert [rollout.published_score for rollout in unscorable.rollouts] == [1.0, 0.0]
+    assert {rollout.status for rollout in unscored.rollouts} == {Status.UNSCORED}
+    assert [rollout.published_score for rollout in unscored.rollouts] == [1.0, 0.0]
 
 
 def test_the_table_is_a_recount(imported: tuple[Dump, str]) -> None:

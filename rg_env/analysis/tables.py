@@ -46,7 +46,7 @@ def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _
         f"{counted(groups.height, 'group')}, {counted(found.rollouts.height, 'rollout')}",
         *([f"steps {first} to {last}"] if first is not None else []),
         *([f"{counted(unsolved, 'group')} above the threshold, none solved"] if unsolved else []),
-        *([f"{counted(found.left_out, 'rollout')} left out (no response, or unscorable)"] if found.left_out else []),
+        *([f"{counted(found.left_out, 'rollout')} left out (no response, or unscored)"] if found.left_out else []),
         "every group, from the ledger" if from_ledger else "no ledger: groups whose text was not kept are missing",
     ]
     return " · ".join(parts)

@@ -38,8 +38,7 @@ def open_regular(path: Path) -> io.BufferedReader:
     return file
 
 
-@contextmanager
-def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
+def open_lines(path: Path) -> io.BufferedIOBase:
     """Open a dump file for reading its lines: `with open_lines(path) as lines: for line in lines: …`.
 
     Args:
@@ -48,15 +47,35 @@ def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
     Raises:
         OSError: it cannot be opened or read. Damaged compressed data raise it while they are read, without `errno`.
     """
-    with _open(path) as file:
-        if Path(file.name).suffix != ZSTD:
-            yield file
-            return
+    file = _open(path)
+    return _Decompressed(file) if Path(file.name).suffix == ZSTD else file
+
+
+class _Decompressed(zstd.ZstdFile):
+    """A compressed file whose damage is an `OSError`, wherever it is noticed."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        super().__init__(file)
+        self._file = file
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+    def read(self, size: int | None = -1) -> bytes:
+        with self._damage_is_an_error():
+            return super().read(size)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        with self._damage_is_an_error():
+            return super().readline(size)
+
+    @contextmanager
+    def _damage_is_an_error(self) -> Iterator[None]:
         try:
-            with zstd.open(file, "rb") as lines:
-                yield lines
+            yield
         except (zstd.ZstdError, EOFError) as error:
-            raise OSError(0, f"damaged zstd data: {error}", str(path)) from None
+            raise OSError(0, f"damaged zstd data: {error}", self._file.name) from None
 
 
 def _open(path: Path) -> io.BufferedReader:

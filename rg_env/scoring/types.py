@@ -33,8 +33,8 @@ class Status(StrEnum):
     ERROR = "error"
     NO_RESPONSE = "no_response"
     """The request failed: there is no text. Such a rollout counts in no outcome and no rate."""
-    UNSCORABLE = "unscorable"
-    """The question of an imported response cannot be made again. It counts in no outcome and no rate, either."""
+    UNSCORED = "unscored"
+    """An imported response without a score, or whose question cannot be made again. It counts nowhere, either."""
 
     REWARD_ERROR = "reward_error"
     """The user's reward function failed. The scores are valid, but the rollout is not trained on."""
@@ -47,7 +47,7 @@ class Status(StrEnum):
     @property
     def is_counted(self) -> bool:
         """False if the rollout says nothing about the model: outcome, routing and rates ignore it."""
-        return self not in (Status.NO_RESPONSE, Status.UNSCORABLE)
+        return self not in (Status.NO_RESPONSE, Status.UNSCORED)
 
 
 UNCOUNTED = [status.value for status in Status if not status.is_counted]
@@ -147,6 +147,6 @@ class Verdict:
         return cls(ParsedResponse(None, None, None), AnswerScore.unscored(Status.NO_RESPONSE, detail))
 
     @classmethod
-    def unscorable(cls, parsed: ParsedResponse, detail: str) -> Verdict:
+    def unscored(cls, parsed: ParsedResponse, detail: str) -> Verdict:
         """The verdict of a response whose question cannot be made again; `detail` says why."""
-        return cls(parsed, AnswerScore.unscored(Status.UNSCORABLE, detail))
+        return cls(parsed, AnswerScore.unscored(Status.UNSCORED, detail))

@@ -4,6 +4,7 @@ import typer
 
 from rg_env.cli.base import Command, Group
 from rg_env.cli.dumps.export import export_app
+from rg_env.cli.dumps.import_ import import_app
 from rg_env.cli.dumps.report import report
 from rg_env.cli.dumps.rescore import rescore
 from rg_env.cli.dumps.show import show
@@ -26,3 +27,4 @@ dumps_app = typer.Typer(
 for command in (stats, show, report, signs, validate, rescore):
     dumps_app.command(cls=Command)(command)
 dumps_app.add_typer(export_app, name="export")
+dumps_app.add_typer(import_app, name="import")

@@ -58,6 +58,7 @@ COMMANDS = {
     "signs": ["signs"],
     "validate": ["validate"],
     "report": ["report", "--out", "OUT/report.html"],
+    "import": ["import", "atropos", "--out", "OUT/imported"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
     "tokens": ["tokens"],
     "rescore": ["rescore", "--workers", "1", "--json"],
@@ -67,7 +68,7 @@ COMMANDS = {
 def run(command: str, folder: Path, out: Path) -> tuple[str, str]:
     """Standard output and error; an error that the user can fix ends the latter."""
     args = [arg.replace("OUT", str(out)) for arg in COMMANDS[command]]
-    at = 2 if command == "export" else 1
+    at = 2 if command in ("export", "import") else 1
     done = CliRunner().invoke(app, ["dumps", *args[:at], str(folder), *args[at:]])
     assert done.exception is None or isinstance(done.exception, (RGEnvError, SystemExit)), done.exception
     error = str(done.exception) if isinstance(done.exception, RGEnvError) else ""
