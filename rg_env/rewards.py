@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError, describe, one_line
 from rg_env.rollouts.stopwatch import Stopwatch
-from rg_env.scoring.length import group_penalty
+from rg_env.scoring.length import Group, LengthPenaltyConfig, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.tasks import Item
@@ -128,10 +128,12 @@ def group_rewards(
     scores = [rollout.verdict.scored.score for rollout in sound]
     penalty = group_penalty(
         config.length_penalty if penalize else _NO_PENALTY,
-        scores=scores,
-        lengths=[rollout.response_tokens or 0 for rollout in sound],
-        correct=[score >= config.solved_at for score in scores],
-        max_length=max_length,
+        Group(
+            scores,
+            [rollout.response_tokens or 0 for rollout in sound],
+            [score >= config.solved_at for score in scores],
+        ),
+        max_length,
     )
     custom: Sequence[float | None] = [None] * len(sound)
     error = ""

@@ -1,6 +1,7 @@
 """Settings as users write them: YAML files with nested or dotted keys, and the values of `key=value`.
 
-Invariant: `1e-4` is a number, as on SkyRL's command line, and a key given twice is an error. Needs no SkyRL.
+Invariant: `1e-4` is a number, as on SkyRL's command line, and a setting given twice is an error, whichever way it is
+written. Needs no SkyRL.
 Not covered: which settings exist, and what their values may be.
 """
 
@@ -47,18 +48,23 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read (no such file); {hint}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except Exception as error:  # PyYAML's constructors raise nearly anything
         raise ConfigError(f"{path}: is not valid YAML ({one_line(error)})") from None
     if not isinstance(content, Mapping) or not content:
         raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
-    return dict(_flatten(content, "", is_setting))
+    settings: dict[str, Any] = {}
+    for name, value in _flatten(content, "", is_setting):
+        if any(f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.") for other in settings):
+            raise ConfigError(f"{path}: {name} is given twice; leave one out")
+        settings[name] = value
+    return settings
 
 
 def read_value(key: str, text: str) -> Any:
     """The value of `key=text`. Raises ConfigError if it is not YAML."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except Exception as error:  # PyYAML's constructors raise nearly anything
         raise ConfigError(f"{key}: cannot read {text!r} ({one_line(error)}); quote it") from None
 
 

@@ -4,8 +4,12 @@ import dataclasses
 
 import pytest
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
+from rg_env.scoring.length import LengthPenaltyConfig
+from rg_env.scoring.types import ScorerConfig
+from rg_env.setting_files import read_file, read_value
+from rg_env.setting_types import check_value
 
 
 def test_the_defaults_are_valid():
@@ -37,6 +41,9 @@ def test_the_defaults_are_valid():
         ("sampling", "adaptive"),
         ("items", 0),
         ("dump_rollouts", "yes"),
+        ("imports", [1]),
+        ("imports", "module"),
+        ("worked_examples", [3]),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(setting, value):
@@ -44,7 +51,7 @@ def test_a_wrong_value_is_refused_by_name(setting, value):
     with pytest.raises(ConfigError) as error:
         config.validate()
     message = str(error.value)
-    assert f"rg_dump.{setting}=" in message
+    assert f"rg_dump.{setting}" in message
     assert "\n" not in message
 
 
@@ -63,3 +70,35 @@ def test_a_wrong_value_is_refused_by_name(setting, value):
 def test_nested_settings_are_checked_too(config, setting):
     with pytest.raises(ConfigError, match=setting.replace(".", r"\.")):
         config.validate()
+
+
+def test_the_values_of_a_mapping_are_checked():
+    check_value("by_name", {"a": 0.5}, dict[str, float], {"at_most": 1})
+    with pytest.raises(ConfigError, match=r"by_name\[a\]='0.5': must be a number at most 1"):
+        check_value("by_name", {"a": "0.5"}, dict[str, float], {"at_most": 1})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "trainer: {epochs: 1}\ntrainer.epochs: 2",
+        "trainer.epochs: 2\ntrainer: {epochs: 1}",
+        "trainer.epochs: 2\ntrainer.epochs: 2",
+        "tasks: {a: 1}\ntasks.b: 2",
+    ],
+)
+def test_a_setting_given_twice_in_a_file_is_refused(tmp_path, content):
+    path = tmp_path / "run.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match="given twice"):
+        read_file(path, lambda name: name not in ("trainer",))
+
+
+@pytest.mark.parametrize("text", ["2024-13-45", "!!int x", "0x_", "9" * 5000, "[" * 5000, "!!timestamp x", "!!bool x"])
+def test_what_yaml_cannot_read_is_one_line(tmp_path, text):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"trainer.seed: {text}")
+    for read in (lambda: read_file(path, lambda name: True), lambda: read_value("trainer.seed", text)):
+        with pytest.raises(ConfigError) as error:
+            read()
+        assert "\n" not in str(error.value)

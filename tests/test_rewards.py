@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.config import RGDumpConfig
 from rg_env.rewards import Rollout, group_rewards
+from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 

@@ -39,9 +39,9 @@ def collect(
       rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
       rg-env collect --model Qwen/Qwen3-4B --groups 100 --out runs/qwen -- --tensor-parallel-size 4
     """
-    from rg_env.config import LengthPenaltyConfig
     from rg_env.rollouts.questions import train_questions
     from rg_env.rollouts.session import run_endpoint
+    from rg_env.scoring.length import LengthPenaltyConfig
 
     penalty = LengthPenaltyConfig(kind="none")
     given = shared.read(ctx, "collect", dump_dir=str(out), dump_other_rollouts=True, length_penalty=penalty)

@@ -18,13 +18,14 @@ import openai
 import verifiers.v1 as vf
 from pydantic import Field, model_validator
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.rewards import RewardFunction, Rollout, group_rewards
 from rg_env.rollouts.settings import apply_overrides
 from rg_env.scoring import Verdict, shared_scorer
+from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.user_code import load_reward
 
 _ENDLESS = 2**62

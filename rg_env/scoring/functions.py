@@ -18,14 +18,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from rg_env.config import ScorerConfig, check_fields
 from rg_env.errors import ConfigError, describe, need
 from rg_env.processes import usable_cores
 from rg_env.scoring.scorer import workers_for
-from rg_env.scoring.types import Status
+from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
 from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
 from rg_env.scoring.workers.worker import Reply, number_of, reason_for
+from rg_env.setting_types import check_fields
 
 Value = float | dict[str, float]
 _LONGEST_REPLY = 8000

@@ -1,15 +1,23 @@
-"""Length penalties: rules by which long responses score less. Pure functions of one group; lengths in response tokens.
+"""Length penalties: rules by which long responses get less. Pure functions of one group.
 
-Invariant: a rule changes the score only by a factor in [0, 1], and the reward only by an addition to it, so no rule
-raises a score or turns a solved group into a failed one. The limits of the settings are checked in `rg_env.config`. A
-rule is one entry of `LENGTH_PENALTIES`.
+Invariant: a rule lowers a score by a factor in [0, 1], or adds to the reward alone. So no rule raises a score or turns
+a solved group into a failed one. In the formulas, L is a response's length and M the limit, both in response tokens.
+Annotations stay real types here (see `rg_env.config`).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
+
+from rg_env.setting_types import setting
+
+
+class Group(NamedTuple):
+    """The rollouts of a prompt: base scores in [0, 1], response tokens, and whether each counts as solved."""
+
+    scores: Sequence[float]
+    lengths: Sequence[int]
+    solved: Sequence[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +33,77 @@ class Penalty:
     additions: list[float]
 
 
-def group_penalty(
-    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], max_length: int
-) -> Penalty:
-    """Apply the configured rule to one group.
+def atropos(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+    """Score × (1 − clip((L − tM) / (M − tM), 0, 1)) if every base score is at least `correct_at`; t is `threshold`.
 
-    Args:
-        settings: a validated `LengthPenaltyConfig`. If it has no `max_length`, the argument below is used; if it has no
-            `buffer`, a quarter of the limit.
-        scores: base scores, in [0, 1].
-        lengths: response tokens, at least 0.
-        correct: whether each rollout counts as solved (for Kimi's rule).
-        max_length: the longest response that the engine generates, in tokens.
+    Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
+
+    >>> atropos(Group([1.0, 0.5], [900, 750], [True, False]), 1000, LengthPenaltyConfig()).factors
+    [0.4, 1.0]
     """
-    limit = max_length if settings.max_length is None else settings.max_length
-    return LENGTH_PENALTIES[settings.kind].apply(settings, scores, lengths, correct, limit)
+    factors = [1.0] * len(group.scores)
+    if all(score >= settings.correct_at for score in group.scores):
+        free = settings.threshold * limit
+        factors = [1.0 - min(1.0, max(0.0, (length - free) / (limit - free))) for length in group.lengths]
+    return Penalty(factors, [0.0] * len(factors))
+
+
+def dapo(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+    """Soft overlong punishment, added to the reward: 0 up to M − `buffer`, then linear down to −`weight` at M.
+
+    Source: Yu et al., "DAPO: An Open-Source LLM Reinforcement Learning System at Scale", 2025, equation 13.
+
+    >>> dapo(Group([1.0] * 3, [750, 900, 1200], [True] * 3), 1000, LengthPenaltyConfig(buffer=200)).additions
+    [0.0, -0.5, -1.0]
+    """
+    buffer = settings.buffer or max(1, limit // 4)
+    overlong = [min(1.0, max(0, length - (limit - buffer)) / buffer) for length in group.lengths]
+    return Penalty([1.0] * len(overlong), [0.0 - settings.weight * share for share in overlong])  # never −0.0
+
+
+def kimi(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+    """Added to the reward: `weight` · λ if solved, min(0, `weight` · λ) if not, where λ = ½ − (L − min)/(max − min).
+
+    Source: Kimi Team, "Kimi k1.5: Scaling Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the
+    rule on only after some training. λ is 0 where all responses are of one length.
+
+    >>> kimi(Group([1.0, 1.0, 0.0], [100, 300, 100], [True, True, False]), 1000, LengthPenaltyConfig()).additions
+    [0.5, -0.5, 0.0]
+    """
+    low, high = min(group.lengths, default=0), max(group.lengths, default=0)
+    shares = [0.5 - (length - low) / (high - low) if high > low else 0.0 for length in group.lengths]
+    shares = [share if solved else min(0.0, share) for share, solved in zip(shares, group.solved, strict=True)]
+    return Penalty([1.0] * len(shares), [settings.weight * share for share in shares])
+
+
+def none(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+    """No penalty."""
+    return Penalty([1.0] * len(group.scores), [0.0] * len(group.scores))
+
+
+LENGTH_PENALTIES = {rule.__name__: rule for rule in (atropos, dapo, kimi, none)}
+
+
+@dataclass
+class LengthPenaltyConfig:
+    """The rule that applies in the train phase. Lengths are in response tokens."""
+
+    kind: str = setting("atropos", choices=tuple(LENGTH_PENALTIES))
+    max_length: int | None = setting(None, at_least=1)
+    """M. None: `generator.sampling_params.max_generate_length`."""
+    threshold: float = setting(0.75, at_least=0, below=1)
+    """atropos: share of M up to which there is no penalty."""
+    correct_at: float = setting(0.5, at_least=0, at_most=1)
+    """atropos: the penalty applies only to groups in which every score is at least this."""
+    buffer: int | None = setting(None, at_least=1)
+    """dapo: width of the soft zone before M. None: a quarter of M."""
+    weight: float = setting(1.0, at_least=0)
+    """dapo, kimi: factor on what is added to the reward."""
+
+
+def group_penalty(settings: LengthPenaltyConfig, group: Group, max_length: int) -> Penalty:
+    """Apply the rule of the settings; `max_length` is the limit where they have none."""
+    return LENGTH_PENALTIES[settings.kind](group, settings.max_length or max_length, settings)
 
 
 def length_penalty(
@@ -50,155 +114,13 @@ def length_penalty(
     threshold: float = 0.75,
     correct_at: float = 0.5,
 ) -> list[float]:
-    """The Atropos rule: score × `atropos_factors`.
+    """The scores of a group after the Atropos rule.
 
     >>> length_penalty([1.0, 1.0, 1.0], [700, 875, 1000], max_length=1000)
     [1.0, 0.5, 0.0]
     >>> length_penalty([1.0, 0.0], [700, 1000], max_length=1000)  # not all correct: unchanged
     [1.0, 0.0]
     """
-    factors = atropos_factors(scores, lengths, max_length=max_length, threshold=threshold, correct_at=correct_at)
+    settings = LengthPenaltyConfig(threshold=threshold, correct_at=correct_at)
+    factors = atropos(Group(scores, lengths, ()), max_length, settings).factors
     return [score * factor for score, factor in zip(scores, factors, strict=True)]
-
-
-def atropos_factors(
-    scores: Sequence[float],
-    lengths: Sequence[int],
-    *,
-    max_length: int,
-    threshold: float = 0.75,
-    correct_at: float = 0.5,
-) -> list[float]:
-    """In a group of correct responses, long ones score less: factor = 1 − clip((L − t·M) / ((1 − t)·M), 0, 1).
-
-    If any score in the group is below `correct_at`, all factors are 1. L is the length of a response, M is
-    `max_length`, t is `threshold`. Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
-
-    Args:
-        scores: in [0, 1].
-        lengths: response tokens, at least 0.
-        max_length: length in tokens at which the factor is 0, at least 1.
-        threshold: share of `max_length` up to which the factor is 1, in [0, 1).
-        correct_at: in [0, 1].
-
-    >>> atropos_factors([1.0, 0.5], [900, 750], max_length=1000)
-    [0.4, 1.0]
-    """
-    if any(score < correct_at for score in scores):
-        return [1.0] * len(scores)
-    free = threshold * max_length
-    return [1.0 - min(1.0, max(0.0, (length - free) / (max_length - free))) for length in lengths]
-
-
-def dapo_additions(lengths: Sequence[int], *, max_length: int, buffer: int) -> list[float]:
-    """Soft overlong punishment: 0 up to M − B, then ((M − B) − L) / B, and −1 beyond M.
-
-    L is the length of a response, M is `max_length`, B is `buffer`. Source: Yu et al., "DAPO: An Open-Source LLM
-    Reinforcement Learning System at Scale", 2025, equation 13.
-
-    Args:
-        lengths: response tokens, at least 0.
-        max_length: in tokens, at least 1.
-        buffer: width of the soft zone in tokens, from 1 to `max_length`.
-
-    Returns:
-        Additions to the reward, in [−1, 0].
-
-    >>> dapo_additions([750, 900, 1000, 1200], max_length=1000, buffer=200)
-    [0.0, -0.5, -1.0, -1.0]
-    """
-    overlong = [max(0, length - (max_length - buffer)) for length in lengths]
-    return [0.0 - min(1.0, tokens / buffer) for tokens in overlong]  # 0.0 − x, for −x would give −0.0
-
-
-def kimi_additions(lengths: Sequence[int], correct: Sequence[bool]) -> list[float]:
-    """Short correct responses get more, long ones less: λ = 0.5 − (L − min) / (max − min); if wrong, min(0, λ).
-
-    min and max are the group's; if they are equal, all additions are 0. Source: Kimi Team, "Kimi k1.5: Scaling
-    Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the rule on only after some training.
-
-    Args:
-        lengths: response tokens, at least 0.
-        correct: whether each response is correct.
-
-    Returns:
-        Additions to the reward, in [−0.5, 0.5].
-
-    >>> kimi_additions([100, 200, 300, 100], [True, True, True, False])
-    [0.5, 0.0, -0.5, 0.0]
-    """
-    if not lengths or min(lengths) == max(lengths):
-        return [0.0] * len(lengths)
-    low, high = min(lengths), max(lengths)
-    shares = [0.5 - (length - low) / (high - low) for length in lengths]
-    return [share if right else min(0.0, share) for share, right in zip(shares, correct, strict=True)]
-
-
-def _atropos(
-    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
-) -> Penalty:
-    threshold, correct_at = settings.threshold, settings.correct_at
-    factors = atropos_factors(scores, lengths, max_length=limit, threshold=threshold, correct_at=correct_at)
-    return Penalty(factors, [0.0] * len(scores))
-
-
-def _dapo(
-    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
-) -> Penalty:
-    buffer = max(1, limit // 4) if settings.buffer is None else settings.buffer
-    return _added(settings, dapo_additions(lengths, max_length=limit, buffer=buffer))
-
-
-def _kimi(
-    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
-) -> Penalty:
-    return _added(settings, kimi_additions(lengths, correct))
-
-
-def _none(
-    settings: Any, scores: Sequence[float], lengths: Sequence[int], correct: Sequence[bool], limit: int
-) -> Penalty:
-    return Penalty([1.0] * len(scores), [0.0] * len(scores))
-
-
-def _added(settings: Any, additions: Sequence[float]) -> Penalty:
-    return Penalty([1.0] * len(additions), [settings.weight * addition for addition in additions])
-
-
-@dataclass(frozen=True, slots=True)
-class LengthPenalty:
-    """A rule that `length_penalty.kind` can name.
-
-    Attributes:
-        effect: the formula, for people.
-        apply: from the settings, the group's scores, lengths and whether they are correct, and the limit in tokens.
-        settings: those under `length_penalty` that it reads.
-    """
-
-    effect: str
-    apply: Callable[[Any, Sequence[float], Sequence[int], Sequence[bool], int], Penalty]
-    settings: tuple[str, ...] = ()
-
-
-LENGTH_PENALTIES = {
-    "atropos": LengthPenalty(
-        "if every base score of the group is at least `correct_at`: score × (1 − clip((L − t·M) / ((1 − t)·M), 0, 1)), "
-        "where L is the response length, t = `threshold` and M = `max_length`",
-        _atropos,
-        ("max_length", "threshold", "correct_at"),
-    ),
-    "dapo": LengthPenalty(
-        "soft overlong punishment, added to the reward: 0 up to M − `buffer`, then linear down to −1 at M = "
-        "`max_length`, times `weight`",
-        _dapo,
-        ("max_length", "buffer", "weight"),
-    ),
-    "kimi": LengthPenalty(
-        "length reward of Kimi k1.5, added to the reward: λ = ½ − (L − min)/(max − min) if correct, min(0, λ) if "
-        "wrong, times `weight`",
-        _kimi,
-        ("weight",),
-    ),
-    "none": LengthPenalty("no penalty", _none),
-}
-"""The rules, by name."""

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any
 
 from rg_env.choices import ResponseFormat
-from rg_env.config import ScorerConfig, check_fields
 from rg_env.errors import ConfigError
 from rg_env.processes import usable_cores
 from rg_env.scoring import guard
@@ -25,9 +24,10 @@ from rg_env.scoring.baselines import Baselines
 from rg_env.scoring.guard.expressions import Refusal
 from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
-from rg_env.scoring.types import AnswerScore, Form, Status, Verdict
+from rg_env.scoring.types import AnswerScore, Form, ScorerConfig, Status, Verdict
 from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
 from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
+from rg_env.setting_types import check_fields
 from rg_env.tasks.audited import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
 from rg_env.user_code import inherited_modules

@@ -1,12 +1,33 @@
-"""Results of scoring. Closed sets are enums, results are frozen dataclasses."""
+"""Settings and results of scoring. Closed sets are enums, results are frozen dataclasses.
 
-from __future__ import annotations
+Annotations stay real types here (see `rg_env.config`).
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from rg_env.choices import ResponseFormat
+from rg_env.setting_types import setting
+
+
+@dataclass
+class ScorerConfig:
+    """The pool of processes that run Reasoning Gym's scorers."""
+
+    workers: int | str = setting("auto", choices=("auto",), at_least=1)
+    """How many answers are scored at once. `auto`: half of the cores, at least 2, at most 16. Two take about 110 MB,
+    shared with the process they are forked from."""
+    timeout: float = setting(5.0, above=0)
+    """CPU seconds for one answer, raw and tagged together; at most four times that in wall time."""
+    max_answer_chars: int = setting(8192, at_least=1)
+    """Longer answers are the violation `answer_too_long`."""
+    normalize: bool = False
+    """Score an imperfect answer a second time without extra formatting (code fence, `\\boxed{}`, `$`, bold, full stop),
+    LaTeX fractions and signs, thousands separators. Can only raise a score, and is recorded as `normalized`."""
+    partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
+    """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
+    beyond what that policy scores on the same item (`rg_env.scoring.baselines`). `none`: as 0."""
 
 
 class Violation(StrEnum):
@@ -116,7 +137,7 @@ class AnswerScore:
     starved: bool = False
 
     @classmethod
-    def of_forms(cls, raw: Form, tagged: Form) -> AnswerScore:
+    def of_forms(cls, raw: Form, tagged: Form) -> Self:
         """The scores of both forms together. ERROR if the bare answer has none and the tagged one scores 0."""
         if isinstance(raw, str) and (isinstance(tagged, str) or tagged == 0):
             return cls.unscored(Status.ERROR, raw)
@@ -126,7 +147,7 @@ class AnswerScore:
         return cls(raw, tagged, max(raw, tagged), Status.OK, "; ".join(reasons))
 
     @classmethod
-    def unscored(cls, status: Status, detail: str = "", starved: bool = False) -> AnswerScore:
+    def unscored(cls, status: Status, detail: str = "", starved: bool = False) -> Self:
         """The result for an answer that no scorer scored."""
         return cls(None, None, 0.0, status, detail, starved=starved)
 
@@ -142,11 +163,11 @@ class Verdict:
     scored: AnswerScore
 
     @classmethod
-    def no_response(cls, detail: str) -> Verdict:
+    def no_response(cls, detail: str) -> Self:
         """The verdict of a request that failed; `detail` says why."""
         return cls(ParsedResponse(None, None, None), AnswerScore.unscored(Status.NO_RESPONSE, detail))
 
     @classmethod
-    def unscored(cls, parsed: ParsedResponse, detail: str) -> Verdict:
+    def unscored(cls, parsed: ParsedResponse, detail: str) -> Self:
         """The verdict of a response whose question cannot be made again; `detail` says why."""
         return cls(parsed, AnswerScore.unscored(Status.UNSCORED, detail))

@@ -15,12 +15,13 @@ from typing import Any
 from loguru import logger
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.rewards import Rollout, compose_reward
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import shared_scorer
-from rg_env.scoring.types import Status, Verdict
+from rg_env.scoring.length import LengthPenaltyConfig
+from rg_env.scoring.types import ScorerConfig, Status, Verdict
 from rg_env.tasks import Item
 
 SLOT = "rg_dump_slot"

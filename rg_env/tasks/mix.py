@@ -92,6 +92,8 @@ class TaskMix:
         kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
         if not kept:
             raise ConfigError("tasks: the weights sum to 0; give at least one task a weight above 0")
+        if math.isinf(sum(task.weight for task in kept)):
+            raise ConfigError("tasks: the sum of the weights is too large; divide all of them by the same number")
         for task in kept:
             if soundness_of(task.name) is Soundness.UNSOUND:
                 _warn_unsound(task.name)
@@ -156,7 +158,7 @@ def _read_text(text: str) -> Any:
     if text.lstrip().startswith(("{", "[")) or ": " in text or "\n" in text:
         try:
             return yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except Exception as error:  # PyYAML's constructors raise nearly anything
             place = getattr(error, "problem", None) or "not YAML"
             raise ConfigError(f"tasks={text!r} cannot be read ({place}); put patterns with a * in quotes") from error
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import reasoning_gym
 
-from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.base_score import RAW_ALONE, PartialCredit, base_score
 from rg_env.scoring.baselines import CHEAP, Baselines
+from rg_env.scoring.types import ScorerConfig
 from rg_env.scoring.workers.pool import Failure, Job, ScorerPool
 from rg_env.scoring.workers.waiting import Blocking, blocking
 

@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
-from rg_env.config import ScorerConfig
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Verdict, Violation, shared_scorer
 from rg_env.scoring.scorer import workers_for
+from rg_env.scoring.types import ScorerConfig
 from rg_env.scoring.workers import pool
 from rg_env.scoring.workers.pool import Failure, Job, Worker
 from rg_env.user_code import IMPORTS

@@ -5,10 +5,11 @@ from collections import Counter
 import pytest
 
 from rg_env.analysis.stats import statistics
-from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, Outcome, open_run
 from rg_env.scoring import guard
+from rg_env.scoring.types import ScorerConfig
 from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total
 
 ITEMS = 10

@@ -13,10 +13,11 @@ from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.rewards import Rollout
+from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.generator import RGDumpGenerator

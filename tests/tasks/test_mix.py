@@ -108,6 +108,7 @@ def test_unsound_tasks_come_in_by_exact_name_only_and_with_one_warning(warnings:
         ({"chain_sum": float("nan")}, r"weight nan must be"),
         ({"chain_sum": float("inf")}, r"weight inf must be"),
         ({"chain_sum": "2"}, r"weight '2' must be"),
+        ({"chain_sum": 1e308, "gcd": 1e308}, r"the sum of the weights is too large"),
         ({"chain_sum": None}, r"weight None must be"),
         ({"chain_sum": True}, r"weight True must be"),
         ({"chain_sum": 0, "gcd": 0}, r"the weights sum to 0"),

@@ -15,8 +15,9 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rg_env.config import PREFIX, check_value
+from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need
+from rg_env.setting_types import check_value
 
 _SAMPLING = "generator.*sampling_params"
 _COUNTS = (
@@ -49,7 +50,7 @@ _LIMITS: dict[str, Mapping[str, Any]] = {
     "generator.chat_template.source": {"choices": ("name", "file")},
     "generator.inference_engine.backend": {"choices": ("vllm",)},
 }
-"""Pattern of a setting → its limits, as `rg_env.config.check_value` takes them."""
+"""Pattern of a setting → its limits, as `rg_env.setting_types.check_value` takes them."""
 _SIMILAR = 0.8
 """Likeness of two names, from 0 to 1, from which one may be meant for the other."""
 
@@ -60,7 +61,7 @@ class Setting:
 
     Attributes:
         kind: its type.
-        limits: as `rg_env.config.check_value` takes them.
+        limits: as `rg_env.setting_types.check_value` takes them.
         free_form: whether it may have parts with any names.
     """
 

@@ -31,7 +31,7 @@ def script(body: str, entry: dict[str, Any]) -> list[str]:
     """A command that runs the body with the names below and an entry at hand, and lets every answer into the pool."""
     head = f"""
         import os, sys, threading, time
-        from rg_env.config import ScorerConfig
+        from rg_env.scoring.types import ScorerConfig
         from rg_env.errors import ScorerPoolError
         from rg_env.scoring import Scorer, guard, shared_scorer
         sys.path.insert(0, os.getcwd())
