@@ -1,6 +1,6 @@
 """The log of a run: one file with everything that it, Ray and SkyRL print, and warnings for whoever shows the run.
 
-Where no other process shows the run (`Reports` without a path), the log is on standard error, as usual.
+With `--verbose`, and where no other process shows the run, the log is on standard error.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 from rg_env.config import RGDumpConfig
 from rg_env.processes import redirect_output
 from rg_env.skyrl.config import RGTrainConfig
-from rg_env.terminal.reports import Reports, report_warnings
-from rg_env.terminal.supervisor import EARLY_OUTPUT
+from rg_env.terminal.reports import Reports
 from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
@@ -35,14 +34,12 @@ def open_log(cfg: RGTrainConfig, reports: Reports) -> Path | None:
     With `suppress_base_env_logs`, Ray's processes are quieted too.
 
     Returns:
-        the file in `trainer.log_path`, which also gets what has been printed so far; None without `reports`.
+        the file in `trainer.log_path`, None if the log is printed.
     """
     log = None
-    if reports.path is not None:
+    if reports.log_to_file:
         log = Path(cfg.trainer.log_path, f"train-{time.strftime('%Y%m%d-%H%M%S')}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
-            file.write(reports.path.with_name(EARLY_OUTPUT).read_bytes())
         redirect_output(log)
         reports.send(line=f"log: {log}", log=str(log))
     set_up_logging(cfg.rg_dump, reports)
@@ -54,7 +51,7 @@ def open_log(cfg: RGTrainConfig, reports: Reports) -> Path | None:
 
 def open_task_log(config: RGDumpConfig, reports: Reports) -> None:
     """Set up the log of the Ray task."""
-    if reports.path is not None:
+    if reports.log_to_file:
         redirect_actor_output_to_file()
     set_up_logging(config, reports)
 
@@ -64,7 +61,7 @@ def set_up_logging(config: RGDumpConfig, reports: Reports) -> None:
     logger.remove()
     only_ours = _ours(config) if config.suppress_base_env_logs else None
     logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=only_ours)
-    report_warnings(reports, tuple(named_modules(config)))
+    reports.send_warnings(tuple(named_modules(config)))
 
 
 def _ours(config: RGDumpConfig) -> Callable[[Record], bool]:

@@ -28,7 +28,7 @@ def run_shown(name: str, work: Callable[[], object], args: Sequence[str], *, ver
     """
     guard_streams()
     screen = Screen(name, verbose=verbose)
-    ended = supervise(work, screen)
+    ended = supervise(work, screen, verbose=verbose)
     screen.close(clear=ended.exit_code == 2)
     if "error" in screen.facts and ended.signum is None:
         for mistake in screen.facts["error"].splitlines():
@@ -55,6 +55,8 @@ def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[Render
         yield f"  rg-env dumps show {folder}               # browse the groups"
     if "log" in facts:
         yield f"log: {short_path(facts['log'])}"
+    elif ended.exit_code == 1 and "error" in facts:
+        yield "for the traceback, run it again with --verbose"
     if "rollouts" in facts:
         yield f"log of rollouts: {short_path(facts['rollouts'])}"
     if ended.exit_code != 0:

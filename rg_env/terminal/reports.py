@@ -1,16 +1,16 @@
-"""What a run tells the process that shows it: JSON lines in a file.
+"""What a run tells the process that shows it: JSON lines through one named pipe.
 
-Invariant: a report is one append, so that several processes may send, and what has been sent survives a kill of the
-sender. Sending never raises. The sender must be on the same machine as the reader, as the task of a run is
-(`rg_env.skyrl.placement`).
-"""
+Invariant: a report is one write, so several processes may send, and what was sent survives a kill of the sender. Sending
+never raises and never waits: what nobody reads is dropped. The sender must be on the reader's machine, as the task of a
+run is (`rg_env.skyrl.placement`).
+"""  # noqa: E501
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,36 +22,42 @@ from rg_env.processes import SCRATCH
 if TYPE_CHECKING:
     from loguru import Message, Record
 
+VERBOSE = "RG_ENV_VERBOSE"
+"""Environment variable: set if the run prints its log instead of writing it to a file."""
+_LONGEST = 2000
+"""Characters of one text in a report: a pipe takes 4,096 bytes at once, or nothing."""
+
 
 @dataclass(frozen=True)
 class Reports:
     """Sends reports. Picklable.
 
     Attributes:
-        path: the file; None sends nothing.
+        path: the pipe; None sends nothing.
         lifeline: a port of this machine; connections to it end when the process that started the run ends it.
+        log_to_file: whether the run writes its log to a file, and not to standard error.
     """
 
     path: Path | None = None
     lifeline: int | None = None
+    log_to_file: bool = False
 
     @classmethod
     def of_this_process(cls) -> Self:
         """To the supervisor of this process, if it has one."""
         scratch = os.environ.get(SCRATCH)
-        return cls(Path(scratch, "reports.jsonl") if scratch else None)
+        return cls(Path(scratch, "reports"), log_to_file=VERBOSE not in os.environ) if scratch else cls()
 
     def send(self, **facts: Any) -> None:
-        """Append a report: what is now true of the run, in the words of `Screen.facts`."""
-        if self.path is None:
-            return
-        line = json.dumps(facts, default=str).encode() + b"\n"
-        with contextlib.suppress(OSError):
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(file, line)
-            finally:
-                os.close(file)
+        """Send what is now true of the run, in the words of `Screen.facts`."""
+        if self.path is not None:
+            short = {name: fact[:_LONGEST] if isinstance(fact, str) else fact for name, fact in facts.items()}
+            with suppress(OSError):  # nobody reads, or the pipe is full
+                pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+                try:
+                    os.write(pipe, json.dumps(short, default=str).encode() + b"\n")
+                finally:
+                    os.close(pipe)
 
     def begin(self, what: str) -> None:
         """The run begins something that takes a while."""
@@ -60,13 +66,25 @@ class Reports:
     def step(self, number: int, total: int, counts: Mapping[str, Any], *words: str) -> None:
         """A step is finished. `counts` are over its rollouts (`StepCounts.as_facts`), `words` say more about it."""
         means = _means(counts)
-        line = " | ".join(filter(None, [f"step {number}/{total}", _said(means), *words]))
+        line = " | ".join(filter(None, [f"step {number}/{total}", _as_text(means), *words]))
         self.send(line=line, step=number, total=total, groups=counts["files"], scorer=counts["statuses"], **means)
 
     def evaluation(self, step: int, counts: Mapping[str, Any]) -> None:
         """An evaluation after a step is finished."""
-        said = f"after step {step}: {_said(_means(counts))}"
-        self.send(line=f"evaluation {said}", evaluation=said)
+        result = f"after step {step}: {_as_text(_means(counts))}"
+        self.send(line=f"evaluation {result}", evaluation=result)
+
+    def send_warnings(self, modules: tuple[str, ...] = ()) -> None:
+        """From now on, send warnings that this process logs to a file, and all log lines of the user's `modules`."""
+
+        def wanted(record: Record) -> bool:
+            return record["level"].no >= logger.level("WARNING").no or (record["name"] or "").startswith(modules)
+
+        def send(message: Message) -> None:
+            self.send(note=f"{message.record['level'].name.lower()}: {message.record['message']}")
+
+        if self.log_to_file:
+            logger.add(send, level="INFO", filter=wanted)
 
 
 def _means(counts: Mapping[str, Any]) -> dict[str, float]:
@@ -79,37 +97,5 @@ def _means(counts: Mapping[str, Any]) -> dict[str, float]:
     return {name: counts[part] / counts[whole] for name, (part, whole) in names.items() if counts[whole]}
 
 
-def _said(means: Mapping[str, float]) -> str:
+def _as_text(means: Mapping[str, float]) -> str:
     return " ".join(f"{name} {value:.2f}" for name, value in means.items())
-
-
-def report_warnings(reports: Reports, modules: tuple[str, ...] = ()) -> None:
-    """Send warnings that are logged in this process, and all log lines of the user's modules."""
-
-    def wanted(record: Record) -> bool:
-        return record["level"].no >= logger.level("WARNING").no or (record["name"] or "").startswith(modules)
-
-    def send(message: Message) -> None:
-        reports.send(note=f"{message.record['level'].name.lower()}: {message.record['message']}")
-
-    if reports.path is not None:
-        logger.add(send, level="INFO", filter=wanted)
-
-
-class Tail:
-    """The lines appended to a file since they were last read. A line without its end waits."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0
-
-    def lines(self) -> list[str]:
-        """The new lines; none while the file does not exist."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                whole, end, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return []
-        self._read += len(whole) + len(end)
-        return whole.decode(errors="replace").split("\n") if end else []

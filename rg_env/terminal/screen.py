@@ -1,4 +1,4 @@
-"""Shows a run while it is in progress: a panel on a terminal, one line per step elsewhere, or the whole log.
+"""Shows a run while it is in progress: a panel on a terminal, one line per step elsewhere.
 
 Invariant: what is shown never stops the run: once the terminal or the pipe is gone, nothing more is shown. Without a
 terminal, no control sequence is written.
@@ -18,14 +18,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from rg_env.output import cell, console
-from rg_env.terminal.reports import Tail
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +32,9 @@ _REDRAW = 0.5
 """Seconds between two drawings of the panel if nothing was reported."""
 _CURVES = ("reward", "solved", "format")
 _COUNTS = ("groups", "scorer")
+_GROUPS = {"rollouts": "above the threshold", "FAILED_rollouts": "all wrong", "other_rollouts": "other"}
+"""What a group in each file of the dump is."""
+_FAILURES = {"timeout", "crashed", "error", "no_response", "reward_error"}
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -42,18 +43,19 @@ class Screen:
 
     Args:
         command: its name.
-        verbose: show the whole log.
+        verbose: the run prints its whole log itself; show nothing but its end.
 
     Attributes:
         facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `rollouts` (their log),
             `dump`, `run_id`, `solved_at`, `resumed` and `checkpoint` (steps), `under_way` (the settings work),
-            `finished` (what to say of a run that has nothing left to train), `error`. Reports also have a `line` for a
-            pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
+            `trainer` (loss, KL and the like, by name), `finished` (what to say of a run that has nothing left to
+            train), `error`. Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`, and the
+            curves' values and the counts of each step.
     """
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:
         self.command = command
-        self.facts: dict[str, Any] = {"doing": "reading the settings"}
+        self.facts: dict[str, Any] = {"doing": "reading the settings (the first time takes longer)"}
         self.began = time.monotonic()
         self._began_doing = self.began
         self._evaluations: list[str] = []
@@ -64,12 +66,11 @@ class Screen:
         columns = BarColumn(None), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"), TimeRemainingColumn()
         self._progress = Progress(*columns, console=self._console, speed_estimate_period=1e9, expand=True)
         self._bar = self._progress.add_task("", total=None, pace="")
-        self._live: Live | None = None
-        if self._stream.isatty() and not verbose:
-            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self._due = 0.0
         self._verbose = verbose
-        self._log: Tail | None = None
+        self._draws = self._stream.isatty() and not verbose
+        self._drawn = (0, 1)
+        """Lines and width of the panel on the terminal."""
+        self._due = 0.0
         self._gone = False
         self._has_ended = False
 
@@ -89,33 +90,32 @@ class Screen:
             self._progress.update(self._bar, completed=report["step"], total=report["total"])
             speed = self._progress.tasks[0].speed
             self._progress.update(self._bar, pace=f"{1 / speed:.2g} s each" if speed else "")
-        if self._verbose:
-            self._log = Tail(Path(report["log"])) if "log" in report else self._log
-        elif text := report.get("note") or (report.get("line") if self._live is None else None):
+        text = report.get("note") or (None if self._draws else report.get("line"))
+        if text and not self._verbose:
             self.line(text)
 
     def tick(self) -> None:
         """Called several times per second."""
-        for line in self._log.lines() if self._log else ():
-            self.line(line)
-        if self._live and time.monotonic() >= self._due:
+        if self._draws and time.monotonic() >= self._due:
             self._due = time.monotonic() + _REDRAW
             self._try(self._draw)
 
     def line(self, what: RenderableType) -> None:
-        """Show a line, or a table."""
+        """Show a line, or a table, above the panel."""
         shown = Text(what) if isinstance(what, str) else what
-        self._try(lambda: self._console.print(shown, soft_wrap=True))
+
+        def show() -> None:
+            self._erase()
+            self._console.print(shown, soft_wrap=True)
+
+        self._try(show)
 
     def close(self, *, clear: bool = False) -> None:
         """End. With `clear`, the panel is removed."""
         self._has_ended = True
-        self._due = 0.0
-        if self._live:
-            self._live.transient = clear
-        self.tick()
-        if self._live:
-            self._try(self._live.stop)
+        self._try(self._erase if clear or not self._draws else self._draw)
+        self._draws = False
+        self._drawn = (0, 1)
 
     def panel(self) -> Panel:
         """The run at this moment."""
@@ -137,13 +137,14 @@ class Screen:
             if values:
                 width = max(1, self._console.width - 30)
                 yield name, f"{values[-1]:.3f}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
+        if facts.get("trainer"):
+            yield "trainer", cell(", ".join(f"{name} {value:.3g}" for name, value in facts["trainer"].items()))
         for text in dict.fromkeys([*self._evaluations[:1], *self._evaluations[-1:]]):
             yield "eval", cell(text)
         for name, counts in self._counts.items():
-            failed = counts.keys() & {"timeout", "crashed", "error", "no_response", "reward_error"}
             if counts:
-                text = ", ".join(f"{count:,} {key.removesuffix('_rollouts')}" for key, count in counts.most_common())
-                yield name, cell(text, "yellow" if failed else "")
+                text = ", ".join(f"{count:,} {_GROUPS.get(key, key)}" for key, count in counts.most_common())
+                yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
         for name in ("dump", "log"):
             if name in facts:
                 yield name, cell(short_path(facts[name]))
@@ -151,10 +152,23 @@ class Screen:
             yield "now", cell(f"{facts['doing']}, {since(self._began_doing)}")
 
     def _draw(self) -> None:
-        assert self._live is not None
-        self._live.update(self.panel())
-        self._live.start()
-        self._live.refresh()
+        """Draw the panel in place of the one that is there; cut to the height of the terminal."""
+        options = self._console.options
+        lines = self._console.render_lines(self.panel(), options)[: max(1, options.size.height - 1)]
+        with self._console.capture() as captured:
+            for line in lines:
+                self._console.print(*(Text(part.text, part.style or "") for part in line), sep="", soft_wrap=True)
+        self._erase()
+        self._stream.write(captured.get())
+        self._drawn = (len(lines), options.max_width)
+
+    def _erase(self) -> None:
+        """Remove the panel. A terminal that has become narrower shows each of its lines in several rows."""
+        lines, width = self._drawn
+        if lines:
+            rows = lines * -(-width // max(1, self._console.width))
+            self._stream.write(f"\x1b[{rows}A\r\x1b[J")
+        self._drawn = (0, 1)
 
     def _try(self, show: Callable[[], None]) -> None:
         """Show something, unless the terminal or the reader of the pipe is gone."""

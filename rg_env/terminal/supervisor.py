@@ -30,7 +30,7 @@ import psutil
 
 from rg_env.errors import RGEnvError, one_line
 from rg_env.processes import SCRATCH, adopt_orphans, die_with_parent, make_scratch, redirect_output
-from rg_env.terminal.reports import Reports, Tail, report_warnings
+from rg_env.terminal.reports import VERBOSE, Reports
 from rg_env.terminal.screen import Screen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,12 +40,10 @@ _STRAGGLERS = 5.0
 """Seconds that other processes have to end after a successful run."""
 _UNKILLABLE = 10.0
 """Seconds after which a killed process is given up, because it waits for a device."""
-_POLL = 0.1
+_POLL, _READ = 0.1, 1 << 20
 _ERROR_CHARS = 500
 _ENVIRONMENT = {"RAY_COLOR_PREFIX": "0", "RAY_DEDUP_LOGS": "0", "TQDM_DISABLE": "1"}
 """For a log that is complete and plain. Ray and tqdm read them when imported."""
-EARLY_OUTPUT = "output.log"
-"""File in the scratch folder: what the run prints before its log is open."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,15 @@ class Ended:
     signum: int | None
 
 
-def supervise(command: Callable[[], object], screen: Screen) -> Ended:
-    """Run `command` in another process, show it, and clean up after it."""
+def supervise(command: Callable[[], object], screen: Screen, *, verbose: bool = False) -> Ended:
+    """Run `command` in another process, show it, and clean up after it.
+
+    Args:
+        verbose: the process prints to this one's standard streams; otherwise, until it opens a log, to nowhere.
+    """
     scratch, received = make_scratch(), list[int]()
+    os.mkfifo(scratch / "reports", 0o600)
+    reports = os.open(scratch / "reports", os.O_RDWR | os.O_NONBLOCK)  # open for writing, too, so that it never ends
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
     handled = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores SIGHUP
     for signum in handled:
@@ -68,11 +72,11 @@ def supervise(command: Callable[[], object], screen: Screen) -> Ended:
     sys.stderr.flush()
     supervisor, pid = os.getpid(), os.fork()
     if pid == 0:
-        _work(command, scratch, supervisor)
+        _work(command, scratch, supervisor, verbose)
     status = -signal.SIGKILL
     try:
         try:
-            status = _watch(pid, Tail(scratch / "reports.jsonl"), screen, received)
+            status = _watch(pid, reports, screen, received)
         finally:
             end_descendants(_STRAGGLERS if status == 0 else 0.0)
         if status == 0:
@@ -83,22 +87,27 @@ def supervise(command: Callable[[], object], screen: Screen) -> Ended:
         screen.facts.setdefault("error", f"the process of the run ended with {how}")
         return Ended(2 if status == 2 and not screen.facts.get("under_way") else 1, None)
     finally:
+        os.close(reports)
         shutil.rmtree(scratch, ignore_errors=True)
         for signum in handled:  # an interrupted command is about to end: further signals change nothing
             signal.signal(signum, signal.SIG_IGN if received else before[signum])
 
 
-def _watch(pid: int, reports: Tail, screen: Screen, received: list[int]) -> int:
+def _watch(pid: int, reports: int, screen: Screen, received: list[int]) -> int:
     """Show the run until its process ends, or until its time is up after a signal.
 
     Returns:
         the exit code, or -N if signal N killed it.
     """
-    answered, deadline = 0, float("inf")
+    answered, deadline, unread = 0, float("inf"), b""
     while time.monotonic() < deadline:
         found, status = os.waitpid(pid, os.WNOHANG)
-        for line in reports.lines():
-            screen.take(json.loads(line))
+        with suppress(BlockingIOError):  # nothing was sent
+            unread += os.read(reports, _READ)
+        *lines, unread = unread.split(b"\n")
+        for line in lines:
+            with suppress(ValueError):  # too long to be sent in one write
+                screen.take(json.loads(line))
         screen.tick()
         if found:
             return os.waitstatus_to_exitcode(status)
@@ -127,7 +136,7 @@ def end_descendants(patience: float) -> None:
         time.sleep(0.02)
 
 
-def _work(command: Callable[[], object], scratch: Path, supervisor: int) -> NoReturn:
+def _work(command: Callable[[], object], scratch: Path, supervisor: int, verbose: bool) -> NoReturn:
     """Run the command in this process, which is a fork, and end the process."""
     code = 1
     try:
@@ -137,9 +146,12 @@ def _work(command: Callable[[], object], scratch: Path, supervisor: int) -> NoRe
         signal.signal(signal.SIGINT, signal.default_int_handler)  # with which Ray cancels a task
         die_with_parent(signal.SIGTERM)
         os.environ.update({SCRATCH: str(scratch), **_ENVIRONMENT})
-        redirect_output(scratch / EARLY_OUTPUT)
+        if verbose:
+            os.environ[VERBOSE] = "1"
+        else:
+            redirect_output(Path(os.devnull))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        report_warnings(Reports.of_this_process())
+        Reports.of_this_process().send_warnings()
         code = _call(command)
     finally:
         for stream in (sys.stdout, sys.stderr):

@@ -1,11 +1,9 @@
 """A scripted run: reports as a training sends them."""
 
 import json
-import tempfile
-from pathlib import Path
 
 from rg_env.rollouts.summary import StepSummary
-from rg_env.terminal.reports import Reports, Tail
+from rg_env.terminal.reports import Reports
 from rg_env.terminal.screen import Screen
 from tests.dump.records import group, violating
 
@@ -38,18 +36,20 @@ def training(steps=12):
 
 
 def shown(reports):
-    """A screen that has taken the reports, which were sent through a file."""
+    """A screen that has taken the reports, as a run sends them."""
     screen = Screen("train")
-    with tempfile.TemporaryDirectory() as folder:
-        sender, tail = Reports(Path(folder, "reports.jsonl")), Tail(Path(folder, "reports.jsonl"))
-        for report in reports:
-            if "counts" not in report:
-                sender.send(**report)
-            elif "evaluated" in report:
-                sender.evaluation(report["evaluated"], report["counts"])
-            else:
-                sender.step(report["step"], 60, report["counts"], *report.get("words", ()))
-        for line in tail.lines():
-            screen.take(json.loads(line))
+
+    class Direct(Reports):
+        def send(self, **facts):
+            screen.take(json.loads(json.dumps(facts)))
             screen.tick()
+
+    sender = Direct()
+    for report in reports:
+        if "counts" not in report:
+            sender.send(**report)
+        elif "evaluated" in report:
+            sender.evaluation(report["evaluated"], report["counts"])
+        else:
+            sender.step(report["step"], 60, report["counts"], *report.get("words", ()))
     return screen

@@ -20,7 +20,16 @@ def drawn(screen, width, **options):
 def test_the_panel_has_what_a_user_looks_for(width):
     text = drawn(shown(training()), width)
     assert {len(line) for line in text.splitlines()} == {width}
-    for words in ("12/60", "s each", DUMP, LOG, "nano on cpu", "training, 0:00:00", "18 rollouts, 6 FAILED", "48 ok"):
+    for words in (
+        "12/60",
+        "s each",
+        DUMP,
+        LOG,
+        "nano on cpu",
+        "training, 0:00:00",
+        "18 above the threshold, 6 all wrong",
+        "48 ok",
+    ):
         assert words in text, words
     assert "1.000  ▃▃▃▃▃▃██████" in text  # solved
     assert "after step 0: reward 0.25 solved 0.25 format 0.75" in text
@@ -41,7 +50,7 @@ def test_the_rate_and_the_time_left_are_those_of_the_steps(monkeypatch):
 
 def test_a_run_that_has_only_started_says_what_it_does():
     text = drawn(Screen("train"), 80)
-    assert "reading the settings, 0:00:00" in text
+    assert "reading the settings (the first time takes longer), 0:00:00" in text
     assert "step" not in text
 
 
@@ -89,19 +98,33 @@ def test_a_pipe_gets_one_line_per_step_and_no_control_sequence(capsys):
     assert any(line.startswith("warning: the disk is slow") for line in lines)
 
 
-def test_the_whole_log_is_shown_on_request(capsys, tmp_path):
-    log = tmp_path / "train.log"
-    log.write_text("Started a local Ray instance\x1b[2J\nhalf a li")
+def test_a_verbose_run_prints_its_log_itself(capsys):
     screen = Screen("train", verbose=True)
-    screen.take({"log": str(log), "line": "not shown"})
-    screen.tick()
-    with log.open("a") as file:
-        file.write("ne\n")
+    screen.take({"line": "not shown", "note": "warning: in the log already"})
     screen.close()
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Started a local Ray instance")
-    assert lines[1:] == ["half a line"]
-    assert "\x1b" not in "".join(lines)
+    assert capsys.readouterr().out == ""
+
+
+class Terminal(io.StringIO):
+    """A terminal of a given width that wraps its lines anew when it becomes narrower."""
+
+    def __init__(self):
+        super().__init__()
+        self.isatty = lambda: True
+
+
+@pytest.mark.parametrize("narrower", [80, 60])
+def test_a_terminal_that_becomes_narrower_keeps_no_broken_lines(monkeypatch, narrower):
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    screen = shown(training())
+    screen._console = Console(file=terminal, width=160, force_terminal=True)
+    screen._draw()
+    drawn_lines = screen._drawn[0]
+    rows = drawn_lines * -(-160 // narrower)
+    screen._console.width = narrower
+    terminal.truncate(0)
+    screen._draw()
+    assert f"\x1b[{rows}A" in terminal.getvalue()
 
 
 class Gone(io.StringIO):
