@@ -128,7 +128,6 @@ def _complexity(value: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    redraw: int
     entry: dict[str, Any]
     entry_json: str
 
@@ -157,16 +156,13 @@ class ItemStream:
         self._arguments = (task, dict(options), seed, split, prompt_length, max_prompt_length)
         self.task, self.seed, self.split = task, seed, split
         self._prompt_length, self._max_prompt_length = prompt_length, max_prompt_length
-        self._config_json = encode_entry(dict(options))
-        self._options = dict(options)
+        self._options, self._config_json = dict(options), encode_entry(dict(options))
         self._dataset = UpstreamDataset(task, options)
         self._lock = threading.RLock()
         self._first: _Draw | None = None
-        self._fixed: list[tuple[int, int]] = []  # (index, redraw) of each item of the fixed set
-        self._fixed_questions: set[int] = set()
-        self._exhausted = False
-        self._warned = False
-        self._warned_of_failures = False
+        self._fixed: list[_Draw] = []
+        self._fixed_questions: set[str] = set()
+        self._warned: set[str] = set()
 
     def __reduce__(self) -> tuple[type[ItemStream], tuple[Any, ...]]:
         return ItemStream, self._arguments
@@ -181,18 +177,17 @@ class ItemStream:
 
     def item(self, index: int) -> Item:
         """The item of an index, which is an integer of at least 0."""
-        return self._as_item(index, next(self._draws(index), None) or self._fall_back(index))
+        draw = next(self._draws(index), None)
+        if draw is None:
+            self._warn("none of {} draws fits row {}; such rows repeat its first item", MAX_REDRAWS, index)
+        return self._as_item(index, draw or self._get_first())
 
     def fixed_item(self, number: int) -> Item:
         """Item `number` of the fixed set, whose questions are distinct until the task runs out of them."""
         with self._lock:
             while len(self._fixed) <= number:
                 self._fixed.append(self._next_fixed(len(self._fixed)))
-            index, redraw = self._fixed[number]
-        first = self._get_first()
-        if (index, redraw) == (0, first.redraw):
-            return self._as_item(number, first)
-        return self._as_item(number, self._draw(index, redraw))
+            return self._as_item(number, self._fixed[number])
 
     def _get_first(self) -> _Draw:
         with self._lock:
@@ -200,31 +195,20 @@ class ItemStream:
                 self._first = next(self._draws(0, strict=True))
             return self._first
 
-    def _next_fixed(self, number: int) -> tuple[int, int]:
+    def _next_fixed(self, number: int) -> _Draw:
         first = self._get_first()
-        draws = iter([first]) if number == 0 else self._draws(number)
-        repeated: tuple[int, int] | None = None
-        for draw in draws:
-            question = hash64(draw.entry["question"])
+        repeated = None
+        for draw in self._draws(number) if number else [first]:
+            question = draw.entry["question"]
             if question not in self._fixed_questions:
                 self._fixed_questions.add(question)
-                return number, draw.redraw
-            repeated = repeated or (number, draw.redraw)
-            if self._exhausted:
+                return draw
+            repeated = repeated or draw
+            if len(self._fixed_questions) < number:  # it has repeated before, so there is no point in a search
                 break
-        if not self._exhausted:
-            self._exhausted = True
-            logger.warning(
-                "task {}: only {} different questions found for the fixed {} set; it repeats some",
-                self.task,
-                len(self._fixed_questions),
-                self.split,
-            )
-        return repeated or (0, first.redraw)
-
-    def _draw(self, index: int, redraw: int) -> _Draw:
-        entry = self._dataset.make(hash64("item", self.seed, self.split, self.task, index, redraw) >> 32)
-        return _Draw(redraw, entry, encode_entry(entry))
+        known = len(self._fixed_questions)
+        self._warn("only {} different questions found for the fixed {} set; it repeats some", known, self.split)
+        return repeated or first
 
     def _draws(self, index: int, strict: bool = False) -> Iterator[_Draw]:
         """The draws for an index that belong to this split and fit the prompt limit, in order.
@@ -232,57 +216,51 @@ class ItemStream:
         Raises:
             ConfigError: with `strict`, why the task has none, as soon as that is clear.
         """
-        found, failures, endless, too_long, shortest = 0, 0, 0, 0, 0
+        usable = failures = endless = 0
+        too_long: list[int] = []
         for redraw in range(MAX_REDRAWS):
             try:
-                draw = self._draw(index, redraw)
+                entry = self._dataset.make(hash64("item", self.seed, self.split, self.task, index, redraw) >> 32)
+                draw = _Draw(entry, encode_entry(entry))
             except UnusableItemError:
                 continue
             except (OSError, MemoryError):  # not the item's fault
                 raise
             except Exception as error:
                 failures += 1
-                if strict and failures == MAX_FAILURES and not found:
+                if strict and failures == MAX_FAILURES and not usable:
                     raise ConfigError(f"it cannot make an item: {describe(error)}") from error
-                if isinstance(error, EndlessDrawError):  # which is logged where it is ended
+                if isinstance(error, EndlessDrawError):  # logged where it was ended
                     endless += 1
                     if endless == MAX_FAILURES:
                         return
                 elif not strict:
-                    self._warn_of_failures(error)
+                    self._warn("a draw failed ({}); such draws are made again", describe(error))
                 continue
-            question = draw.entry["question"]
+            question = entry["question"]
             if self._prompt_length is not None and self._max_prompt_length is not None:
                 length = self._prompt_length(self.task, question)
                 if length > self._max_prompt_length:
-                    too_long += 1
-                    shortest = min(shortest or length, length)
-                    if strict and too_long == MAX_TOO_LONG and not found:
+                    too_long.append(length)
+                    if strict and len(too_long) == MAX_TOO_LONG and not usable:
                         raise ConfigError(
                             f"its prompts do not fit max_prompt_length={self._max_prompt_length}: "
-                            f"the shortest of {too_long} has {shortest} tokens"
+                            f"the shortest of {MAX_TOO_LONG} has {min(too_long)} tokens"
                         )
                     continue
             if split_of(self.task, question) is self.split:
-                found += 1
+                usable += 1
                 yield draw
-        if strict and not found:
+        if strict and not usable:
             raise ConfigError(
                 f"it has too few questions: none of {MAX_REDRAWS} draws is usable for the {self.split} split"
             )
 
-    def _fall_back(self, index: int) -> _Draw:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "task {}: none of {} draws fits row {}; such rows repeat its first item", self.task, MAX_REDRAWS, index
-            )
-        return self._get_first()
-
-    def _warn_of_failures(self, error: Exception) -> None:
-        if not self._warned_of_failures:
-            self._warned_of_failures = True
-            logger.warning("task {}: a draw failed ({}); such draws are made again", self.task, describe(error))
+    def _warn(self, message: str, *values: object) -> None:
+        """Log a warning once."""
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning(f"task {{}}: {message}", self.task, *values)
 
     def _as_item(self, index: int, draw: _Draw) -> Item:
         return Item(
