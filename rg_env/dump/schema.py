@@ -520,8 +520,11 @@ def _check_scores(group: GroupFacts, rollout: RolloutFacts) -> None:
             raise FaultyRecordError("has scores although nothing was scored")
     elif raw is None or tagged is None:
         raise FaultyRecordError("has no scores, and neither a violation nor a status explains it")
-    elif not math.isclose(base, right := base_score(group.task, raw, tagged, group.baseline), abs_tol=_CLOSE):
-        numbers = f"raw {raw}, tagged {tagged}, baseline {group.baseline}"
-        raise FaultyRecordError(f"`base_score` is {base}, not {right:g}: {numbers}")
+    else:
+        right = base_score(group.task, raw, tagged, group.baseline)
+        as_upstream = max(raw, tagged) if group.baseline == 0 else right  # scorer.partial_credit=upstream
+        if not any(math.isclose(base, score, abs_tol=_CLOSE) for score in (right, as_upstream)):
+            numbers = f"raw {raw}, tagged {tagged}, baseline {group.baseline}"
+            raise FaultyRecordError(f"`base_score` is {base}, not {right:g}: {numbers}")
     if not math.isclose(rollout.score, base * rollout.penalty_factor, abs_tol=_CLOSE):
         raise FaultyRecordError(f"`score` is {rollout.score}, not {base} × {rollout.penalty_factor}")

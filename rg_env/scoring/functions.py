@@ -12,7 +12,6 @@ import inspect
 import json
 import math
 import pickle
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ from rg_env.errors import ConfigError, describe, need
 from rg_env.processes import usable_cores
 from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import ScorerConfig, Status
-from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
-from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
+from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
+from rg_env.scoring.workers.pool import Failure, Job, ScorerPool, wait, wait_async
 from rg_env.scoring.workers.worker import Reply, number_of, reason_for
 from rg_env.setting_types import check_fields
 
@@ -53,9 +52,7 @@ class Guarded(AbstractContextManager["Guarded"]):
 
     def __init__(self, path: str, timeout: float, workers: int, memory_mb: int) -> None:
         self._target = pickle.dumps((__name__, "answerer_of", path))
-        self._options = (workers, timeout, [__name__, path.partition(":")[0]], memory_mb)
-        self._pool: ScorerPool | None = None
-        self._lock = threading.Lock()
+        self._pool = ScorerPool(workers, timeout, lambda: [__name__, path.partition(":")[0]], memory_mb)
 
     def score(self, *args: Any) -> GuardedScore:
         """Call the function with these arguments, which must be picklable.
@@ -63,24 +60,21 @@ class Guarded(AbstractContextManager["Guarded"]):
         Raises:
             ScorerPoolError: the processes cannot be started, or were closed.
         """
-        return blocking(self._score(args, Blocking()))
+        return wait(self._score(args))
 
     async def ascore(self, *args: Any) -> GuardedScore:
-        """As `score`, in the running event loop: no thread waits for the value."""
-        return await self._score(args, InLoop())
+        """As `score`; the running event loop does other things meanwhile."""
+        return await wait_async(self._score(args))
 
-    async def _score(self, args: tuple[Any, ...], waiting: Waiting) -> GuardedScore:
-        with self._lock:
-            pool = self._pool = self._pool or ScorerPool(*self._options)
-        result = await pool.run(Job(self._target, pickle.dumps(args), _checked), waiting)
+    async def _score(self, args: tuple[Any, ...]) -> GuardedScore:
+        result = await self._pool.run(Job(self._target, pickle.dumps(args), _checked))
         if isinstance(result, Failure):
             return GuardedScore(None, result.status, result.detail, result.starved)
         return GuardedScore(None, Status.ERROR, result) if isinstance(result, str) else GuardedScore(result)
 
     def close(self) -> None:
-        """End the processes. May be called more than once."""
-        if self._pool is not None:
-            self._pool.close()
+        """End the processes. May be called more than once; later calls of `score` raise ScorerPoolError."""
+        self._pool.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -113,6 +107,7 @@ def guarded(
     except Exception as error:
         raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
     need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
+    need(function is scorer or scorer == path, "guarded", path, "is the name of another function than the given one")
     return Guarded(path, timeout, workers_for(workers, usable_cores()), 1024 if sandbox else 0)
 
 

@@ -1,8 +1,11 @@
 """From a response to its verdict: format, guard, pool, base score.
 
-Invariant: no model output makes `score_answer` or `score_response` raise, and a score of 0 that is not the answer's own
-doing has a status other than `ok`. They raise only for a mistake of the caller (an entry that does not name its task)
-and for a fault of the machine (ScorerPoolError: a run must stop rather than train on zeros).
+Invariant: neither model output nor an entry, which may be damaged or hostile, makes `score_answer` or `score_response`
+raise, and a score of 0 that is not the answer's own doing has a status other than `ok`. They raise only for a mistake
+of the caller (an entry that does not name its task) and for a fault of the machine (ScorerPoolError: a run must stop
+rather than train on zeros).
+
+All of it happens in one private thread; every method hands over to it and waits (`rg_env.scoring.workers.pool`).
 """
 
 from __future__ import annotations
@@ -11,22 +14,23 @@ import os
 import pickle
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any
 
 from rg_env.choices import ResponseFormat
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.scoring import guard
-from rg_env.scoring.base_score import PartialCredit, base_score
-from rg_env.scoring.baselines import Baselines
+from rg_env.scoring.base_score import Baselines, PartialCredit, base_score
 from rg_env.scoring.guard.expressions import Refusal
 from rg_env.scoring.normalize import other_forms
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Form, ScorerConfig, Status, Verdict
-from rg_env.scoring.workers.pool import Failure, Job, ProtocolError, ScorerPool, reason_of
-from rg_env.scoring.workers.waiting import Blocking, InLoop, Waiting, blocking
+from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
+from rg_env.scoring.workers.pool import Failure, Job, ScorerPool, wait, wait_async
+from rg_env.scoring.workers.worker import reason_for
 from rg_env.setting_types import check_fields
 from rg_env.tasks.audited import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
@@ -67,9 +71,9 @@ class Scorer:
         self._normalize = normalize
         self._partial_credit = PartialCredit(partial_credit)
         self._baselines = Baselines(self._score_upstream)
-        self._pool = ScorerPool(self.workers, timeout, [_IN_WORKERS])
-        self._guests: ScorerPool | None = None
-        self._lock = threading.Lock()
+        self._pool = ScorerPool(self.workers, timeout, lambda: [_IN_WORKERS])
+        self._guests = ScorerPool(self.workers, timeout, lambda: [_IN_WORKERS, *inherited_modules()])
+        """For tasks that users' modules bring."""
 
     def score_answer(
         self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None
@@ -89,13 +93,13 @@ class Scorer:
             ConfigError: the entry does not name its task.
             ScorerPoolError: scorer processes cannot be started, or the scorer is closed.
         """
-        return blocking(self._score(entry, answer, config or {}, Blocking()))
+        return wait(self._score(entry, answer, config or {}))
 
     async def score_answer_async(
         self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None
     ) -> AnswerScore:
-        """As `score_answer`, in the running event loop: no thread waits for the score."""
-        return await self._score(entry, answer, config or {}, InLoop())
+        """As `score_answer`; the running event loop does other things meanwhile."""
+        return await wait_async(self._score(entry, answer, config or {}))
 
     def score_response(
         self,
@@ -110,7 +114,7 @@ class Scorer:
         Raises:
             ConfigError: `text` is not a string, or as `score_answer`. ScorerPoolError: as `score_answer`.
         """
-        return blocking(self._score_response(entry, text, config or {}, prefilled_think, format, Blocking()))
+        return wait(self._score_response(entry, text, config or {}, prefilled_think, format))
 
     async def score_response_async(
         self,
@@ -120,8 +124,8 @@ class Scorer:
         prefilled_think: bool = False,
         format: ResponseFormat | str = ResponseFormat.STRICT,
     ) -> Verdict:
-        """As `score_response`, in the running event loop: no thread waits for the score."""
-        return await self._score_response(entry, text, config or {}, prefilled_think, format, InLoop())
+        """As `score_response`; the running event loop does other things meanwhile."""
+        return await wait_async(self._score_response(entry, text, config or {}, prefilled_think, format))
 
     async def _score_response(
         self,
@@ -130,28 +134,35 @@ class Scorer:
         config: Mapping[str, Any],
         prefilled_think: bool,
         format: ResponseFormat | str,
-        waiting: Waiting,
     ) -> Verdict:
         if not isinstance(text, str):
             raise ConfigError(
                 f"a response must be a string, not {type(text).__name__}; a request that failed is Verdict.no_response"
             )
-        parsed = parse_response(text, prefilled_think, guard.longest(entry, self._max_answer_chars), format)
+        parsed = parse_response(text, prefilled_think, self._longest(entry), format)
         if parsed.answer is None:
             return Verdict(parsed, AnswerScore.unscored(Status.OK))
-        return Verdict(parsed, await self._score(entry, parsed.answer, config, waiting))
+        return Verdict(parsed, await self._score(entry, parsed.answer, config))
 
-    async def _score(
-        self, entry: Mapping[str, Any], answer: object, config: Mapping[str, Any], waiting: Waiting
-    ) -> AnswerScore:
+    async def _score(self, entry: Mapping[str, Any], answer: object, config: Mapping[str, Any]) -> AnswerScore:
         task = _task_of(entry)
         if not isinstance(answer, str):
             return AnswerScore.unscored(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
-        entry = corrected(entry)
-        best = await self._score_form(task, config, entry, answer, waiting)
+        try:
+            return await self._score_forms(task, config, corrected(entry), answer)
+        except RGEnvError:
+            raise
+        except Exception as error:  # the entry cannot be read, corrected or pickled
+            return AnswerScore.unscored(Status.ERROR, f"the entry cannot be used: {reason_for(error)}")
+
+    async def _score_forms(
+        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
+    ) -> AnswerScore:
+        """The best score of the answer as written and, with `normalize`, in its other forms."""
+        best = await self._score_form(task, config, entry, answer)
         if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
             for form in other_forms(answer, str(entry.get("question", ""))):
-                again = await self._score_form(task, config, entry, form, waiting)
+                again = await self._score_form(task, config, entry, form)
                 if again.starved:
                     return again
                 if again.score > best.score:
@@ -159,50 +170,40 @@ class Scorer:
         return best
 
     async def _score_form(
-        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str, waiting: Waiting
+        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
     ) -> AnswerScore:
-        result = await self._score_upstream(task, config, entry, answer, waiting)
-        if result.raw is None or result.tagged is None:
+        result = await self._score_upstream(task, config, entry, answer)
+        if result.raw is None or result.tagged is None or self._partial_credit is PartialCredit.UPSTREAM:
             return result
-        match self._partial_credit:
-            case PartialCredit.UPSTREAM:
-                baseline: float | None = 0.0
-            case PartialCredit.CALIBRATED:
-                baseline = await self._baselines.of(task, config, entry, waiting)
-            case PartialCredit.NONE:
-                baseline = 1.0
+        is_calibrated = self._partial_credit is PartialCredit.CALIBRATED
+        baseline = await self._baselines.of(task, config, entry) if is_calibrated else 1.0
         if baseline is None:
             return AnswerScore.unscored(Status.TIMEOUT, "the item's baseline could not be computed", starved=True)
-        score = base_score(task, result.raw, result.tagged, baseline)
-        return replace(result, score=score, baseline=baseline) if score != result.score or baseline else result
+        return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
 
     async def _score_upstream(
-        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str, waiting: Waiting
+        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
     ) -> AnswerScore:
-        """The scores that guard and scorer process give, before the baseline is subtracted."""
-        if len(answer) > (longest := guard.longest(entry, self._max_answer_chars)):
+        """The scores that guard and scorer process give; its score is the higher of both."""
+        if len(answer) > (longest := self._longest(entry)):
             why = f"the answer has {len(answer)} characters, more than {longest}"
             return AnswerScore.unscored(Status.REJECTED, why)
         try:
             raw, tagged = guard.admit(entry, answer)
         except Refusal as refusal:
             return AnswerScore.unscored(Status.REJECTED, str(refusal))
-        outcome = await self._pool_for(task).run(_job(task, config, entry, raw, tagged), waiting)
+        pool = self._pool if task in AUDITED_TASKS else self._guests
+        outcome = await pool.run(_job(task, config, entry, raw, tagged))
         if isinstance(outcome, Failure):
             why = f"no scorer for {task}: " if outcome.status is Status.ERROR else ""
             return AnswerScore.unscored(outcome.status, why + outcome.detail, outcome.starved)
         return AnswerScore.of_forms(*outcome)
 
-    def _pool_for(self, task: str) -> ScorerPool:
-        """The pool of reasoning-gym's tasks, or that of tasks that users' modules bring."""
-        if task in AUDITED_TASKS:
-            return self._pool
-        with self._lock:
-            if self._guests is None:
-                self._guests = ScorerPool(self.workers, self._timeout, [_IN_WORKERS, *inherited_modules()])
-                if self.closed:
-                    self._guests.close()
-            return self._guests
+    def _longest(self, entry: Mapping[str, Any]) -> int:
+        """Maximum length of an answer in characters; that of the setting for an entry that cannot be read."""
+        with suppress(Exception):
+            return guard.longest(entry, self._max_answer_chars)
+        return self._max_answer_chars
 
     @property
     def closed(self) -> bool:
@@ -211,9 +212,7 @@ class Scorer:
     def close(self) -> None:
         """End the processes. May be called more than once."""
         self._pool.close()
-        with self._lock:
-            if self._guests is not None:
-                self._guests.close()
+        self._guests.close()
 
     def __enter__(self) -> Scorer:
         return self
@@ -242,7 +241,7 @@ def _job(
 ) -> Job[tuple[Form, Form]]:
     """The call that scores both forms of an answer; each gets a fresh copy of the entry."""
     target = pickle.dumps((_IN_WORKERS, "make_scorer", task, dict(options)))
-    return Job(target, pickle.dumps((pickle.dumps(dict(entry)), raw, tagged)), _forms)
+    return Job(target, pickle.dumps((dict(entry), raw, tagged)), _forms)
 
 
 def _forms(reply: object) -> tuple[Form, Form]:
@@ -258,7 +257,7 @@ def _form(form: object) -> Form:
 def _task_of(entry: Mapping[str, Any]) -> str:
     try:
         task = entry["metadata"]["source_dataset"]
-    except (KeyError, TypeError):
+    except Exception:
         task = None
     if not isinstance(task, str):
         raise ConfigError("the entry has no metadata.source_dataset: use the items of reasoning-gym unchanged")

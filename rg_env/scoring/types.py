@@ -27,7 +27,7 @@ class ScorerConfig:
     LaTeX fractions and signs, thousands separators. Can only raise a score, and is recorded as `normalized`."""
     partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
     """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
-    beyond what that policy scores on the same item (`rg_env.scoring.baselines`). `none`: as 0."""
+    beyond what that policy scores on the same item (`rg_env.scoring.base_score`). `none`: as 0."""
 
 
 class Violation(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import doctest
+import functools
 import math
 import os
 import time
@@ -138,9 +139,20 @@ def test_numbers_out_of_range_are_refused(bad: dict[str, Any]) -> None:
         guarded("math:factorial", **bad)
 
 
-def test_a_closed_one_says_so() -> None:
+@functools.wraps(behave)
+def another(*arguments: Any) -> float:
+    return 0.0
+
+
+def test_a_function_with_the_name_of_another_is_refused() -> None:
+    with pytest.raises(ConfigError, match="name of another function"):
+        guarded(another)
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_closed_one_says_so(calls: int) -> None:
     factorial = guarded("math:factorial", workers=1)
-    assert factorial.score(3).value == 6.0
+    assert [factorial.score(3).value for _ in range(calls)] == [6.0] * calls
     factorial.close()
     with pytest.raises(ScorerPoolError, match="closed"):
         factorial.score(3)

@@ -1,7 +1,7 @@
 """The restrictions that a worker enters before it sees model output.
 
 Invariants:
-- Scoring works on every system: what the system does not offer is left out, and `warn_about_missing` says so once.
+- Scoring works on every system: what the system does not offer is left out, and `enter` returns it.
 - It is permanent: a process cannot lift its restrictions, not even as root.
 
 Each mechanism alone has gaps; `docs/security.md` describes what they cover together, and `trial` tries it. Limits work
@@ -19,10 +19,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
-
-from loguru import logger
 
 from rg_env.scoring.sandbox import landlock, seccomp
 
@@ -63,8 +60,8 @@ class Sandbox:
         with self._keeping_reason(SECCOMP):
             self._filter = seccomp.build()
 
-    def enter(self, memory_bytes: int, cpu_seconds: int) -> None:
-        """Put this process under every measure that the system offers. Never raises.
+    def enter(self, memory_bytes: int, cpu_seconds: int) -> dict[str, str]:
+        """Put this process under every measure that the system offers; return the others, with reasons. Never raises.
 
         Args:
             memory_bytes: how far the process may still grow, in bytes of address space.
@@ -80,6 +77,7 @@ class Sandbox:
         with self._keeping_reason(SECCOMP):  # last, because it refuses what the others need
             if self._filter is not None:
                 seccomp.install(self._filter)
+        return self.missing
 
     @contextmanager
     def _keeping_reason(self, what: str) -> Iterator[None]:
@@ -88,19 +86,6 @@ class Sandbox:
             yield
         except Exception as error:
             self.missing[what] = str(getattr(error, "strerror", None) or error)
-
-
-@cache
-def warn_about_missing() -> None:
-    """Log once which mechanisms this system does not offer. Tries none of them."""
-    missing = []
-    for name, needed in ((LANDLOCK, landlock.abi), (SECCOMP, seccomp.build)):
-        try:
-            needed()
-        except OSError as error:
-            missing.append(f"{name} ({error.strerror or error})")
-    if missing:
-        logger.warning("scorer processes run without {}; docs/security.md explains the risk", ", ".join(missing))
 
 
 def readable_paths() -> list[str]:

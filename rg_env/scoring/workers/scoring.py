@@ -14,7 +14,7 @@ from rg_env.tasks.audited import check_audited
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form]]:
-    """What scores answers to this task: pickled (pickled entry, raw, tagged) → both forms. Raises if there is none.
+    """What scores answers to this task: pickled (entry, raw, tagged) → both forms. Raises if there is none.
 
     The scorers of seven tasks read the options of their dataset; none reads its items, so the size is 1.
     """
@@ -22,16 +22,19 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
 
     def score(arguments: bytes) -> list[Form]:
-        entry, raw, tagged = pickle.loads(arguments)
-        return [score_form(dataset, entry, raw), score_form(dataset, entry, tagged)]
+        try:
+            entry, raw, tagged = pickle.loads(arguments)
+            return [score_form(dataset, entry, raw), score_form(dataset, pickle.loads(arguments)[0], tagged)]
+        except Exception as error:  # the entry has something that this process cannot make
+            return [reason_for(error)] * 2
 
     return score
 
 
-def score_form(dataset: Any, entry: bytes, text: str) -> Form:
-    """Score one form of an answer with a copy of the entry. Returns for every exception, SystemExit included."""
+def score_form(dataset: Any, entry: dict[str, Any], text: str) -> Form:
+    """Score one form of an answer; the scorer may change the entry. Returns for every exception, even SystemExit."""
     try:
-        return as_score(dataset.score_answer(text, pickle.loads(entry)))
+        return as_score(dataset.score_answer(text, entry))
     except BaseException as error:
         return reason_for(error)
 

@@ -1,11 +1,12 @@
-"""The scorer processes: `python -m rg_env.scoring.workers.worker FD MEMORY SECONDS MODULES…` forks the workers.
+"""The scorer processes: `python -m rg_env.scoring.workers.worker FD PARENT MEMORY SECONDS MODULES…` forks the workers.
 
 Invariants:
 - The fork server imports the modules once and never sees model output. A worker that hung or died is replaced within
   milliseconds by a new fork.
 - No process outlives the one that asks: the fork server ends when that has ended. On Linux the kernel then kills its
   workers, even if they are stopped.
-- A pid that the parent holds is never reused: a worker is reaped only when the parent has it killed.
+- A worker is killed and reaped when the parent says so, even before the worker has said a word, and never otherwise. So
+  no other process gets a pid that the parent knows, and none is left as a zombie.
 
 Not covered: the reply of a worker. Code that runs in a worker can give *its own* answer any score, so
 `rg_env.scoring.guard` lets no answer reach a scorer that evaluates.
@@ -36,43 +37,44 @@ from rg_env.user_code import import_named
 Reply = float | str | list[float | str] | dict[str, float]
 Answerer = Callable[[bytes], Reply]
 """What a target makes in a worker: pickled arguments → reply. It raises for nothing that a model wrote."""
+EnterSandbox = Callable[[], dict[str, str]]
+"""Restricts the process, and returns what the system does not offer, with the reasons."""
 
-MESSAGE = struct.Struct("!q")
-"""On the control socket: 0 with the socket of a new worker, or the pid of a worker to kill. A worker's first message is
-its pid."""
+COMMAND = struct.Struct("!q")
+"""On the control socket: the number of a worker, with a socket to fork it, without one to kill it."""
+REQUEST = struct.Struct("!QQ")
+"""Before each request to a worker: the lengths of its target and of its arguments."""
 LONGEST_REASON = 200
 _LOOKS_FOR_PARENT = 1.0
 
 
-def serve_forks(control: socket.socket, enter_sandbox: Callable[[], None]) -> None:
+def serve_forks(control: socket.socket, parent: int, enter_sandbox: EnterSandbox) -> None:
     """Fork and kill workers on the parent's commands until the parent is gone. Returns in the fork server only."""
-    children: set[int] = set()
-    parent = os.getppid()
+    pids: dict[int, int] = {}
     control.settimeout(_LOOKS_FOR_PARENT)  # a forked child of the parent may still hold its end of the socket
     try:
         while os.getppid() == parent:
             try:
-                message, fds, _, _ = socket.recv_fds(control, MESSAGE.size, 1)
+                command, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
             except TimeoutError:
                 continue
-            if not message:
+            if not command:
                 break
-            (pid,) = MESSAGE.unpack(message)
+            (number,) = COMMAND.unpack(command)
             if fds:
                 with socket.socket(fileno=fds[0]) as connection:
-                    children.add(_fork(control, connection, enter_sandbox))
-            elif pid in children:
-                children.remove(pid)
-                _kill(pid)
+                    pids[number] = _fork(control, connection, enter_sandbox)
+            elif number in pids:
+                _kill(pid := pids.pop(number))
                 os.waitpid(pid, 0)
     except ConnectionError:
         pass  # the parent is gone
     finally:
-        for pid in children:
+        for pid in pids.values():
             _kill(pid)
 
 
-def _fork(control: socket.socket, connection: socket.socket, enter_sandbox: Callable[[], None]) -> int:
+def _fork(control: socket.socket, connection: socket.socket, enter_sandbox: EnterSandbox) -> int:
     fork_server = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -88,8 +90,8 @@ def _kill(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: Callable[[], None]) -> NoReturn:
-    """Run a worker, from fork to exit."""
+def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: EnterSandbox) -> NoReturn:
+    """Run a worker, from fork to exit. Its first message is its pid and what its sandbox lacks."""
     try:
         os.setpgid(0, 0)
         die_with_parent()
@@ -97,8 +99,7 @@ def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: Calla
             nowhere = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(nowhere, fd)
-            enter_sandbox()
-            connection.sendall(MESSAGE.pack(os.getpid()))
+            _send(connection, [os.getpid(), enter_sandbox()])
             serve_requests(connection)
     except (EOFError, OSError):
         pass  # the parent closed the connection
@@ -109,24 +110,28 @@ def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: Calla
 def serve_requests(connection: socket.socket) -> None:
     """Serve requests one by one until the other end closes (EOFError).
 
-    A request is a pickle of (target, arguments), both pickled themselves. The target is (module, function, …): the
-    function makes an `Answerer` of the rest, once, for a request whose arguments are None; the reply is 0.0, or the
-    reason why it could not. Every other reply is that of the answerer.
+    A target is a pickle of (module, function, …): the function makes an `Answerer` of the rest, once, for a request
+    without arguments; the reply is 0.0, or the reason why it could not. Every other reply is that of the answerer.
     """
     answerers: dict[bytes, Answerer] = {}
     requests = connection.makefile("rb")
     while True:
-        target, arguments = pickle.load(requests)
-        if arguments is None:
-            reply: Reply = 0.0
-            try:
-                module, function, *rest = pickle.loads(target)
-                answerers[target] = getattr(importlib.import_module(module), function)(*rest)
-            except Exception as error:
-                reply = reason_for(error)
-        else:
-            reply = answerers[target](arguments)
-        connection.sendall(json.dumps(reply).encode() + b"\n")
+        if len(header := requests.read(REQUEST.size)) < REQUEST.size:
+            raise EOFError
+        target, arguments = (requests.read(length) for length in REQUEST.unpack(header))
+        if arguments:
+            _send(connection, answerers[target](arguments))
+            continue
+        try:
+            module, function, *rest = pickle.loads(target)
+            answerers[target] = getattr(importlib.import_module(module), function)(*rest)
+            _send(connection, 0.0)
+        except Exception as error:
+            _send(connection, reason_for(error))
+
+
+def _send(connection: socket.socket, message: object) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 def reason_for(error: BaseException) -> str:
@@ -151,14 +156,15 @@ def number_of(value: Any) -> float | None:
     return None
 
 
-def main(control_fd: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:
+def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:
     """Run the fork server with its command-line arguments. Without memory limit (0) the workers have no sandbox."""
     import_named(modules)  # an error shows now, not with the first answer
     sandbox = Sandbox()
     gc.collect()
     gc.freeze()  # garbage collection in the workers then leaves shared pages shared
     limits = int(memory_bytes), int(cpu_seconds)
-    serve_forks(socket.socket(fileno=int(control_fd)), lambda: sandbox.enter(*limits) if limits[0] else None)
+    control = socket.socket(fileno=int(control_fd))
+    serve_forks(control, int(parent), lambda: sandbox.enter(*limits) if limits[0] else {})
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from rg_env.scoring import AnswerScore, Status, guard, sandbox_report
-from rg_env.scoring.sandbox import landlock, sandbox, seccomp
+from rg_env.scoring.sandbox import seccomp
 from rg_env.scoring.sandbox.sandbox import LANDLOCK, LIMITS, PRIVILEGES, SECCOMP, readable_paths
 from rg_env.scoring.sandbox.trial import MEASURES, Measure
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.workers import pool as pool_module
-from rg_env.scoring.workers.pool import Worker
+from rg_env.scoring.workers.fork_server import Worker
 
 Item = Callable[..., dict[str, Any]]
 Attack = Callable[[str], AnswerScore]
@@ -472,20 +472,6 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
 def test_a_missing_measure_is_named_with_its_reason(without: str, mechanism: str, why: str) -> None:
     (line,) = (line for line in output_of([], without) if line.startswith(f"not {MEASURES[mechanism]}"))
     assert why in line
-
-
-def test_missing_mechanisms_are_logged_once(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
-    def missing(*_: object) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(landlock, "abi", missing)
-    sandbox.warn_about_missing.cache_clear()
-    for _ in range(3):
-        sandbox.warn_about_missing()
-    sandbox.warn_about_missing.cache_clear()
-    (said,) = warnings
-    assert "without Landlock (Function not implemented)" in said
-    assert "seccomp" not in said
 
 
 def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:

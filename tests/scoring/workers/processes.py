@@ -13,6 +13,11 @@ def living_children(pid: int) -> set[int]:
     return {child for child, (parent, state) in _processes().items() if parent == pid and state != "Z"}
 
 
+def zombies_of(pid: int) -> set[int]:
+    """Children of a process that have ended and that it has not reaped."""
+    return {child for child, (parent, state) in _processes().items() if parent == pid and state == "Z"}
+
+
 def is_alive(pid: int) -> bool:
     return _processes().get(pid, (0, "Z"))[1] != "Z"
 
@@ -29,12 +34,18 @@ def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
 
 def fork_server_pid() -> int:
     """The pid of the newest fork server of this process."""
-    mine = [
+    return max(
+        fork_servers(), key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    )
+
+
+def fork_servers() -> set[int]:
+    """The living fork servers of this process."""
+    return {
         pid
         for pid in living_children(os.getpid())
         if b"rg_env.scoring.workers.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    return max(mine, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+    }
 
 
 def _processes() -> dict[int, tuple[int, str]]:

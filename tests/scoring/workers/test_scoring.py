@@ -55,18 +55,18 @@ def test_no_exception_escapes_a_scorer(error: BaseException) -> None:
         def score_answer(self, answer: str, entry: Any) -> float:
             raise error
 
-    form = score_form(Raising(), pickle.dumps({}), "4")
+    form = score_form(Raising(), {}, "4")
     assert isinstance(form, str)
     assert type(error).__name__ in form
 
 
-def test_each_form_gets_an_entry_of_its_own() -> None:
+def test_each_form_gets_an_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Spoiling:
         def score_answer(self, answer: str, entry: Any) -> float:
             return float(entry["numbers"].pop())
 
-    entry = pickle.dumps({"numbers": [1]})
-    assert [score_form(Spoiling(), entry, "4") for _ in range(2)] == [1.0, 1.0]
+    monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *_, **__: Spoiling())
+    assert make_scorer("spoiling", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
 
 
 def test_a_scorer_is_made_with_the_options_given_and_without_items(monkeypatch: pytest.MonkeyPatch) -> None:

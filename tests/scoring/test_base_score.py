@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import pickle
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,11 +14,9 @@ import reasoning_gym
 
 from rg_env.errors import ConfigError
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.base_score import RAW_ALONE, PartialCredit, base_score
-from rg_env.scoring.baselines import CHEAP, Baselines
+from rg_env.scoring.base_score import CHEAP, RAW_ALONE, Baselines, PartialCredit, base_score, cheap_answers
 from rg_env.scoring.types import ScorerConfig
 from rg_env.scoring.workers.pool import Failure, Job, ScorerPool
-from rg_env.scoring.workers.waiting import Blocking, blocking
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -104,25 +101,36 @@ def test_the_setting_decides_how_partial_credit_counts(scorer: Scorer, upstream:
         Scorer(partial_credit="half")
 
 
-def test_an_item_has_one_baseline_that_many_threads_compute_once(cured_items: Items) -> None:
+def test_an_item_has_one_baseline_that_all_who_ask_share(cured_items: Items) -> None:
+    """Those who give up take it from nobody else."""
     asked = []
 
-    async def score(task: str, options: Any, entry: Any, answer: str, waiting: Any) -> AnswerScore:
+    async def score(task: str, options: Any, entry: Any, answer: str) -> AnswerScore:
         asked.append(answer)
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)
         return AnswerScore(0.25, 0.0, 0.25, Status.OK)
 
-    baselines = Baselines(score)
-    (entry,) = cured_items("sudoku", 1)
+    async def ask() -> None:
+        baselines = Baselines(score)
+        (entry,) = cured_items("sudoku", 1)
+        tasks = [asyncio.ensure_future(baselines.of("sudoku", {}, copy.deepcopy(entry))) for _ in range(16)]
+        await asyncio.sleep(0.001)
+        for task in tasks[:4]:
+            task.cancel()
+        assert set(await asyncio.gather(*tasks[4:])) == {0.25}
+        assert len(asked) == len(set(asked)) == 10
+        assert await baselines.of("chain_sum", {}, entry) == 0.0
 
-    def of(task: str, entry: Any) -> float | None:
-        return blocking(baselines.of(task, {}, entry, Blocking()))
+    asyncio.run(ask())
 
-    with ThreadPoolExecutor(16) as threads:
-        assert set(threads.map(lambda _: of("sudoku", copy.deepcopy(entry)), range(16))) == {0.25}
-    assert len(asked) == len(set(asked)) == 10
-    assert of("chain_sum", entry) == 0.0
-    assert of("sudoku", {"question": "made by somebody else", "metadata": {}}) == 0.0
+
+@pytest.mark.parametrize("value", [None, 7, "x" * 50_000, [[0] * 5] * 5000, [["a"]], 10**5000], ids=range(6))
+@pytest.mark.parametrize("task", CHEAP)
+def test_cheap_policies_find_little_in_a_damaged_item(cured_items: Items, task: str, value: Any) -> None:
+    (entry,) = cured_items(task, 1)
+    metadata = {**dict.fromkeys(entry["metadata"], value), "source_dataset": task}
+    for damaged in ({**entry, "metadata": metadata}, {**entry, "question": value}, {}):
+        assert len(cheap_answers(task, damaged)) <= 10
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
@@ -132,7 +140,7 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
     (entry,) = cured_items("sudoku", 1)
     right, failing = str(entry["answer"]), True
 
-    async def run(self: Any, job: Job[Any], waiting: Any) -> Any:
+    async def run(self: Any, job: Job[Any]) -> Any:
         _, answer, _ = pickle.loads(job.arguments)
         if answer == right:
             return 1.0, 0.0
@@ -165,13 +173,16 @@ def test_the_base_score_by_its_definition(raw: float, tagged: float, baseline: f
         ("tsumego", ""),
     ],
 )
-def test_credit_for_the_tags_themselves_does_not_count(
-    upstream: Scorer, cured_items: Items, task: str, answer: str
+def test_credit_for_the_tags_themselves_counts_only_as_upstream_has_it(
+    scorer: Scorer, upstream: Scorer, cured_items: Items, task: str, answer: str
 ) -> None:
     assert task in RAW_ALONE
-    scored = [upstream.score_answer(entry, answer) for entry in cured_items(task, 20)]
-    assert all(one.score == (one.raw or 0.0) for one in scored)
-    assert any((one.tagged or 0.0) > (one.raw or 0.0) for one in scored)
+    entries = cured_items(task, 20)
+    as_upstream = [upstream.score_answer(entry, answer) for entry in entries]
+    assert all(scored.score == max(scored.raw or 0.0, scored.tagged or 0.0) for scored in as_upstream)
+    assert any((scored.tagged or 0.0) > (scored.raw or 0.0) for scored in as_upstream)
+    for entry, before in zip(entries, as_upstream, strict=True):
+        assert scorer.score_answer(entry, answer).score <= (before.raw or 0.0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""What goes through the socket of a worker, whatever the worker does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rg_env.errors import one_line
+from rg_env.scoring.scorer import _forms
+from rg_env.scoring.types import Form
+from rg_env.scoring.workers import fork_server
+from rg_env.scoring.workers.fork_server import ProtocolError, TooLateError, Worker
+from rg_env.scoring.workers.pool import wait
+from rg_env.scoring.workers.worker import serve_requests
+
+forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip).map(lambda text: one_line(text, 200))
+
+
+def with_worker[T](
+    act: Callable[[Worker, socket.socket], Coroutine[Any, Any, T]], missing: dict[str, str] | None = None
+) -> T:
+    """What a coroutine returns that gets a started worker and the other end of its socket."""
+
+    async def run() -> T:
+        ours, theirs = socket.socketpair()
+        worker = Worker(ours, lambda: None)
+        with theirs:
+            theirs.sendall(json.dumps([os.getpid(), missing or {}]).encode())
+            await worker.start()
+            try:
+                return await act(worker, theirs)
+            finally:
+                worker.discard()
+
+    return wait(run())
+
+
+def received(sent: bytes) -> tuple[Form, Form]:
+    async def ask(worker: Worker, theirs: socket.socket) -> object:
+        asyncio.get_running_loop().call_soon(theirs.sendall, sent)
+        return await worker.ask(b"target", b"arguments", 60, 60)
+
+    return _forms(with_worker(ask))
+
+
+@given(forms, forms)
+@example("\U0001f600" * 200, "\U0001f600" * 200)
+@example("\x1f" * 200, "x" * 200)
+def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: Form, tagged: Form) -> None:
+    encoded = json.dumps([raw, tagged]).encode() + b"\n"
+    assert len(encoded) <= fork_server._MAX_REPLY_BYTES
+    for before, after in zip((raw, tagged), received(encoded), strict=True):
+        if isinstance(before, float):
+            assert after == before
+        else:
+            assert isinstance(after, str)
+            assert after
+            assert "\n" not in after
+            after.encode("utf-8")
+
+
+@given(st.binary(min_size=1, max_size=60) | st.from_regex(rb"[\[\]\-0-9eNaInfity\",. ]{1,40}\n", fullmatch=True))
+@example(b"[" * 4000 + b"\n")
+@example(b"[1.0000000001, 0.5]\n")
+@example(b"[NaN, 0.5]\n")
+@example(b"[-Infinity, 0.5]\n")
+@example(b"[true, 0.5]\n")
+@example(b"[0.5]\n")
+@example(b'{"raw": 1.0}\n')
+def test_any_other_bytes_are_two_valid_forms_or_refused(payload: bytes) -> None:
+    try:
+        reply = received(payload)
+    except ProtocolError:
+        return
+    for form in reply:
+        assert isinstance(form, str) or (math.isfinite(form) and 0 <= form <= 1)
+
+
+@pytest.mark.parametrize("sent", [b"[1.0,", b"x" * 9000, b"[1.0, 1.0]\n[1.0, 1.0]\n", b"[1.0, 2.0]\n", b"GARBAGE.\n"])
+def test_replies_that_nobody_should_send_are_refused(sent: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        received(sent)
+
+
+def test_what_the_sandbox_of_a_worker_lacks_is_said_once(warnings: list[str]) -> None:
+    async def nothing(worker: Worker, theirs: socket.socket) -> None:
+        pass
+
+    for _ in range(3):
+        with_worker(nothing, {"seccomp": f"made up by {__name__}"})
+    (said,) = warnings
+    assert f"without seccomp (made up by {__name__})" in said
+
+
+@pytest.mark.parametrize("early", [b"[1.0, 1.0]\n", None])
+def test_a_worker_that_speaks_unasked_or_ends_is_not_used_again(early: bytes | None) -> None:
+    async def look(worker: Worker, theirs: socket.socket) -> list[bool]:
+        before = worker.is_usable()
+        if early is None:
+            theirs.close()
+        else:
+            theirs.sendall(early)
+        return [before, worker.is_usable()]
+
+    assert with_worker(look) == [True, False]
+
+
+def test_an_end_is_an_end() -> None:
+    async def end(worker: Worker, theirs: socket.socket) -> object:
+        asyncio.get_running_loop().call_soon(theirs.close)
+        return await worker.ask(b"target", b"arguments", 60, 60)
+
+    with pytest.raises(EOFError):
+        with_worker(end)
+
+
+@pytest.mark.parametrize("size", [1, 70_000, 3_000_000])
+def test_requests_of_all_sizes_arrive_whole(size: int) -> None:
+    target = pickle.dumps(("functools", "partial", len))
+
+    async def ask(worker: Worker, theirs: socket.socket) -> list[object]:
+        threading.Thread(target=serve_until_closed, args=(theirs.dup(),), daemon=True).start()
+        replies = [await worker.ask(target, b"", 60, 60)]
+        return [*replies, await worker.ask(target, bytes(size), 60, 60)]
+
+    assert with_worker(ask) == [0.0, size]
+
+
+def serve_until_closed(connection: socket.socket) -> None:
+    with connection, pytest.raises(EOFError):
+        serve_requests(connection)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.05])
+def test_a_worker_that_does_not_read_is_too_late(seconds: float) -> None:
+    async def ask(worker: Worker, theirs: socket.socket) -> object:
+        return await worker.ask(b"target", bytes(3_000_000), seconds, seconds)
+
+    with pytest.raises(TooLateError):
+        with_worker(ask)
