@@ -1,8 +1,8 @@
 """Mends the generators of reasoning-gym 0.1.25 that read more than their seed, or that do not end.
 
-Invariant: a mended instance makes the same item from the same seed in every process and thread, and touches no shared
-state. A fix changes the instance that it is given, never upstream's modules or classes; items that need no fix stay as
-they are.
+Invariant: a mended instance makes the same item from the same seed in every process, and touches no shared state; one
+thread at a time may use it. A fix changes the instance that it is given, never upstream's modules or classes. Items
+that need no fix stay as they are.
 
 Not fixed: about 3 % of the answers of intermediate_integration (never its questions), where sympy picks among
 equivalent antiderivatives by hash seed. The row carries the one picked.
@@ -62,29 +62,6 @@ class _SortedSet(set[str]):
 
     def __sub__(self, other: Any) -> _SortedSet:
         return _SortedSet(super().__sub__(other))
-
-
-class _ThreadLocalNumPy(threading.local):
-    """Replaces the module `numpy`; its global random state is per thread."""
-
-    def __init__(self) -> None:
-        import numpy
-
-        self._numpy = numpy
-        self.random = numpy.random.RandomState(0)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._numpy, name)
-
-
-class _ThreadLocalRandom(threading.local):
-    """Replaces the module `random`; its global state is per thread."""
-
-    def __init__(self) -> None:
-        self._rng = random.Random(0)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._rng, name)
 
 
 def _sort_letters(dataset: Any) -> None:
@@ -172,15 +149,17 @@ def _sort_fonts(dataset: Any) -> None:
     override(dataset, __getitem__=with_globals(item, OK_FONTS=sorted(packaged & {*item.__globals__["OK_FONTS"]})))
 
 
-def _thread_local_numpy(dataset: Any) -> None:
+def _own_numpy(dataset: Any) -> None:
     """pool_matrix: it seeds and draws from NumPy's global state."""
-    cls = type(dataset)
-    override(dataset, __getitem__=with_globals(cls.__getitem__, np=_ThreadLocalNumPy()))
+    import numpy
+
+    own = types.SimpleNamespace(**{**vars(numpy), "random": numpy.random.RandomState(0)})
+    override(dataset, __getitem__=with_globals(type(dataset).__getitem__, np=own))
 
 
-def _thread_local_random(dataset: Any) -> None:
+def _own_random(dataset: Any) -> None:
     """list_functions: one of its generators draws from Python's global state."""
-    rng = _ThreadLocalRandom()
+    rng = random.Random(0)
     generators = dataset.generators
     module = next(iter(generators.values())).__globals__
     scope: dict[str, Any] = {**module, "random": rng}
@@ -369,10 +348,10 @@ FIXES: dict[str, Callable[[Any], None]] = {
     "intermediate_integration": _evaluate_integrals,
     "isomorphic_strings": _sort_letters,
     "knight_swap": _sort_knights,
-    "list_functions": _thread_local_random,
+    "list_functions": _own_random,
     "polynomial_multiplication": _sort_monomials,
     "number_sequence": _stop_at_large_terms,
-    "pool_matrix": _thread_local_numpy,
+    "pool_matrix": _own_numpy,
     "ransom_note": _sort_letters,
     "word_ladder": _sort_neighbors,
 }
