@@ -17,7 +17,8 @@ from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, need_number
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options
-from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, reasoning_gym
+from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, CPU_SECONDS, reasoning_gym
+from rg_env.tasks.upstream.deadline import make_in_time
 from rg_env.tasks.upstream.generators import FIXES
 
 DEFAULT_SIZE = 500
@@ -66,7 +67,7 @@ class SuiteTask:
         # A fresh context: decimal_arithmetic changes the precision of the current one.
         with self._lock, decimal.localcontext(decimal.Context()):
             try:
-                entry = dict(self._create()[index])
+                entry = dict(make_in_time(lambda: self._create()[index], CPU_SECONDS))
                 entry["metadata"] = {"source_dataset": self.name, **entry["metadata"]}
                 entry_json = encode_entry(entry)
             except Exception as error:

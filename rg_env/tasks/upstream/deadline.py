@@ -29,26 +29,21 @@ class _Stop(BaseException):
     """Raised in the draw; no `except Exception` of a generator catches it."""
 
 
-_drawing = False
-"""Whether the main thread is in a draw, whose deadline then holds for draws within."""
-
-
 def can_stop_here() -> bool:
     """Whether this is the main thread, and the signal is free."""
     if threading.current_thread() is not threading.main_thread():
         return False
     free = signal.getsignal(signal.SIGVTALRM) in (signal.SIG_DFL, signal.SIG_IGN)
-    return _drawing or (free and signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0))
+    return free and signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def make_in_time[T](make: Callable[[], T], cpu_seconds: float) -> T:
-    """What `make` returns. Only where `can_stop_here`.
+    """What `make` returns.
 
     Raises:
-        EndlessDrawError: it took too long.
+        EndlessDrawError: it took too long, and `can_stop_here`.
     """
-    global _drawing
-    if _drawing:
+    if not can_stop_here():
         return make()
     end = time.thread_time() + cpu_seconds
 
@@ -57,12 +52,9 @@ def make_in_time[T](make: Callable[[], T], cpu_seconds: float) -> T:
             raise _Stop
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    _drawing = True
     try:
         try:
-            signal.setitimer(
-                signal.ITIMER_VIRTUAL, cpu_seconds, 1
-            )  # again and again, in case a bare `except` catches it
+            signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds, 1)  # then each second, if a bare `except` caught it
             return make()
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -71,7 +63,6 @@ def make_in_time[T](make: Callable[[], T], cpu_seconds: float) -> T:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
-        _drawing = False
 
 
 def make_elsewhere(*request: Any) -> Any:
