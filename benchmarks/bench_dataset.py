@@ -20,7 +20,6 @@ from reasoning_gym.composite import DatasetSpec
 from benchmarks.comparison import Comparison, Goal, Measure, of_command, python, timed
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.tasks import TaskMix, encode_entry, split_of
-from rg_env.tasks.draw import Draw
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, UpstreamDataset
 
@@ -95,13 +94,13 @@ class Rows:
 
     def __init__(self, tasks: Sequence[str], items: Items) -> None:
         self._items = items
-        self._dataset = ReasoningGymDataset(tasks)
-        for task in tasks:  # warm up
-            self._dataset[Draw(task, 0)]
+        self._datasets = {task: ReasoningGymDataset([task]) for task in tasks}
+        for dataset in self._datasets.values():  # warm up
+            dataset[0]
 
     def pair(self, task: str, index: int) -> tuple[Call, Call]:
         seed = self._seed_of(task, index)
-        return partial(self._dataset.__getitem__, Draw(task, index)), partial(self._items.theirs, task, seed)
+        return partial(self._datasets[task].__getitem__, index), partial(self._items.theirs, task, seed)
 
     def _seed_of(self, task: str, index: int) -> int:
         """The seed of the draw that became the row."""
@@ -113,7 +112,7 @@ class Rows:
             return make(dataset, seed)
 
         with mock.patch.object(UpstreamDataset, "make", noting):
-            self._dataset[Draw(task, index)]
+            self._datasets[task][index]
         return seeds[-1]
 
 

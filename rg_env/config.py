@@ -23,26 +23,15 @@ class RGDumpConfig:
     # -- tasks and items
     tasks: Any = None
     """The task mix: None (the default mix), a list of names, `category:NAME` or patterns such as `*_sum`,
-    or a mapping of those to a weight or to `{weight: 2.0, config: {option: value},
-    levels: {attribute: [lowest, highest]}}`."""
+    or a mapping of those to a weight or to `{weight: 2.0, config: {option: value}}`."""
     size: int = setting(1_000_000, at_least=1)
     """Rows in the training dataset. Rows are made on demand, so any size costs nothing."""
     seed: int = setting(42, at_least=0)
     eval_seed: int = setting(123, at_least=0)
     num_eval_samples_per_task: int = setting(5, at_least=1)
-    items: int | None = setting(None, at_least=1)
-    """Train on the first N rows in every epoch, in a new order each time; needs `sampling=weighted` and no curriculum.
-    None: every row is drawn anew, from one of 2³² seeds: of 100,000 rows of a task, about one repeats another."""
-
-    # -- difficulty and sampling
-    complexity_mode: str | None = setting(None, choices=("random", "curriculum"))
-    """How the complexity c in [0, 1] of an item is chosen. None: the task's default options. `random`: uniformly.
-    `curriculum`: by a controller for each task, from the task's solve rate."""
-    curriculum_target_accuracy: float = setting(0.7, above=0, below=1)
-    """curriculum: the solve rate toward which c is moved."""
-    sampling: str = setting("weighted", choices=("weighted", "stratified"))
-    """How the task of a row is chosen. `weighted`: at random, by weight. `stratified`: each batch has the mix's shares,
-    rounded up or down."""
+    complexity: float | str | None = setting(None, choices=("random",), at_least=0, at_most=1)
+    """How hard items are, on each task's own scale from 0 to 1. None: the task's default options. A number: all items
+    are that hard. `random`: each is as hard as a random number in [0, 1] says."""
 
     # -- prompt
     system_prompt: str | None = "think_answer"

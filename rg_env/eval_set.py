@@ -1,65 +1,92 @@
-"""The fixed evaluation set, made in a thread while the models are loaded.
+"""The fixed evaluation set: the same few questions of every task, independent of the weights.
 
-Invariant: the items are those of `ReasoningGymDataset.fixed_eval`, all of them; whatever raises while they are made is
-raised by whoever asks for them.
+Invariant: an item is a pure function of the arguments, and the first items of a larger set are those of a smaller one.
+The items are made in a thread while the models are loaded; whatever raises there is raised by whoever asks for them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import Example, ReasoningGymDataset, prompt_options
-from rg_env.tasks import Item, TaskMix
+from rg_env.dataset import Complexity, ItemSource, Rows, prompt_options
+from rg_env.errors import need_number
+from rg_env.prompts import Prompts
+from rg_env.tasks import Item, ItemStream, TaskMix
 
 
-class EvalSet:
-    """The items of the fixed evaluation set and their prompts.
+class EvalSet(Rows):
+    """The items of every task of a mix, one of each task in turn.
 
     The constructor starts to make them; whoever asks for them waits.
 
     Args:
-        config: tasks, seed, size, complexity mode and prompt.
-        limits: as in `rg_env.dataset.prompt_options`.
+        tasks, seed: as in `rg_env.dataset.ReasoningGymDataset`.
+        samples_per_task: at least 1. Questions are distinct until a task runs out of them.
+        complexity: None: the tasks' default options. A number in [0, 1]: all items have this complexity. `random`: the
+            items of a task have the `FIXED_COMPLEXITIES` in turn, without those at which it has no items.
+        prompt: as in `ReasoningGymDataset`.
 
     Raises:
-        ConfigError: wrong tasks. Later, when something is asked for: another wrong setting, no task can be used, or one
-            that is named with options cannot.
+        ConfigError: an argument is impossible. Later, when something is asked for: no task can be used, or one that is
+            named with options cannot.
     """
 
-    def __init__(self, config: RGDumpConfig, **limits: Any) -> None:
-        tasks = TaskMix.parse(config.tasks)
-        if config.complexity_mode is None:
-            tasks.refuse_levels()
-        options = {"seed": config.eval_seed, "samples_per_task": config.num_eval_samples_per_task}
-        options |= prompt_options(config, **limits)
-        self._made: Future[tuple[ReasoningGymDataset, Sequence[Item]]] = Future()
-        threading.Thread(target=self._make, args=(tasks, options), name="rg-eval-set", daemon=True).start()
+    def __init__(
+        self,
+        tasks: Any = None,
+        seed: int = 123,
+        samples_per_task: int = 5,
+        *,
+        complexity: Complexity = None,
+        **prompt: Any,
+    ) -> None:
+        need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
+        self._prompts = Prompts(**prompt)
+        self._made: Future[Sequence[Item]] = Future()
+        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity)
+        threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
 
-    def wait(self) -> None:
-        """Wait until all items are made. Raises what making them has raised."""
-        self._made.result()
+    @classmethod
+    def of(cls, config: RGDumpConfig, **limits: Any) -> EvalSet:
+        """The fixed evaluation set of the settings; `limits` as in `rg_env.dataset.prompt_options`."""
+        options = prompt_options(config, **limits)
+        return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
+
+    @property
+    def prompts(self) -> Prompts:
+        return self._prompts
 
     @property
     def items(self) -> Sequence[Item]:
-        """All items, one of each task in turn."""
-        return self._made.result()[1]
+        """All items, one of each task in turn. Waits for them, and raises what making them has raised."""
+        return self._made.result()
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, index: int) -> Example:
-        dataset, items = self._made.result()
-        return dataset.example_of(items[index])
+    def item(self, index: int) -> Item:
+        return self.items[index]
 
-    collate_fn = staticmethod(ReasoningGymDataset.collate_fn)
-
-    def _make(self, tasks: TaskMix, options: dict[str, Any]) -> None:
+    def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
         try:
-            dataset = ReasoningGymDataset.fixed_eval(tasks, **options)
-            self._made.set_result((dataset, [dataset.item(index) for index in range(len(dataset))]))
+            source = ItemSource(mix, seed, "eval", complexity, self._prompts)
+            self._made.set_result(list(_items(source, samples_per_task)))
         except BaseException as error:
             self._made.set_exception(error)
+
+
+def _items(source: ItemSource, samples_per_task: int) -> Iterator[Item]:
+    complexities = {task.name: list(source.usable(task)) for task in source.mix.tasks}
+    taken: Counter[ItemStream] = Counter()
+    for number in range(samples_per_task):
+        for task in source.mix.tasks:
+            usable = complexities[task.name]
+            complexity = usable[number % len(usable)]
+            stream = source.stream(task, complexity)
+            yield source.label(stream.fixed_item(taken[stream]), complexity, number)
+            taken[stream] += 1

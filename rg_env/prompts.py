@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rg_env.choices import ResponseFormat
-from rg_env.errors import ConfigError, refuse
+from rg_env.errors import ConfigError, need_number, refuse
 
 THINK_ANSWER = (
     "Reason step by step between <think> and </think>. Then give only the final answer between <answer> and </answer>."
@@ -110,3 +110,47 @@ def format_warning(
         f"set {setting}=lenient or system_prompt=think_answer, "
         "or prefilled_think=true if the chat template opens <think>"
     )
+
+
+class Prompts:
+    """Makes the prompts of a dataset, and counts their tokens.
+
+    Args:
+        system_prompt: a name or a text (`resolve_system_prompt`), or None.
+        worked_examples: `{question, response}` pairs placed before the question.
+        format: `strict` or `lenient`, the format that the worked examples must have.
+        tokenizer: counts tokens; needed only with `max_prompt_length`.
+        max_prompt_length: in tokens, at least 1. Items with longer prompts are redrawn; None: any length will do.
+        chat_template_kwargs: arguments of the tokenizer's chat template.
+
+    Raises:
+        ConfigError: an argument is impossible.
+    """
+
+    def __init__(
+        self,
+        system_prompt: str | None = "think_answer",
+        worked_examples: Iterable[Mapping[str, Any]] = (),
+        format: str = ResponseFormat.STRICT,
+        tokenizer: Any = None,
+        max_prompt_length: int | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if max_prompt_length is not None:
+            need_number("max_prompt_length", max_prompt_length, whole=True, at_least=1)
+            if tokenizer is None:
+                raise ConfigError(f"max_prompt_length={max_prompt_length} needs a tokenizer to count the tokens")
+        self._worked_examples = list(worked_examples)
+        check_worked_examples(self._worked_examples, format)
+        self._system_prompt = resolve_system_prompt(system_prompt)
+        self._tokenizer, self.max_length = tokenizer, max_prompt_length
+        self._chat_template_kwargs = dict(chat_template_kwargs or {})
+
+    def messages(self, task: str, question: str) -> list[Message]:
+        """The prompt of an item."""
+        return build_messages(question, task, self._system_prompt, self._worked_examples)
+
+    def length(self, task: str, question: str) -> int:
+        """Tokens of the prompt as SkyRL counts them, including the chat template's opening of the response."""
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self._chat_template_kwargs}
+        return len(self._tokenizer.apply_chat_template(self.messages(task, question), **options))

@@ -177,7 +177,7 @@ class Search:
     def _path(self, low: Levels, high: Levels) -> list[Levels]:
         """Every choice of levels between two, in order of c."""
         scale = self.scale(low, high)
-        return [tuple(scale.level(complexity).values()) for complexity in scale.steps()]
+        return list(dict.fromkeys(tuple(scale.level(step / 1000).values()) for step in range(1001)))
 
     def _narrowed(self, end: Levels, other: Levels, faults: dict[str, str], name: str) -> Levels:
         """The nearest usable end of the scale, moved attribute by attribute toward the `other` end."""

@@ -30,6 +30,8 @@ from transformers import (
 
 from rg_env import ReasoningGymDataset, Scorer
 from rg_env.cpu import nano_path
+from rg_env.dataset import Rows
+from rg_env.eval_set import EvalSet
 from rg_env.scoring import Verdict
 from rg_env.tasks import Item, hash64
 
@@ -121,7 +123,7 @@ class Figures:
         )
 
 
-def examples(dataset: ReasoningGymDataset, indices: Iterable[int]) -> list[Example]:
+def examples(dataset: Rows, indices: Iterable[int]) -> list[Example]:
     """The items at these indices with their prompts."""
     return [Example(dataset.item(index), dataset.row(index)["prompt"]) for index in indices]
 
@@ -273,7 +275,7 @@ def train(
 
 def eval_examples(per_task: int) -> list[Example]:
     """The fixed evaluation set with the default `eval_seed`, 123."""
-    dataset = ReasoningGymDataset.fixed_eval(NANO_TASKS, samples_per_task=per_task)
+    dataset = EvalSet(NANO_TASKS, samples_per_task=per_task)
     return examples(dataset, range(len(dataset)))
 
 

@@ -15,8 +15,6 @@ README_SETTINGS = {
     "dump_rollouts": False,
     "dump_failed_rollouts": False,
     "rollout_save_score_threshold": 0.7,
-    "complexity_mode": None,
-    "curriculum_target_accuracy": 0.7,
     "num_eval_samples_per_task": 5,
     "eval_seed": 123,
     "debug_logging": False,
@@ -24,7 +22,10 @@ README_SETTINGS = {
     "seed": 42,
 }
 """Settings with the same names, and their defaults in Atropos."""
-README_OTHER_SETTINGS = {"tokenizer_name", "group_size", "max_token_length", "mask_too_long_completions"}
+README_OTHER_SETTINGS = {
+    *("tokenizer_name", "group_size", "max_token_length", "mask_too_long_completions"),
+    *("complexity_mode", "curriculum_target_accuracy"),
+}
 README_BEHAVIOR = {
     *("tasks", "installation", "starting a run", "repeatability"),
     *("difficulty `None`", "difficulty `random`", "difficulty `curriculum`", "curriculum target"),

@@ -13,7 +13,7 @@ import pytest
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.prompts import THINK_ANSWER
-from rg_env.tasks import Item, Split, split_of
+from rg_env.tasks import Item
 
 TASKS = ["chain_sum", "gcd", "rearc", "graph_color"]
 
@@ -50,8 +50,7 @@ def test_a_row_is_skyrls_row() -> None:
     assert row["env_class"] == "rg_dump"
     assert row["reward_spec"]["method"] == "rule"
     assert set(row["extra_info"]) == {
-        "item", "task", "split", "index", "seed", "entry", "task_config", "level", "complexity", "draw_probability",
-        "controller_version",
+        "item", "task", "split", "index", "seed", "entry", "task_config", "level", "complexity",
     }  # fmt: skip
     assert (item.split, item.index, item.seed, item.level) == ("train", 17, 7, "")
 
@@ -88,10 +87,8 @@ def test_slices_and_negative_indices_are_those_of_a_list() -> None:
 def test_the_representation_is_one_line() -> None:
     dataset = ReasoningGymDataset(["chain_sum", "lcm"], size=10**9, seed=7)
     assert repr(dataset) == "ReasoningGymDataset(['chain_sum', 'lcm'], size=1000000000, seed=7, split='train')"
-    many = ReasoningGymDataset("gcd,lcm,ab,dice,chain_sum", size=5, split="eval", complexity_mode="random")
-    assert re.fullmatch(
-        r"ReasoningGymDataset\(<5 tasks>, size=5, seed=42, split='eval', complexity_mode='random'\)", repr(many)
-    )
+    many = ReasoningGymDataset("gcd,lcm,ab,dice,chain_sum", size=5, split="eval", complexity="random")
+    assert repr(many) == "ReasoningGymDataset(<5 tasks>, size=5, seed=42, split='eval', complexity='random')"
 
 
 @pytest.mark.parametrize("index", [-31, 30, 10**9])
@@ -118,18 +115,6 @@ def test_an_item_without_an_answer_has_an_empty_ground_truth() -> None:
     row = ReasoningGymDataset(["graph_color"], size=1).row(0)
     assert row["reward_spec"]["ground_truth"] == ""
     assert Item.from_extra_info(row["extra_info"]).entry["answer"] is None
-
-
-def test_the_fixed_evaluation_set() -> None:
-    dataset = ReasoningGymDataset.fixed_eval({"tower_of_hanoi": 9, "gcd": 1, "coin_flip": 1}, samples_per_task=4)
-    assert len(dataset) == 12
-    items = [dataset.item(i) for i in range(12)]
-    assert [item.task for item in items] == ["coin_flip", "gcd", "tower_of_hanoi"] * 4
-    assert all(split_of(item.task, item.entry["question"]) is Split.EVAL for item in items)
-    assert len({item.entry["question"] for item in items}) == 12
-    assert items[4].id == "gcd-eval-123-1"
-    again = ReasoningGymDataset.fixed_eval({"tower_of_hanoi": 1, "gcd": 1, "coin_flip": 1}, samples_per_task=4)
-    assert [again.item(i) for i in reversed(range(12))] == items[::-1]
 
 
 def test_prompts_over_the_limit_are_replaced(tokenizer: Any) -> None:
@@ -180,7 +165,6 @@ def test_worked_examples_stand_before_the_question() -> None:
         ({"seed": -1}, "seed=-1: must be a whole number of at least 0 and below 9223372036854775808"),
         ({"seed": 2**63}, "must be a whole number of at least 0 and below"),
         ({"split": "test"}, "split='test': must be train or eval"),
-        ({"samples_per_task": 0}, "samples_per_task=0: must be"),
         ({"max_prompt_length": 100}, "max_prompt_length=100 needs a tokenizer"),
         ({"max_prompt_length": 0}, "max_prompt_length=0: must be"),
         ({"tasks": ["gdc"]}, "unknown task 'gdc'; did you mean gcd"),
@@ -211,7 +195,7 @@ def test_the_export_is_what_stock_skyrl_reads(tmp_path: Path, tokenizer: Any) ->
 def test_the_export_streams_in_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
+    monkeypatch.setattr("rg_env.parquet.ROW_GROUP", 8)
     path = tmp_path / "rows.parquet"
     ReasoningGymDataset(["gcd"], size=20).to_parquet(path)
     file = pq.ParquetFile(path)
@@ -225,7 +209,7 @@ def test_an_export_that_fails_leaves_nothing_and_spoils_nothing(
     dataset = ReasoningGymDataset(["gcd"], size=20)
     dataset.to_parquet(path)
     before = path.read_bytes()
-    monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
+    monkeypatch.setattr("rg_env.parquet.ROW_GROUP", 8)
     real = dataset.row
 
     def fail(index: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import FileKind
 from rg_env.dump.repair.validate import Trouble
-from rg_env.dump.schema import GroupRecord, LedgerRecord, LevelRecord, RolloutFacts, RolloutRecord
+from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status, Violation
 from rg_env.skyrl.config import known_settings, load_config
 from tests.documents import PAGES, ROOT, python_blocks, run_page
@@ -129,8 +129,6 @@ def test_every_key_of_a_record_is_documented():
     assert rollouts == set(RolloutRecord.__dataclass_fields__)
     differences = set(LedgerRecord.__dataclass_fields__) ^ groups | set(RolloutFacts.__dataclass_fields__) ^ rollouts
     assert ledger == differences
-    levels = set(re.findall(r"`(\w+)`", page[page.index("A `levels` record") :].partition("\n\n")[0])) - {"levels"}
-    assert levels == set(LevelRecord.__dataclass_fields__) - {"schema_version"}
 
 
 def names_in(path):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -174,15 +174,14 @@ def dataset(
         int | None, typer.Option(min=0, help="Seed of the questions. Default: 42 for train, 123 for eval.")
     ] = None,
     system_prompt: Annotated[str, typer.Option(help="Name or text of the system prompt.")] = "think_answer",
-    complexity_mode: Annotated[
-        Literal["random"] | None,
-        typer.Option(help="Random levels of difficulty; with --split eval, all levels in turn. Default: none."),
+    complexity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="0..1|random",
+            help="How hard items are: a number in [0, 1], or random; with --split eval, random means all levels in "
+            "turn. Default: the tasks' default options.",
+        ),
     ] = None,
-    sampling: Annotated[
-        Literal["weighted", "stratified"],
-        typer.Option(help="Draw tasks by weight, or in every batch the exact shares of the mix."),
-    ] = "weighted",
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per batch, for --sampling stratified.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write prompts to a Parquet file that stock SkyRL can train on.
@@ -194,19 +193,21 @@ def dataset(
       rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
-    from rg_env.dataset import ReasoningGymDataset, check_parquet
-    from rg_env.errors import need
+    from rg_env.dataset import ReasoningGymDataset
+    from rg_env.eval_set import EvalSet
+    from rg_env.parquet import check_parquet
 
     import_tasks(imports)
     if check_parquet(out).exists() and not force:
         raise ConfigError(f"{out} exists: replace it with --force, or choose another file")
-    options: dict[str, Any] = {"system_prompt": system_prompt, "complexity_mode": complexity_mode}
+    options: dict[str, Any] = {"system_prompt": system_prompt, "complexity": complexity}
+    with suppress(ValueError):
+        options["complexity"] = float(complexity or "")
+    made: ReasoningGymDataset | EvalSet
     if split is Split.TRAIN:
-        need(sampling == "weighted" or batch_size, "--batch-size", batch_size, "stratified sampling needs it")
-        options["stratify"] = batch_size if sampling == "stratified" else None
         made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, **options)
     else:
-        made = ReasoningGymDataset.fixed_eval(mix, samples_per_task=rows, seed=123 if seed is None else seed, **options)
+        made = EvalSet(mix, samples_per_task=rows, seed=123 if seed is None else seed, **options)
     made.to_parquet(out)
     print_line(f"{len(made)} rows in {out}")
 

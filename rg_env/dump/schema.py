@@ -1,5 +1,4 @@
-"""The records of a run as dataclasses: groups of rollouts, their short form in the ledger, what was trained on, and the
-moves of levels.
+"""The records of a run as dataclasses: groups of rollouts, their short form in the ledger, and what was trained on.
 
 Invariant: everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be
 misaligned; a group's outcome is decided on base scores, before any penalty.
@@ -208,9 +207,6 @@ class GroupFacts:
         environment: SkyRL's env class that scored it; `rg_dump` for Reasoning Gym.
         level: the level of each attribute of the task's scale of difficulty, as a JSON object; None without a scale.
         complexity: c in [0, 1], of which the level is a function; None without a scale.
-        draw_probability: with which the task was drawn for the prompt's row; None if unknown.
-        controller_version: number of training batches that the curriculum had observed when the row was drawn; 0
-            without one.
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
         outcome: see `outcome_of`.
@@ -238,8 +234,6 @@ class GroupFacts:
     environment: str = RG_DUMP
     level: Annotated[Json | None, Mark.RG_DUMP] = None
     complexity: Annotated[Share | None, Mark.RG_DUMP] = None
-    draw_probability: Share | None = None
-    controller_version: Annotated[int, Mark.RG_DUMP] = 0
     baseline: Annotated[Share, Mark.RG_DUMP] = 0.0
     outcome: Outcome
     no_signal: bool
@@ -358,42 +352,7 @@ def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:
     return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]
 
 
-@dataclass(frozen=True, slots=True)
-class LevelRecord:
-    """A move of a task's level by the curriculum.
-
-    Attributes:
-        run_id: the run.
-        attempt: the attempt that moved it; a step that is repeated after a crash may move it again.
-        step: SkyRL's global step of the groups after which it moved.
-        task: name of the task.
-        before, after: the complexity c, in [0, 1], of items drawn before and after the move.
-        solve_rate: that the rule looked at, in [0, 1].
-        lower, upper: bounds of its confidence interval; None if the rule uses none.
-        rollouts, groups: number of those that it is taken from.
-        reason: one line for people.
-    """
-
-    schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
-    run_id: str
-    attempt: int
-    step: int
-    task: str
-    before: Share
-    after: Share
-    solve_rate: Share
-    lower: Share | None
-    upper: Share | None
-    rollouts: int
-    groups: int
-    reason: str
-
-    def check(self) -> None:
-        """As `GroupRecord.check`."""
-        _check_shares(self)
-
-
-Record = GroupRecord | LedgerRecord | TrainedRecord | LevelRecord
+Record = GroupRecord | LedgerRecord | TrainedRecord
 
 
 class FileKind(StrEnum):
@@ -417,7 +376,6 @@ class FileKind(StrEnum):
     OTHER = "other_rollouts", GroupRecord
     EVAL = "eval_rollouts", GroupRecord
     TRAINED = "trained", TrainedRecord
-    LEVELS = "levels", LevelRecord
     LEDGER = "groups", LedgerRecord
 
     @property
@@ -426,7 +384,7 @@ class FileKind(StrEnum):
         return self.record is GroupRecord
 
     @classmethod
-    def of(cls, record: TrainedRecord | LevelRecord) -> FileKind:
+    def of(cls, record: TrainedRecord) -> FileKind:
         """The kind of file for a record of which there is only one kind."""
         return next(kind for kind in cls if kind.record is type(record))
 

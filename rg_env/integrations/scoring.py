@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rg_env.config import RGDumpConfig
-from rg_env.errors import ConfigError
 from rg_env.rollouts.endpoint import with_reasoning
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import Verdict, shared_scorer
@@ -27,8 +26,6 @@ def checked(config: RGDumpConfig | None, **changes: Any) -> RGDumpConfig:
     """
     result = dataclasses.replace(config or RGDumpConfig(), on_scorer_failure="mask", **changes)
     result.validate()
-    if result.complexity_mode == "curriculum":
-        raise ConfigError("complexity_mode=curriculum needs SkyRL's trainer; use random")
     return result
 
 

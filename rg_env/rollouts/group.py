@@ -81,8 +81,6 @@ def _facts_of_item(item: Item, group: Sequence[Rollout]) -> dict[str, Any]:
         "task_config": item.config_json,
         "level": item.level or None,
         "complexity": item.complexity,
-        "draw_probability": item.draw_probability,
-        "controller_version": item.controller_version,
         "baseline": max(rollout.verdict.scored.baseline for rollout in group),
         "entry": item.entry_json,
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import need
 from rg_env.prompts import Message, build_messages
@@ -46,11 +46,8 @@ def train_questions(config: RGDumpConfig, groups: int) -> Questions:
     """The first `groups` questions of the train split.
 
     Raises:
-        ConfigError: the settings need training, or no task can be used.
+        ConfigError: no task can be used.
     """
-    mode, right = config.complexity_mode, "depends on a policy in training; use random or null"
-    need(mode != "curriculum", f"{PREFIX}.complexity_mode", mode, right)
-    need(config.sampling == "weighted", f"{PREFIX}.sampling", config.sampling, "needs training batches; use weighted")
     dataset = ReasoningGymDataset.train_of(config, groups)
 
     def question(index: int) -> Question:

@@ -46,10 +46,10 @@ _HONORED = (
     *(f"generator.{kind}sampling_params.{name}" for kind in ("", "eval_") for name in _SAMPLING),
 )
 
-_OF_TRAINING = ("size", "items", "curriculum_target_accuracy", "device")
+_OF_TRAINING = ("size", "device")
 _OF_EVALUATION = ("num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts")
-_OF_TRAIN_QUESTIONS = ("seed", "sampling", "length_penalty")
-_OF_A_SUITE = (*_OF_EVALUATION[:2], "tasks", "complexity_mode", "format", "system_prompt", "worked_examples")
+_OF_TRAIN_QUESTIONS = ("seed", "length_penalty")
+_OF_A_SUITE = (*_OF_EVALUATION[:2], "tasks", "complexity", "format", "system_prompt", "worked_examples")
 
 
 @dataclass(frozen=True)

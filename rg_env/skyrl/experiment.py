@@ -55,7 +55,7 @@ class RGExperiment(BasePPOExp):
             return None
         if self.cfg.data.val_data:
             return self._prompt_dataset(self.cfg.data.val_data)
-        return EvalSet(self.cfg.rg_dump, **self._prompt_limits())
+        return EvalSet.of(self.cfg.rg_dump, **self._prompt_limits())
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
@@ -104,9 +104,7 @@ class RGExperiment(BasePPOExp):
         if self.cfg.data.train_data:
             return self._prompt_dataset(self.cfg.data.train_data)
         rg = self.cfg.rg_dump
-        dataset = ReasoningGymDataset.train_of(
-            rg, rg.items or rg.size, self.cfg.trainer.train_batch_size, **self._prompt_limits()
-        )
+        dataset = ReasoningGymDataset.train_of(rg, rg.size, **self._prompt_limits())
         logger.info("task mix: {}", dataset.mix)
         return dataset
 

@@ -8,7 +8,6 @@ other environments are recorded as SkyRL returned them, and not changed.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,15 +17,13 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from rg_env.curriculum import ObservedGroup, tally
 from rg_env.dataset import ENV_CLASS
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, LevelRecord, Outcome
+from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Outcome
 from rg_env.dump.schema import answered
-from rg_env.rewards import Rollout, RolloutReward, group_rewards
+from rg_env.rewards import RolloutReward, group_rewards
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
-from rg_env.skyrl.loader import TrainLoader
 from rg_env.skyrl.recorder import Call, Recorder
 from rg_env.skyrl.rollout_log import RolloutLog
 from rg_env.user_code import load_reward
@@ -48,8 +45,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
         self.recorder = Recorder(self, writer, self.tokenizer, solved_at={ENV_CLASS: self.config.solved_at})
-        self.loader: TrainLoader | None = None
-        """The loader of the training batches, set by the trainer; it learns what became of its rows."""
         policy = DumpPolicy.from_config(self.config)
         self.summary = StepSummary(self.config.solved_at, policy)
         """Of the training groups since it was last taken; the trainer takes it after each step."""
@@ -77,15 +72,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
             _share_generation([call.rollouts[one].stopwatch for group in groups for one in group])
         for group in groups:
             self._reward_group(call, group)
-        moves = self._observe(call, groups)
         records = self.recorder.records(call)
         self._add_metrics(call, groups, [record for record in records if record.environment == ENV_CLASS])
         (self.summary if call.phase == "train" else self.evaluated).add(records)
         if self.rollout_log is not None:
             self.rollout_log.add(records)
         await self.recorder.write(call, records)
-        if self.writer is not None:
-            self.writer.submit(moves)
         return output
 
     async def _run_in_executor_if_available(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -115,33 +107,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
         for error in {one.reward_error for one in group} - self.reward_errors - {""}:
             self.reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
-
-    def _observe(self, call: Call, groups: Sequence[Sequence[int]]) -> list[LevelRecord]:
-        """Show the loader the groups of a training batch.
-
-        Returns:
-            the moves of levels that follow from them.
-        """
-        if call.phase != "train" or self.loader is None:
-            return []
-        run_id, attempt = self.recorder.run()
-        records = []
-        solved_at = self.config.solved_at
-        observed = [_observed([call.rollouts[one] for one in group], solved_at) for group in groups]
-        for move in self.loader.observe(observed):
-            logger.info("level of {}: c {:g} → {:g}, {}", move.task, move.before, move.after, move.evidence.reason)
-            records.append(
-                LevelRecord(
-                    run_id=run_id,
-                    attempt=attempt,
-                    step=call.step or 0,
-                    task=move.task,
-                    before=move.before,
-                    after=move.after,
-                    **dataclasses.asdict(move.evidence),
-                )
-            )
-        return records
 
     def _add_metrics(self, call: Call, groups: Sequence[Sequence[int]], records: Sequence[GroupRecord]) -> None:
         """Add ours to SkyRL's rollout metrics, of which those that depend on rewards are computed again.
@@ -181,16 +146,6 @@ class RGDumpGenerator(SkyRLGymGenerator):
         masked = [call.rewards[one].masked for group in groups for one in group]
         metrics["rg_dump/mean_masked"] = sum(masked) / len(masked)
         metrics["rg_dump/mean_no_response"] = 1 - len(counted_ones) / len(rollouts)
-        if call.phase == "train" and self.loader is not None:
-            metrics |= self.loader.metrics()
-
-
-def _observed(group: Sequence[Rollout], solved_at: float) -> ObservedGroup:
-    """What the curriculum learns from a group."""
-    item = group[0].item
-    assert item is not None
-    rollouts = ((one.verdict, one.stop_reason == "length") for one in group)
-    return ObservedGroup(item.task, item.controller_version, tally(rollouts, solved_at))
 
 
 def _share_generation(watches: Sequence[Stopwatch | None]) -> None:

@@ -14,7 +14,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from rg_env.errors import RGEnvError
 from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import named
-from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader, train_loader
+from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader
 from rg_env.skyrl.recording import RecordingTrainer
 from rg_env.terminal.reports import Reports
 
@@ -67,8 +67,8 @@ class RGTrainerMixin(RecordingTrainer):
         return loaded
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
-        """As in SkyRL, with our loader, which learns from the generator what became of its rows."""
-        self.train_dataloader = self.generator.loader = train_loader(self.cfg, self.train_dataset)
+        """As in SkyRL, with our loader."""
+        self.train_dataloader = TrainLoader(self.cfg, self.train_dataset)
         self.total_training_steps = len(self.train_dataloader) * self.cfg.trainer.epochs
         if self.cfg.trainer.max_training_steps is not None:
             self.total_training_steps = min(self.total_training_steps, self.cfg.trainer.max_training_steps)
@@ -78,7 +78,7 @@ class RGTrainerMixin(RecordingTrainer):
         """As in SkyRL, when the evaluation set is there."""
         if isinstance(self.eval_dataset, EvalSet):
             self.reports.begin("making the evaluation set")
-            self.eval_dataset.wait()  # an error in it ends the run before the first step
+            _ = self.eval_dataset.items  # waits; an error in it ends the run before the first step
         self.reports.send(doing="training", under_way=True)
         await super().train()
 

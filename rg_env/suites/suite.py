@@ -122,7 +122,7 @@ def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None, **l
 
 
 def _fixed(config: RGDumpConfig, limits: Mapping[str, Any]) -> Suite:
-    made = EvalSet(config, **limits)
+    made = EvalSet.of(config, **limits)
     return Suite(
         FIXED,
         resolve_system_prompt(config.system_prompt),

@@ -55,8 +55,6 @@ class Item:
         entry_json, config_json: the same as one JSON string each (`rg_env.tasks.entry_json`).
         level: JSON object of the level of each attribute of the task's scale (`rg_env.tasks.levels`); "" without.
         complexity: c in [0, 1], of which the level is a function; None without a level.
-        draw_probability: with which the task was drawn for the row.
-        controller_version: see `rg_env.tasks.draw.Draw`.
     """
 
     id: str
@@ -70,8 +68,6 @@ class Item:
     config_json: str
     level: str = ""
     complexity: float | None = None
-    draw_probability: float = 1.0
-    controller_version: int = 0
 
     @classmethod
     def from_extra_info(cls, info: object) -> Item:
@@ -95,8 +91,6 @@ class Item:
                 config_json=info["task_config"],
                 level=info["level"],
                 complexity=_complexity(info["complexity"]),
-                draw_probability=float(info["draw_probability"]),
-                controller_version=int(info["controller_version"]),
             )
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -116,8 +110,6 @@ class Item:
             "task_config": self.config_json,
             "level": self.level,
             "complexity": self.complexity,
-            "draw_probability": self.draw_probability,
-            "controller_version": self.controller_version,
         }
 
 

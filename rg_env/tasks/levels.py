@@ -1,29 +1,31 @@
 """The scale of difficulty of a task: one number c in [0, 1] → a level of each attribute → the task's options.
 
 Invariant: pure and monotone: a greater c never lowers the level of an attribute. c = 0 and c = 1 are the lowest and the
-highest usable level of every attribute. Options that the mix fixes are never changed.
+highest usable level of every attribute. Options that the mix fixes are never changed. Not covered: whether items can be
+made at a level with the options that the mix fixes; whoever makes them finds out (`rg_env.dataset`).
 
 The attributes and their values are those of reasoning-gym's curricula. A range attribute takes the values of its level
-alone, not those of easier levels too, so that an item is as hard as its level says. `levels.json` in this folder has
-the usable levels, as `scripts/find_levels.py` found them; a mix may use fewer. Not covered: whether levels are usable
-together with options that the mix fixes; `Scale.within` tries those.
+alone, not those of easier levels too, so that an item is as hard as its level says.
+
+`levels.json` in this folder says which levels are usable. An entry for each task that has a curriculum:
+- `levels`: attribute → [lowest, highest] usable level, counted from 0;
+- `cut`, where a scale is shorter than the curriculum: which end (`bottom`, `top`, or `between` for both) → why;
+- `seconds`: CPU seconds an item at c = 0, 0.5 and 1, as measured when the levels were found;
+- or only `unusable`: why the task has no levels, and always its default options.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rg_env.errors import ConfigError, did_you_mean
-from rg_env.tasks.entry_json import decode_entry
-from rg_env.tasks.items import MAX_REDRAWS, hash64
+from rg_env.tasks.items import hash64
 from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
@@ -73,93 +75,37 @@ class Scale:
             moved |= attribute.values[attribute.level(complexity)]
         return moved | dict(self.fixed)
 
-    def steps(self) -> list[float]:
-        """The complexities, in 4 decimals and from 0 on, at which the level of an attribute changes."""
-        spans = [part.high - part.low for part in self.attributes]
-        changes = {math.ceil((level + 0.5) / span * 10_000) / 10_000 for span in spans for level in range(span)}
-        return sorted({0.0, *changes})
 
-    def within(self, usable: Callable[[float], bool]) -> Scale | None:
-        """The scale without ends that are not usable; None if fewer than two levels are left.
-
-        Args:
-            usable: whether the level at a complexity can be used. Tried at both ends; if one is not usable, a bisection
-                finds the next one that is.
-        """
-        steps = self.steps()
-        first, last = 0, len(steps) - 1
-        if not usable(steps[last]):
-            last = bisect.bisect_left(steps, True, key=lambda complexity: not usable(complexity)) - 1
-        elif not usable(steps[first]):
-            first = bisect.bisect_left(steps, True, key=usable)
-        if last <= first or not usable(steps[first]):
-            return None
-        parts = [replace(part, low=part.level(steps[first]), high=part.level(steps[last])) for part in self.attributes]
-        return replace(self, attributes=tuple(parts))
-
-
-def scale_of(
-    task: str, fixed_options: Mapping[str, Any], limits: Mapping[str, tuple[int, int]] | None = None
-) -> Scale | None:
-    """The scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes.
-
-    Args:
-        limits: for some attributes, the lowest and the highest level of the scale (`check_limits`).
-    """
-    levels = _record().get(task, {}).get("levels", {}) | dict(limits or {})
+def scale_of(task: str, fixed_options: Mapping[str, Any]) -> Scale | None:
+    """The scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes."""
+    usable = _record().get(task, {}).get("levels", {})
     free = tuple(
-        replace(part, low=levels[part.name][0], high=levels[part.name][1])
-        for part in attributes_of(task)
-        if part.name in levels and not part.values[0].keys() & fixed_options.keys()
+        replace(attribute, low=usable[attribute.name][0], high=usable[attribute.name][1])
+        for attribute in attributes_of(task)
+        if attribute.name in usable and not attribute.values[0].keys() & fixed_options.keys()
     )
-    return Scale(task, dict(fixed_options), free) if any(part.high > part.low for part in free) else None
-
-
-def check_limits(task: str, fixed_options: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Check the levels that a mix limits a task to.
-
-    Args:
-        limits: attribute → [lowest, highest] level, as YAML or JSON gives them.
-
-    Raises:
-        ConfigError: an attribute that the task does not have or that an option fixes, or levels that are not usable.
-    """
-    scale = scale_of(task, fixed_options)
-    usable = {part.name: part for part in scale.attributes} if scale else {}
-    checked = {}
-    for name, bounds in limits.items():
-        where = f"tasks.{task}.levels.{name}"
-        if name not in usable:
-            hint = did_you_mean(str(name), usable, f"it has {', '.join(usable) or 'none'}")
-            raise ConfigError(f"{where}: task {task!r} has no attribute {name!r} that can be moved{hint}")
-        low, high = usable[name].low, usable[name].high
-        whole = isinstance(bounds, (list, tuple)) and all(type(bound) is int for bound in bounds)
-        if not whole or len(bounds) != 2 or not low <= bounds[0] < bounds[1] <= high:
-            raise ConfigError(
-                f"{where}={bounds!r}: must be [lowest, highest] with {low} <= lowest < highest <= {high}; "
-                f"`rg-env tasks --levels {task}` shows the levels"
-            )
-        checked[name] = (bounds[0], bounds[1])
-    return checked
+    if all(attribute.low == attribute.high for attribute in free):
+        return None
+    return Scale(task, dict(fixed_options), free)
 
 
 def seconds_of(task: str) -> tuple[float, ...]:
-    """CPU seconds an item at complexity 0, 0.5 and 1, as measured when the record was made; empty without levels."""
+    """CPU seconds an item at complexity 0, 0.5 and 1; empty without levels."""
     return tuple(_record().get(task, {}).get("seconds", ()))
 
 
 def why_cut(task: str) -> dict[str, str]:
     """Which levels are not usable (`bottom`, `top`, `between`, `all`), and why."""
-    found = _record().get(task, {})
     if not attributes_of(task):
         return {"all": "reasoning-gym has no curriculum for it"}
-    return {"all": found["unusable"]} if "unusable" in found else dict(found.get("cut", {}))
+    entry = _record().get(task, {"unusable": "its levels were not tried"})
+    return {"all": entry["unusable"]} if "unusable" in entry else dict(entry.get("cut", {}))
 
 
 @functools.cache
 def _record() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(RECORD.read_text())
-    return read
+    record: dict[str, Any] = json.loads(RECORD.read_text())
+    return record
 
 
 @functools.cache
@@ -168,8 +114,7 @@ def attributes_of(task: str) -> tuple[Attribute, ...]:
     curriculum_class = reasoning_gym().factory.CURRICULA.get(task)
     if curriculum_class is None:
         return ()
-    widened = task in _WIDENED
-    return tuple(_attribute(part, widened) for part in curriculum_class().attributes.values())
+    return tuple(_attribute(definition, task in _WIDENED) for definition in curriculum_class().attributes.values())
 
 
 def _attribute(definition: Any, widened: bool) -> Attribute:
@@ -191,14 +136,3 @@ def samples(task: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any] | 
             yield dataset.make(hash64("levels", task, number) >> 32)
         except Exception as error:
             yield error
-
-
-@functools.lru_cache(maxsize=1024)  # a run's training and evaluation set ask for the same ones
-def first_questions(task: str, options_json: str) -> tuple[str, ...]:
-    """The questions of the first two of `samples`; fewer if `MAX_REDRAWS` draws do not give two.
-
-    Args:
-        options_json: the task's options, from `encode_entry`.
-    """
-    draws = itertools.islice(samples(task, decode_entry(options_json)), MAX_REDRAWS)
-    return tuple(itertools.islice((draw["question"] for draw in draws if isinstance(draw, dict)), 2))

@@ -1,10 +1,9 @@
 """Which tasks a run draws from, and how often.
 
 A spec is None (the default mix, see `rg_env.tasks.soundness.in_default_mix`), a list of selectors, or a mapping of
-selectors to a weight or to `{weight: …, config: {option: value}, levels: {attribute: [lowest, highest]}}`. A selector
-is a task's name, `category:NAME`, or a pattern such as `*_sum`. Invariant: a parsed mix has at least one task, each
-task once, only positive weights and only options and levels that the task has. Tasks are sorted by name, so equal mixes
-written differently draw equal rows.
+selectors to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a
+pattern such as `*_sum`. Invariant: a parsed mix has at least one task, each task once, only positive weights and only
+options that the task has. Tasks are sorted by name, so equal mixes written differently draw equal rows.
 
 If several entries select a task, an exact name wins, otherwise the last entry. The winner alone decides: weight and
 options are not merged. Weight 0 excludes a task. Categories and patterns skip unsound tasks; naming one exactly
@@ -26,12 +25,12 @@ import yaml
 from loguru import logger
 
 from rg_env.errors import ConfigError, describe, did_you_mean
-from rg_env.tasks.levels import Scale, check_limits, scale_of
+from rg_env.tasks.levels import Scale, scale_of
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 
 _CATEGORY = "category:"
-_FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config, levels}"
+_FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config}"
 
 
 @dataclass(frozen=True)
@@ -41,20 +40,18 @@ class TaskSpec:
     Attributes:
         weight: above 0, relative to the other weights.
         options: fields of the task's config that differ from its defaults.
-        levels: for some attributes of the task's curriculum, the lowest and the highest level to use.
         named: True when the spec named it exactly, not by category or pattern.
     """
 
     name: str
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
-    levels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     named: bool = False
 
     @functools.cached_property
     def scale(self) -> Scale | None:
         """The task's scale of difficulty; None if it has no levels, or if the options fix all attributes."""
-        return scale_of(self.name, self.options, self.levels)
+        return scale_of(self.name, self.options)
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class TaskMix:
         A text is either names separated by commas (`chain_sum,category:logic`), or a list or mapping in YAML or JSON.
 
         Raises:
-            ConfigError: unknown task, category, option or level, a pattern that matches nothing, options that the task
+            ConfigError: unknown task, category or option, a pattern that matches nothing, options that the task
                 refuses, weights that are not numbers, are negative or sum to 0.
         """
         if isinstance(spec, cls):
@@ -85,8 +82,7 @@ class TaskMix:
             for name in names:
                 if named or name not in chosen or not chosen[name].named:
                     options = check_options(name, entry.options)
-                    levels = check_limits(name, options, entry.levels)
-                    chosen[name] = TaskSpec(name, entry.weight, options, levels, named)
+                    chosen[name] = TaskSpec(name, entry.weight, options, named)
         if not chosen:
             raise ConfigError("tasks names no task: leave it out for the default mix, or name some (`rg-env tasks`)")
         kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
@@ -104,10 +100,6 @@ class TaskMix:
         bounds = self._bounds
         place = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
         return self.tasks[min(place, len(self.tasks) - 1)]
-
-    def share(self, spec: TaskSpec) -> float:
-        """The probability with which `pick` selects a task of this mix."""
-        return spec.weight / self._bounds[-1]
 
     def keep(self, try_task: Callable[[TaskSpec], object]) -> TaskMix:
         """The tasks for which `try_task` does not raise; the others are dropped with one warning.
@@ -137,18 +129,6 @@ class TaskMix:
             logger.warning("left out of the task mix: {}", ", ".join(dropped))
         return TaskMix(tuple(kept))
 
-    def refuse_levels(self) -> None:
-        """Refuse a mix with `levels`, for use without a complexity mode.
-
-        Raises:
-            ConfigError: a task has them.
-        """
-        for task in self.tasks:
-            if task.levels:
-                raise ConfigError(
-                    f"tasks.{task.name}.levels has no effect without complexity_mode; set it, or use config"
-                )
-
     @functools.cached_property
     def _bounds(self) -> list[float]:
         return list(itertools.accumulate(task.weight for task in self.tasks))
@@ -177,17 +157,12 @@ def _entries(spec: Any) -> Iterable[TaskSpec]:
             raise ConfigError(f"tasks: {selector!r} is not a task; must be {_FORMS}")
         if not isinstance(value, Mapping):
             value = {"weight": value}
-        if unknown := sorted(set(map(str, value)) - {"weight", "config", "levels"}):
-            raise ConfigError(f"tasks.{selector}: unknown key {unknown[0]!r}; it takes `weight`, `config` and `levels`")
-        options, levels = (_mapping(selector, key, value.get(key) or {}) for key in ("config", "levels"))
-        yield TaskSpec(selector, _weight(selector, value.get("weight", 1.0)), options, levels)
-
-
-def _mapping(selector: str, key: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        what = {"config": "options to values", "levels": "attributes to [lowest, highest] level"}[key]
-        raise ConfigError(f"tasks.{selector}.{key}={value!r}: must be a mapping of {what}")
-    return value
+        if unknown := sorted(set(map(str, value)) - {"weight", "config"}):
+            raise ConfigError(f"tasks.{selector}: unknown key {unknown[0]!r}; it takes `weight` and `config`")
+        options = value.get("config") or {}
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"tasks.{selector}.config={options!r}: must be a mapping of options to values")
+        yield TaskSpec(selector, _weight(selector, value.get("weight", 1.0)), options)
 
 
 def _weight(selector: str, value: Any) -> float:

@@ -238,13 +238,6 @@ def test_it_says_what_ran_and_not_where(tmp_path):
     assert "secret" not in text
 
 
-def test_levels_are_means_per_task_and_point(tmp_path):
-    made = [group(f"{s}-{k}", step=s, complexity=(s + k) / 10) for s in (1, 2) for k in (0, 2)]
-    report = Report(build_report(dump_of(tmp_path, made)))
-    levels = [(row["step"], row["complexity"], row["groups"]) for row in rows(section(report)["levels"])]
-    assert levels == [(1, 0.2, 2), (2, 0.3, 2)]
-
-
 @settings(max_examples=50)
 @given(text=st.text(st.characters(), max_size=80), number=st.floats())
 @example(text="</script><script>alert(1)</script><!--", number=math.nan)

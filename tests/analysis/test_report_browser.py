@@ -9,11 +9,10 @@ import shutil
 import pytest
 
 from rg_env.analysis.report import write_report
-from rg_env.dump import FileKind, LevelRecord, open_run, to_line
-from rg_env.dump.files import batch_name
+from rg_env.dump import open_run
 from rg_env.scoring.types import Violation
-from tests.analysis.reports import dump_of, random_groups, rows, said
-from tests.dump.records import RUN_ID, group, rollout, violating
+from tests.analysis.reports import dump_of, random_groups, said
+from tests.dump.records import group, rollout, violating
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `make chromium` installs it")
@@ -291,27 +290,3 @@ def test_a_plain_atropos_dump_opens(show, tmp_path):
     assert not page.locator("#f-from").is_visible()
     page.click(".row")
     assert "GCD?" in page.text_content("#group-body")
-
-
-def test_levels_are_drawn_over_the_steps_with_their_moves(show, tmp_path):
-    made = [group(s, [rollout(1.0, 0)], step=s, task="gcd", complexity=s / 10, level='{"n":1}') for s in range(1, 6)]
-    move = LevelRecord(
-        run_id=RUN_ID,
-        attempt=1,
-        step=3,
-        task="gcd",
-        before=0.2,
-        after=0.3,
-        solve_rate=0.9,
-        lower=0.8,
-        upper=1.0,
-        rollouts=8,
-        groups=1,
-        reason="all solved",
-    )
-    dump_of(tmp_path, made)
-    (tmp_path / batch_name(FileKind.LEVELS, RUN_ID, 0)).write_bytes(to_line(move))
-    page = show(write_report(open_run(tmp_path), tmp_path / "r.html"))
-    assert page.locator("#levels svg g[aria-label=line] path").count() == 1
-    assert page.locator("#levels svg g[aria-label=dot] circle").count() == 1
-    assert rows(section(page)["levels"])[0]["complexity"] == 0.1

@@ -48,7 +48,7 @@ def test_nothing_changes_where_nothing_has_changed(groups, tmp_path):
 
 
 def test_items_of_a_level_are_judged_with_the_options_of_their_level(scorer, tmp_path):
-    rows = ReasoningGymDataset({"chain_sum": {"config": {"min_digits": 1}}}, size=4, complexity_mode="random")
+    rows = ReasoningGymDataset({"chain_sum": {"config": {"min_digits": 1}}}, size=4, complexity="random")
     items = [Item.from_extra_info(rows.row(k)["extra_info"]) for k in range(4)]
     assert len({one.config_json for one in items}) > 1
     made = [

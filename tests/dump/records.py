@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump import FileKind, GroupRecord, LevelRecord, RolloutRecord, group_id, has_no_signal, outcome_of
+from rg_env.dump import FileKind, GroupRecord, RolloutRecord, group_id, has_no_signal, outcome_of
 from rg_env.dump.files import list_files
 from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status, Violation
@@ -50,25 +50,6 @@ def unanswered(repetition: int = 0) -> RolloutRecord:
     conversation = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": ""}]
     changes = {"conversation": conversation, "response_tokens": None, "stop_reason": None}
     return rollout(0.0, repetition, **failed, **changes)
-
-
-def move(step: int = 1, before: float = 0.3, after: float = 0.35, **changes: Any) -> LevelRecord:
-    """A move of the level of `chain_sum`."""
-    values: dict[str, Any] = {
-        "run_id": RUN_ID,
-        "attempt": 1,
-        "step": step,
-        "task": "chain_sum",
-        "before": before,
-        "after": after,
-        "solve_rate": 0.9,
-        "lower": 0.8,
-        "upper": 0.95,
-        "rollouts": 40,
-        "groups": 5,
-        "reason": "40 rollouts",
-    }
-    return LevelRecord(**(values | changes))
 
 
 def group(

@@ -16,7 +16,6 @@ from rg_env.dump import (
     FileKind,
     GroupRecord,
     LedgerRecord,
-    LevelRecord,
     NewerSchemaError,
     NotKept,
     Outcome,
@@ -30,7 +29,7 @@ from rg_env.dump import (
 from rg_env.dump.codec import group_lines
 from rg_env.dump.schema import SCHEMA_VERSION, GroupFacts, RolloutFacts
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, move, rollout
+from tests.dump.records import RUN_ID, group, rollout
 
 any_text = st.text(st.characters())  # every code point, lone surrogates and noncharacters too
 text_or_none = st.none() | any_text.filter(bool)
@@ -131,7 +130,6 @@ EXAMPLES = {
     GroupRecord: group(),
     LedgerRecord: LedgerRecord.of(replace(group(), rollouts=[], no_signal=True), None, NotKept.NO_ROLLOUTS),
     TrainedRecord: TrainedRecord(RUN_ID, 1, 3, group().group_id, 8),
-    LevelRecord: move(),
 }
 
 

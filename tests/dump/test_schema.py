@@ -52,7 +52,7 @@ assert getattr(back if in_group else back.rollouts[1], name) == without
 @pytest.mark.parametrize(
     ("facts", "field", "value", "without"),
     [
-        ("GroupFacts", "drawn_by: str | None = None", "curriculum", None),
+        ("GroupFacts", "drawn_by: str | None = None", "chance", None),
         ("RolloutFacts", "second_status: Status = Status.OK", "timeout", "ok"),
     ],
 )

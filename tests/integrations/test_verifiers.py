@@ -171,7 +171,7 @@ def test_a_request_that_fails_is_an_error_of_the_provider(tmp_path):
     [
         ({"tasks": ["gcdd"]}, "unknown task 'gcdd'; did you mean gcd?"),
         ({"task": {"settings": {"scorer.timeot": 1}}}, "did you mean scorer.timeout"),
-        ({"task": {"settings": {"complexity_mode": "curriculum"}}}, "needs? SkyRL's trainer"),
+        ({"task": {"settings": {"complexity": "hard"}}}, "complexity='hard': must be random, or a number"),
         ({"split": "test"}, "'train' or 'eval'"),
         ({"seed": -1}, "seed"),
     ],

@@ -247,7 +247,7 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
         (["scorer.timeuot=3"], "did you mean scorer.timeout"),
         (["solved_at=2"], "solved_at=2: must be"),
         (["scorer.backend=ray"], "unknown setting 'scorer.backend'; scorer processes run on the node of the command"),
-        (["complexity_mode=curriculum"], "complexity_mode"),
+        (["complexity=hard"], "complexity='hard': must be random, or a number"),
         (["eval_seed=3"], "eval_seed=3: collect asks training questions"),
         (["--groupz", "3"], "expected key=value"),
         (["--price-in", "3"], "--price-in has gone: the last lines have the tokens"),

@@ -115,7 +115,7 @@ def test_a_part_of_a_suite_is_spread_over_its_tasks_and_said(suite, tmp_path):
     [
         (["num_eval_samples_per_task=1"], "num_eval_samples_per_task=1: the suite"),
         (["environment.skyrl_gym.rg_dump.format=strict"], "format='strict': the suite"),
-        (["--suite", "fixed", "items=5"], "items=5: eval does not train"),
+        (["--suite", "fixed", "size=5"], "size=5: eval does not train"),
         (["--suite", "fixed", "seed=5"], "seed=5: eval asks no training questions"),
         (["--items", "6"], "--items=6: the suite has 5 questions"),
         (["--checkpoint", "latest"], "a server has one model"),

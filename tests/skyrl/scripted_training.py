@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from skyrl.train.dataset import PromptDataset
@@ -19,10 +20,12 @@ from transformers import AutoTokenizer
 import rg_env
 from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
+from rg_env.eval_set import EvalSet
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import open_writer
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+from rg_env.tasks import Item
 from tests.skyrl.scripted_engine import ScriptedEngine
 
 TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 2, "max_digits": 2}}}
@@ -51,7 +54,7 @@ def settings(folder: Path, **more) -> dict:
         "environment.skyrl_gym.max_env_workers": 0,
         "environment.skyrl_gym.rg_dump.device": "cpu",
         "environment.skyrl_gym.rg_dump.dump_dir": str(folder / "dumps"),
-        "environment.skyrl_gym.rg_dump.items": 2 * BATCH,
+        "environment.skyrl_gym.rg_dump.size": 2 * BATCH,
         **{name.replace("__", "."): value for name, value in more.items()},
     }
 
@@ -67,9 +70,8 @@ FULLY_ASYNC = {
 class Script:
     """No two responses are the same text. Of each prompt, the seed says whether its group is mixed or all wrong."""
 
-    def __init__(self, dataset: ReasoningGymDataset, mixed_share: float = 0.5) -> None:
-        rows = [dataset.row(index) for index in range(len(dataset))]
-        self.answers = {row["prompt"][-1]["content"]: row["reward_spec"]["ground_truth"] for row in rows}
+    def __init__(self, items: Iterable[Item], mixed_share: float = 0.5) -> None:
+        self.answers = {item.entry["question"]: item.entry["answer"] for item in items}
         self.mixed_share = mixed_share
         self._numbers = itertools.count()
 
@@ -183,17 +185,17 @@ def build(
     script=None,
     **more,
 ):
-    """A trainer that is ready to `train()`, on a finite set of rows unless there is another `script`."""
+    """A trainer that is ready to `train()`."""
     cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
     rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
     rg = cfg.rg_dump
-    dataset = ReasoningGymDataset(tasks, size=rg.items or rg.size, seed=rg.seed, complexity_mode=rg.complexity_mode)
-    script = script or Script(dataset, mixed_share)
+    dataset = ReasoningGymDataset(tasks, size=rg.size, seed=rg.seed, complexity=rg.complexity)
+    script = script or Script(map(dataset.item_of_run, range(rg.size * cfg.trainer.epochs)), mixed_share)
     evaluation = None
     if eval_size:
-        evaluation = ReasoningGymDataset.fixed_eval(TASK, samples_per_task=eval_size)
-        script.answers |= Script(evaluation).answers
+        evaluation = EvalSet(TASK, samples_per_task=eval_size)
+        script.answers |= Script(evaluation.items).answers
     rows = dataset
     if cfg.data.train_data:
         rows = PromptDataset(cfg.data.train_data, tokenizer, cfg.trainer.max_prompt_length, num_workers=1)

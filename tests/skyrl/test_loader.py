@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import pickle
-import random
 import subprocess
 import sys
 import time
@@ -16,15 +15,14 @@ import pytest
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.curriculum import ObservedGroup, Tally
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
-from rg_env.skyrl.loader import AsyncRows, EvalLoader, train_loader
+from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader
 from tests.e2e.conftest import ROOT
 
 BATCH, ROWS = 4, 26
 TASKS = {"chain_sum": 2.0, "gcd": 1.0, "spell_backward": 1.0}
-CURRICULUM = {"complexity_mode": "curriculum"}
+LEVELS = {"complexity": "random"}
 
 
 def build(fully_async=False, *, workers=0, epochs=3, size=ROWS, batch_size=BATCH, files=None, **settings):
@@ -37,14 +35,13 @@ def build(fully_async=False, *, workers=0, epochs=3, size=ROWS, batch_size=BATCH
             epochs=epochs, train_batch_size=batch_size, seed=3, fully_async=SimpleNamespace(enabled=fully_async)
         ),
     )
-    stratify = batch_size if rg.sampling == "stratified" else None
-    loader = train_loader(cfg, files or _dataset(rg.items or size, rg.complexity_mode, stratify))
+    loader = TrainLoader(cfg, files or _dataset(size, rg.complexity))
     return AsyncRows(loader) if fully_async else loader
 
 
 @functools.cache
-def _dataset(size, complexity_mode, stratify=None):
-    return ReasoningGymDataset(TASKS, size=size, seed=7, complexity_mode=complexity_mode, stratify=stratify)
+def _dataset(size, complexity):
+    return ReasoningGymDataset(TASKS, size=size, seed=7, complexity=complexity)
 
 
 class Files:
@@ -59,24 +56,12 @@ class Files:
     collate_fn = staticmethod(_dataset(1, None).collate_fn)
 
 
-def observed(rows):
-    """What a policy that is a function of the row shows the controller: it solves short questions."""
-    groups = []
-    for row in rows:
-        info = row["env_extras"]["extra_info"]
-        solved = 8 * (len(row["prompt"][-1]["content"]) % 8 < 6)
-        groups.append(ObservedGroup(info["task"], info["controller_version"], Tally(solved, 8)))
-    return groups
-
-
 def run(loader, batches):
-    """The next batches of a run in which every batch is observed."""
+    """The next batches of a run."""
     taken = []
     while len(taken) < batches:
         for rows in loader:
             taken.append([row["env_extras"]["extra_info"] for row in rows])
-            if "task" in taken[-1][0]:
-                loader.observe(observed(rows))
             if len(taken) == batches:
                 break
     return taken
@@ -108,14 +93,13 @@ def log():
 
 def main():
     """Print the rows of a run, for a comparison between processes: `python -m tests.skyrl.test_loader WORKERS`."""
-    loader = build(workers=int(sys.argv[1]), **CURRICULUM)
+    loader = build(workers=int(sys.argv[1]), **LEVELS)
     print(json.dumps(run(loader, 14)))
 
 
 @pytest.mark.slow
-def test_rows_and_levels_do_not_depend_on_hash_seed_and_workers():
-    expected = run(build(**CURRICULUM), 14)
-    assert len({row["complexity"] for batch in expected for row in batch}) > 2, "levels moved"
+def test_rows_do_not_depend_on_hash_seed_and_workers():
+    expected = run(build(**LEVELS), 14)
     env = {**os.environ, "PYTHONHASHSEED": "1"}
     command = [sys.executable, "-m", "tests.skyrl.test_loader", "1"]
     printed = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=300).stdout
@@ -167,19 +151,11 @@ def test_an_epoch_is_made_of_whole_batches_of_new_rows():
     assert not {uid.partition("#")[0] for uid in uids(first)} & {uid.partition("#")[0] for uid in uids(second)}
 
 
-@pytest.mark.parametrize("settings", [{}, {"items": 24}, {"files": Files()}, CURRICULUM])
+@pytest.mark.parametrize("settings", [{}, {"files": Files()}, LEVELS])
 def test_no_uid_comes_twice(settings):
     loader = build(**settings)
     found = [uid for _ in range(3) for uid in uids(loader)]
     assert len(set(found)) == len(found) == 72
-
-
-def test_a_finite_set_is_shuffled_in_every_epoch_but_the_first():
-    loader = build(items=24)
-    first, second, third = ([uid.partition("#")[0] for uid in uids(loader)] for _ in range(3))
-    assert first == [_dataset(24, None)[k][3] for k in range(24)]
-    assert sorted(first) == sorted(second) == sorted(third)
-    assert len({tuple(first), tuple(second), tuple(third)}) == 3
 
 
 def test_files_are_shuffled_in_every_epoch():
@@ -189,29 +165,13 @@ def test_files_are_shuffled_in_every_epoch():
     assert len(set(first)) == len(set(second)) == 24
 
 
-def test_stratified_batches_are_those_that_the_dataset_exports():
-    dataset = _dataset(24, "random", BATCH)
-    batches = run(build(sampling="stratified", complexity_mode="random"), 6)
-    assert ids(batches) == [[dataset[start + k][3] for k in range(BATCH)] for start in range(0, 24, BATCH)]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"items": ROWS}, CURRICULUM, {"sampling": "stratified"}, {"files": Files()}],
-    ids=["plain", "items", "curriculum", "stratified", "files"],
-)
+@pytest.mark.parametrize("settings", [{}, LEVELS, {"files": Files()}], ids=["plain", "levels", "files"])
 def test_resumed_at_every_batch(settings):
     whole = run(build(**settings), 14)
     for done in range(14):
         killed = build(**settings)
         run(killed, done)
         assert run(resumed(killed, **settings), 14 - done) == whole[done:]
-
-
-def test_a_level_is_at_most_one_batch_old():
-    batches = run(build(**CURRICULUM), 6)
-    versions = [{row["controller_version"] for row in batch} for batch in batches]
-    assert versions == [{max(0, number - 1)} for number in range(6)]
 
 
 def test_after_the_last_epoch_there_are_no_more_rows():
@@ -223,20 +183,12 @@ def test_after_the_last_epoch_there_are_no_more_rows():
 
 
 @pytest.mark.parametrize("state", [{}, {"settings": {}}, {"_snapshot": 1}, [], {"settings": {}, "epoch": None}])
-@pytest.mark.parametrize("settings", [{}, CURRICULUM])
-def test_a_foreign_state_is_refused_and_changes_nothing(settings, state):
-    loader = build(**settings)
+def test_a_foreign_state_is_refused_and_changes_nothing(state):
+    loader = build()
     begun = run(loader, 2)
     with pytest.raises(ConfigError, match="not one of rg_env's loader"):
         loader.load_state_dict(state)
-    assert begun + run(loader, 4) == run(build(**settings), 6)
-
-
-def test_a_damaged_state_of_levels_is_refused():
-    loader = build(**CURRICULUM)
-    with pytest.raises(ConfigError, match="not one of rg_env's loader"):
-        loader.load_state_dict(loader.state_dict() | {"levels": {"version": 3, "tasks": {"gcd": {}}}})
-    assert run(loader, 3) == run(build(**CURRICULUM), 3)
+    assert begun + run(loader, 4) == run(build(), 6)
 
 
 def test_an_evaluation_has_the_same_batches_each_time_and_the_last_may_be_smaller():
@@ -252,9 +204,9 @@ def test_an_evaluation_has_the_same_batches_each_time_and_the_last_may_be_smalle
 def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(log):
     before = build()
     run(before, 2)
-    rest = run(resumed(before, sampling="stratified"), 3)
-    assert "sampling was weighted, is stratified" in "".join(log)
-    assert ids(rest) == ids(run(build(sampling="stratified"), 5))[2:]
+    rest = run(resumed(before, **LEVELS), 3)
+    assert "complexity was None, is random" in "".join(log)
+    assert ids(rest) == ids(run(build(**LEVELS), 5))[2:]
 
 
 def test_fewer_rows_than_a_batch_has_are_refused():
@@ -302,7 +254,7 @@ def test_rows_are_handed_out_one_by_one_to_the_end_of_the_epoch():
 
 
 @pytest.mark.parametrize("done", range(0, 25, 3))
-@pytest.mark.parametrize("settings", [{}, {"items": ROWS}, {"files": Files()}], ids=["plain", "items", "files"])
+@pytest.mark.parametrize("settings", [{}, {"files": Files()}], ids=["plain", "files"])
 def test_rows_that_were_not_used_up_come_again(settings, done):
     """In the second epoch, `done` rows were handed out; half were trained on, in another order, or dropped."""
 
@@ -329,44 +281,6 @@ def test_rows_that_were_not_used_up_come_again(settings, done):
     _, second, third = (uids(whole) for _ in range(3))
     assert rest == [uid for uid in second if uid not in used]
     assert last == third
-
-
-def test_the_age_of_levels_in_the_fully_async_loop_is_bounded():
-    """Workers take rows and finish them in a random order, as slowly as the loop allows."""
-    workers = BATCH + 2
-    rows = build(True, epochs=1, size=400, **CURRICULUM)
-
-    async def loop():
-        ages, running, seen = [], [], 0
-        generator = random.Random(5)
-        while True:
-            while len(running) < workers and (taken := await rows.get_next_non_consumed_data()) is not None:
-                ages.append(seen - taken[0]["env_extras"]["extra_info"]["controller_version"])
-                running.append(taken[0])
-            if not running:
-                return ages
-            for _ in range(generator.randint(1, len(running))):
-                rows._train_dataloader.observe(observed([running.pop(generator.randrange(len(running)))]))
-                seen += 1
-
-    ages = asyncio.run(loop())
-    assert len(ages) == 400
-    assert 0 < max(ages) <= workers
-
-
-def test_levels_are_part_of_a_checkpoint_of_the_fully_async_loop():
-    async def train(rows, count):
-        for _ in range(count):
-            taken = await rows.get_next_non_consumed_data()
-            rows._train_dataloader.observe(observed(taken))
-            await rows.mark_consumed_uids(uids([taken]))
-
-    killed, again = build(True, **CURRICULUM), build(True, **CURRICULUM)
-    asyncio.run(train(killed, 20))
-    state = killed._train_dataloader.state_dict()
-    again._train_dataloader.load_state_dict(pickle.loads(pickle.dumps(state)))
-    assert again._train_dataloader.metrics() == killed._train_dataloader.metrics()
-    assert set(again._train_dataloader.metrics().values()) != {0.3}
 
 
 if __name__ == "__main__":

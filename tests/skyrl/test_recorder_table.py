@@ -88,7 +88,6 @@ def trained(folder, generator_class, loop, env_class):
     more = LOOPS[loop] | ({} if env_class != "gsm8k_multi_turn" else {"generator__max_turns": 2})
     given = settings(folder, generator__max_input_length=512, trainer__logger="console", **more)
     given |= {"environment.env_class": env_class, "data.train_data": f"[{__file__}]"}
-    del given["environment.skyrl_gym.rg_dump.items"]
     cfg = load_config([f"{key}={value}" for key, value in given.items()])
     cfg.data.dataloader.num_workers = 0
     rg_env.register()
@@ -96,7 +95,7 @@ def trained(folder, generator_class, loop, env_class):
     dataset, script = Rows(env_class), Answers()
     if env_class == "rg_dump":
         dataset = ReasoningGymDataset(TASK, size=4 * BATCH)
-        script = Script(dataset)
+        script = Script(dataset.item(index) for index in range(len(dataset)))
     engine = ScriptedEngine(tokenizer, script)
     writer = open_dump(cfg, folder / "dumps")
     parts = {

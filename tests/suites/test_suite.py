@@ -11,8 +11,8 @@ from reasoning_gym.utils import SYSTEM_PROMPTS
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.eval_set import EvalSet
 from rg_env.rollouts.questions import Questions, suite_questions
 from rg_env.scoring import Scorer
 from rg_env.suites import load_suite
@@ -63,8 +63,7 @@ def test_the_id_of_an_item_tells_its_options_apart() -> None:
 def test_the_fixed_suite_is_the_fixed_evaluation_set() -> None:
     config = RGDumpConfig(tasks=["gcd", "chain_sum"], num_eval_samples_per_task=3, format="lenient")
     suite = load_suite("fixed", config)
-    dataset = ReasoningGymDataset.fixed_eval(config.tasks, seed=config.eval_seed, samples_per_task=3)
-    assert [item.id for item in suite.items()] == [dataset.item(index).id for index in range(6)]
+    assert list(suite.items()) == EvalSet(config.tasks, config.eval_seed, 3).items
     assert suite.format is ResponseFormat.LENIENT
 
 

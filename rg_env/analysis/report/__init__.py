@@ -40,7 +40,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
         DumpError: the dump has no rollouts, or a file cannot be read.
     """
     found = measure_dump(dump, solved_at=solved_at)
-    made = sections(found, dump.levels_frame())  # before the groups are read: together, they need the most memory
+    made = sections(found)  # before the groups are read: together, they need the most memory
     shown = groups_to_show(dump, found, max_groups)
     names = dump.names
     title = f"Run {next(iter(names.values()))}" if len(names) == 1 else f"{len(names)} runs"

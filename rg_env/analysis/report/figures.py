@@ -14,7 +14,6 @@ import polars as pl
 
 from rg_env.analysis.report.groups import Group
 from rg_env.analysis.stats import IN_TRAINING, Measured, statistics
-from rg_env.dump import Phase
 from rg_env.scoring.types import Status, Violation
 
 Section = dict[str, Any]
@@ -36,12 +35,11 @@ _TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
 ]
 
 
-def sections(found: Measured, moves: pl.DataFrame) -> list[Section]:
+def sections(found: Measured) -> list[Section]:
     """The statistics of every run and phase, in the order run, train, eval.
 
     Args:
         found: what was measured of the dump.
-        moves: those of `dump.levels_frame()`.
 
     Returns:
         of each `run_id`, `phase`, `headline`, the row of `statistics(by="phase")`, and tables by columns:
@@ -53,23 +51,17 @@ def sections(found: Measured, moves: pl.DataFrame) -> list[Section]:
         - `heat`: a row per task and point: `task`, `step`, `last_step`, `solve_rate`, `groups`;
         - `trouble`: a row per point and violation or failed status that occurs: `step`, `last_step`, `what` (its name
           among the statistics), `share` of rollouts;
-        - `levels`: a row per task and point: `task`, `step`, `last_step`, `complexity` (mean c of the groups),
-          `groups`; empty without levels;
-        - `moves`: a row per move of a level: `task`, `step`, `before`, `after`, `reason`;
         - `lengths`: a row per bar: `from`, `to` (tokens), `right`, `wrong`: shares of the correct and of the wrong
           rollouts. Empty if the dump has no token counts.
     """
     points = _in_points(found)
     ends = points.rollouts.select(*_SECTION, "step", "last_step").unique().cast(_NAMES)
     by_point = statistics(points, "step").drop_nulls("step").join(ends, on=[*_SECTION, "step"], maintain_order="left")
-    moves = moves.with_columns(phase=pl.lit(Phase.TRAIN.value)).sort("step", "task")
     tables = {
         "tasks": statistics(found, "task"),
         "steps": _curves(by_point),
         "heat": _heat(points.groups),
         "trouble": _trouble(by_point),
-        "levels": _levels(points.groups),
-        "moves": moves.select(*_SECTION, "task", "step", "before", "after", "reason"),
         "lengths": _histogram(found.rollouts),
     }
     made = []
@@ -146,16 +138,6 @@ def _heat(groups: pl.DataFrame) -> pl.DataFrame:
         groups.drop_nulls("step")
         .group_by(*_SECTION, "task", "step", "last_step")
         .agg(solve_rate=solved / count, groups=pl.len())
-        .cast(_NAMES_AND_TASK)
-        .sort("task", "step")
-    )
-
-
-def _levels(groups: pl.DataFrame) -> pl.DataFrame:
-    return (
-        groups.drop_nulls(["step", "complexity"])
-        .group_by(*_SECTION, "task", "step", "last_step")
-        .agg(pl.col("complexity").mean(), groups=pl.len())
         .cast(_NAMES_AND_TASK)
         .sort("task", "step")
     )

@@ -25,7 +25,6 @@ from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
     LedgerRecord,
-    LevelRecord,
     Phase,
     Place,
     RolloutRecord,
@@ -38,7 +37,7 @@ from rg_env.sanitize import visible
 if TYPE_CHECKING:
     import polars as pl
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord, LevelRecord)
+_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
 _Replaced = frozenset[tuple[str, int | None, int]]
@@ -113,8 +112,8 @@ class Dump:
     # -- conditions
 
     def where(self, conditions: Iterable[str]) -> Dump:
-        """The rollouts that match all conditions, in every reader. Moves of levels and records of training, which have
-        no columns of rollouts, are not filtered.
+        """The rollouts that match all conditions, in every reader. Records of training, which have no columns of
+        rollouts, are not filtered.
 
         Args:
             conditions: in SQL, see `parse_condition`.
@@ -219,14 +218,6 @@ class Dump:
         """
         return self._records([FileKind.TRAINED], TrainedRecord, all_attempts)
 
-    def levels(self, *, all_attempts: bool = False) -> Iterator[LevelRecord]:
-        """The moves of levels, in order; none without a curriculum.
-
-        Raises:
-            NewerSchemaError: as `groups`.
-        """
-        return self._records([FileKind.LEVELS], LevelRecord, all_attempts)
-
     # -- as frames
 
     def frames(
@@ -284,11 +275,11 @@ class Dump:
 
     def trained_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """`trained` with one row per record."""
-        return _frame(TrainedRecord, self.trained(all_attempts=all_attempts))
+        import polars as pl
 
-    def levels_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
-        """`levels` with one row per record."""
-        return _frame(LevelRecord, self.levels(all_attempts=all_attempts))
+        from rg_env.dump.read.frames import schema_of
+
+        return pl.DataFrame(list(self.trained(all_attempts=all_attempts)), schema=schema_of(TrainedRecord))
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
@@ -409,15 +400,6 @@ def open_run(*paths: str | Path) -> Dump:
         DumpError: a path does not exist, or there is no dump in it.
     """
     return Dump(find_runs(paths))
-
-
-def _frame[R: (TrainedRecord, LevelRecord)](kind: type[R], records: Iterable[R]) -> pl.DataFrame:
-    """A row for each record."""
-    import polars as pl
-
-    from rg_env.dump.read.frames import schema_of
-
-    return pl.DataFrame(list(records), schema=schema_of(kind))
 
 
 def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int]) -> G:

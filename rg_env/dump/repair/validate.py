@@ -91,7 +91,7 @@ class Validation:
         counts: of all findings, by kind.
         remarks: what could not be checked, one sentence each; these are not errors.
         texts: groups with their text, including `atropos`, the groups in Atropos' format.
-        ledger_lines, trained, levels: records of these kinds.
+        ledger_lines, trained: records of these kinds.
     """
 
     kept: list[Fault] = field(default_factory=list)
@@ -164,7 +164,7 @@ class _RunCheck:
     def check(self) -> None:
         self._check_files()
         trained: set[int] = set()
-        for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.LEVELS):  # each refers to earlier ones
+        for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED):  # each refers to earlier ones
             for file in self.run.files_of(kind):
                 for line, record in self._records(file):
                     self.result.records[kind] += 1

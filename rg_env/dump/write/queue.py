@@ -20,10 +20,10 @@ from queue import Empty, SimpleQueue
 
 from loguru import logger
 
-from rg_env.dump.schema import GroupRecord, LevelRecord, TrainedRecord
+from rg_env.dump.schema import GroupRecord, TrainedRecord
 from rg_env.output import counted
 
-Writable = GroupRecord | TrainedRecord | LevelRecord
+Writable = GroupRecord | TrainedRecord
 
 RETRY_SECONDS = 5.0
 """Interval between retries after a disk error, while nothing new is submitted."""

@@ -8,8 +8,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.config import PREFIX
-from rg_env.curriculum import check_difficulty
-from rg_env.dataset import ENV_CLASS
+from rg_env.dataset import ENV_CLASS, scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, did_you_mean, refuse
 from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
@@ -69,21 +68,14 @@ def check_run(cfg: Any) -> None:
 
 
 def check_training(cfg: Any) -> None:
-    """Group size, dataset size, difficulty and sampling. Raises ConfigError."""
+    """Group size, dataset size and difficulty. Raises ConfigError."""
     size, estimator = cfg.generator.n_samples_per_prompt, value_of(cfg, "trainer.algorithm.advantage_estimator")
     right = f"{estimator} compares the responses of a group, so a group needs at least 2"
     require(cfg, "generator.n_samples_per_prompt", size > 1 or estimator not in _NEEDS_GROUPS, right)
     rg, batch = cfg.rg_dump, cfg.trainer.train_batch_size
     mix = TaskMix.parse(rg.tasks)
     if cfg.data.train_data:
-        for name, default in (("complexity_mode", None), ("sampling", "weighted"), ("items", None)):
-            require(cfg, f"{PREFIX}.{name}", getattr(rg, name) == default, "has no effect with data.train_data")
+        require(cfg, f"{PREFIX}.complexity", rg.complexity is None, "has no effect with data.train_data")
         return
-    for name in ("size", "items"):
-        rows = getattr(rg, name)
-        enough = f"must be at least trainer.train_batch_size={batch}"
-        require(cfg, f"{PREFIX}.{name}", rows is None or rows >= batch, enough)
-    if rg.complexity_mode is None:
-        mix.refuse_levels()
-    scales = {task.name: scale for task in mix.tasks if (scale := task.scale) is not None}
-    check_difficulty(rg, scales)
+    require(cfg, f"{PREFIX}.size", rg.size >= batch, f"must be at least trainer.train_batch_size={batch}")
+    scales_of(mix, rg.complexity)

@@ -40,7 +40,7 @@ from rg_env.dump.read.frames import (
 from rg_env.dump.schema import VITAL
 from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
-from tests.dump.records import RUN_ID, group, move, rollout, violating
+from tests.dump.records import RUN_ID, group, rollout, violating
 
 POLICY = DumpPolicy(dump_eval_rollouts=True)
 
@@ -341,20 +341,6 @@ def test_what_was_trained_on_is_read(tmp_path):
     assert dump.trained_frame().select("step", "group_id", "rollouts").rows() == [(1, "g0", 8), (2, "g1", 8)]
     assert [problem.line for problem in dump.problems] == [3]
     assert dump.ledger_frame().is_empty()
-
-
-def test_moves_of_levels_are_read_without_those_of_abandoned_steps(tmp_path):
-    for attempt, moves in ((1, [move(1), move(2, 0.35, 0.4)]), (2, [move(2, 0.35, 0.3, attempt=2)])):
-        with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
-            writer.submit([group(step, attempt=attempt, step=step, call=step) for step in (1, 2) if step >= attempt])
-            writer.submit(moves)
-    dump = open_run(tmp_path)
-    assert [record.after for record in dump.levels()] == [0.35, 0.3]
-    assert dump.levels_frame(all_attempts=True).select("step", "task", "after").rows() == [
-        (1, "chain_sum", 0.35),
-        (2, "chain_sum", 0.4),
-        (2, "chain_sum", 0.3),
-    ]
 
 
 def test_a_ledger_alone_may_have_any_name(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, TrainedRecord, write_manifest
 from rg_env.scoring.types import Status
-from tests.dump.records import RUN_ID, group, move, rollout, violating
+from tests.dump.records import RUN_ID, group, rollout, violating
 
 
 def manifest(attempt: int = 1, *, samples: int | None = 2, **rg_dump: Any) -> dict[str, Any]:
@@ -52,6 +52,5 @@ def write_record(folder: Path, *, attempts: int = 1) -> list[GroupRecord]:
             for step in (1, 2):
                 trained = [TrainedRecord(RUN_ID, attempt, step, g.group_id, 2) for g in made if g.step == step]
                 assert writer.submit(trained).result(10)
-                assert writer.submit([move(step, attempt=attempt, after=0.3 + step / 10)]).result(10)
         write_manifest(folder, RUN_ID, manifest(attempt, dump_eval_rollouts=True, groups_per_file=4))
     return groups

@@ -16,7 +16,7 @@ from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.lock import RunLock
 from rg_env.dump.repair.validate import MAX_KEPT, Trouble, Validation, validate
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, move, rollout
+from tests.dump.records import RUN_ID, group, rollout
 from tests.dump.repair.damage import write_record
 
 
@@ -54,7 +54,7 @@ def test_what_runs_leave_passes(record):
     assert result.good, result.kept
     assert not result.remarks
     assert (result.runs, result.ledger_lines, result.texts) == (1, 14, 12)
-    assert (result.records[FileKind.TRAINED], result.records[FileKind.LEVELS]) == (8, 4)
+    assert result.records[FileKind.TRAINED] == 8
 
 
 def test_the_sample_in_the_repository_passes():
@@ -209,14 +209,6 @@ def test_a_step_trained_on_nothing_is_found(tmp_path):
         writer.submit([TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 0)])
     path = _file(tmp_path, FileKind.TRAINED)
     assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 1)]
-
-
-@pytest.mark.parametrize("changes", [{"after": 1.5}, {"solve_rate": float("nan")}, {"lower": -0.1}])
-def test_an_impossible_move_of_a_level_is_found(tmp_path, changes):
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        writer.submit([move(), move(**changes)])
-    path = _file(tmp_path, FileKind.LEVELS)
-    assert _found(tmp_path) == [(Trouble.CONTRADICTION, path.name, 2)]
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):

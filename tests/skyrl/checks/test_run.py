@@ -35,16 +35,13 @@ def test_an_unknown_format_is_refused(refusal):
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ([f"{RG}.items=1"], "items=1: must be at least trainer.train_batch_size"),
-        ([f"{RG}.sampling=adaptive"], "must be one of weighted, stratified"),
-        ([f"{RG}.curriculum_target_accuracy=1"], "curriculum_target_accuracy=1"),
-        ([f"{RG}.complexity_mode=curriculum", f"{RG}.tasks=[acre]"], "no task of the mix has levels"),
-        ([f"{RG}.complexity_mode=curriculum", f"{RG}.items=100"], "items"),
-        ([f"{RG}.complexity_mode=random", "data.train_data=[README.md]"], "has no effect with data.train_data"),
-        ([f"{RG}.sampling=stratified", "data.train_data=[README.md]"], "has no effect with data.train_data"),
+        ([f"{RG}.size=1"], "size=1: must be at least trainer.train_batch_size"),
+        ([f"{RG}.complexity=2"], "complexity=2: must be a number of at least 0 and at most 1"),
+        ([f"{RG}.complexity=random", f"{RG}.tasks=[acre]"], "no task of the mix has levels"),
+        ([f"{RG}.complexity=0.5", "data.train_data=[README.md]"], "has no effect with data.train_data"),
     ],
 )
-def test_difficulty_and_sampling_that_make_no_sense_are_refused(refusal, settings, expected):
+def test_difficulty_that_makes_no_sense_is_refused(refusal, settings, expected):
     assert expected in refusal(*settings)
 
 

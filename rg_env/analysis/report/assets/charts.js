@@ -104,30 +104,6 @@ function heatMap(parent, section) {
   });
 }
 
-/** The mean complexity of each task over the steps, with a dot for each move of a level. */
-function levelCurves(parent, section) {
-  const rows = rowsOf(section.levels);
-  if (!rows.length) return;
-  const moves = rowsOf(section.moves);
-  const tasks = [...new Set(rows.map((row) => row.task))];
-  const colors = new Map(tasks.map((task, place) => [task, KINDS[place % KINDS.length]]));
-  const reading = moves.length ? "Mean complexity c of the groups. Dot: a move of the level." : "Mean complexity c of the groups.";
-  chart(parent, "", reading, (width) => [
-    Plot.plot({
-      ...frame(width, "Complexity of each task over the steps"),
-      height: 280,
-      x: stepAxis(rows, width),
-      y: { label: null, grid: true, domain: [0, 1], ticks: 5 },
-      marks: [
-        ...tasks.map((task) => Plot.lineY(rows.filter((row) => row.task === task), { x: middle, y: "complexity", stroke: colors.get(task), strokeWidth: 2 })),
-        Plot.dot(moves, { x: "step", y: "after", r: 3, fill: (row) => colors.get(row.task) ?? "var(--line)" }),
-        Plot.tip(moves.length ? moves : rows, Plot.pointer({ x: "step", y: moves.length ? "after" : "complexity", title: (row) => (moves.length ? `${plain(row.task)}, step ${row.step}\n${number(row.before, 2)} → ${number(row.after, 2)}\n${plain(row.reason)}` : `${plain(row.task)}, ${stepText(row)}\nc ${number(row.complexity, 2)} · ${row.groups} groups`) })),
-      ],
-    }),
-    tasks.length <= 20 ? swatches([...colors].map(([task, color]) => [plain(task), color])) : "",
-  ]);
-}
-
 const clip = (text, most) => (text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…");
 
 function lengthCharts(parent, section) {

@@ -104,8 +104,6 @@ function show(section) {
   taskTable(byId("tasks"), section, showTask);
   byId("tasks-hint").textContent = "Click a column to sort, a task to show its groups; hover over a number for its 95 % interval.";
   fillCharts("heat", (holder) => heatMap(holder, section));
-  byId("levels-section").hidden = !section.levels.task.length;
-  fillCharts("levels", (holder) => levelCurves(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));
   fillCharts("trouble", (holder) => troubleChart(holder, section));
   redraw();
