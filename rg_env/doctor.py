@@ -157,11 +157,11 @@ def _sandbox() -> Iterator[Finding]:
     except ScorerPoolError as error:
         yield Finding("sandbox", Level.PROBLEM, str(error))
         return
-    missing = [measure for measure in measures if not measure.active]
+    missing = {measure: why for measure, why in measures.items() if why}
     if not missing:
         yield Finding("sandbox", Level.OK, f"all {len(measures)} measures are active")
-    for measure in missing:
-        yield Finding("sandbox", Level.WARNING, f"without {measure.name} ({measure.why_not}); docs/security.md")
+    for measure, why in missing.items():
+        yield Finding("sandbox", Level.WARNING, f"without {measure} ({why}); docs/security.md")
 
 
 def _dump_folder(folder: Path) -> Finding:

@@ -10,7 +10,6 @@ from rg_env import doctor
 from rg_env.choices import RunKind
 from rg_env.cli import app
 from rg_env.doctor import Level, examine
-from rg_env.scoring import Measure
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def test_a_light_installation_reads_but_does_not_train(machine, tmp_path):
 
 
 def test_a_machine_without_sandbox_measures_is_warned_not_refused(tmp_path, monkeypatch):
-    measures = [Measure("no network", False, "seccomp is not available"), Measure("limits", True)]
+    measures = {"no network": "seccomp is not available", "limits": ""}
     monkeypatch.setattr("rg_env.scoring.sandbox.trial.sandbox_report", lambda: measures)
     (found,) = (finding for finding in examine(RunKind.READ, tmp_path) if finding.subject == "sandbox")
     assert found.level is Level.WARNING

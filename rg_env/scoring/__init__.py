@@ -14,14 +14,13 @@ from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, V
 
 if TYPE_CHECKING:
     from rg_env.scoring.functions import Guarded, GuardedScore, guarded
-    from rg_env.scoring.sandbox.trial import Measure, sandbox_report
+    from rg_env.scoring.sandbox.sandbox import sandbox_report
     from rg_env.scoring.scorer import Scorer, shared_scorer
 
 __all__ = [
     "AnswerScore",
     "Guarded",
     "GuardedScore",
-    "Measure",
     "ParsedResponse",
     "Penalty",
     "Scorer",
@@ -41,9 +40,8 @@ _MODULES = {
     "Guarded": "rg_env.scoring.functions",
     "GuardedScore": "rg_env.scoring.functions",
     "guarded": "rg_env.scoring.functions",
-    "Measure": "rg_env.scoring.sandbox.trial",
     "Scorer": "rg_env.scoring.scorer",
-    "sandbox_report": "rg_env.scoring.sandbox.trial",
+    "sandbox_report": "rg_env.scoring.sandbox.sandbox",
     "shared_scorer": "rg_env.scoring.scorer",
 }
 __getattr__ = exports(__name__, _MODULES)

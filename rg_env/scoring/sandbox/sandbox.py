@@ -1,45 +1,51 @@
-"""The restrictions that a worker enters before it sees model output.
+"""The restrictions that a worker enters before it sees model output: limits, Landlock and seccomp.
 
 Invariants:
-- Scoring works on every system: what the system does not offer is left out, and `enter` returns it.
+- Scoring works on every system: what the system does not offer is left out, and `Sandbox.enter` returns it.
 - It is permanent: a process cannot lift its restrictions, not even as root.
 
-Each mechanism alone has gaps; `docs/security.md` describes what they cover together, and `trial` tries it. Limits work
-everywhere. Landlock and seccomp need Linux but no privileges. Containers usually allow both and forbid user namespaces,
-which are therefore not used.
+Each mechanism alone has gaps; `docs/security.md` describes what they cover together, and `sandbox_report` tries it.
+Limits work everywhere. Landlock (sources: the kernel's Documentation/userspace-api/landlock.rst) and seccomp need Linux
+but no privileges. Containers usually allow both and forbid user namespaces, which are therefore not used.
+
+Not covered by Landlock: the result of `stat`; changes of mode, owner and times; sockets other than TCP's; before Linux
+6.2, truncating. seccomp covers all but the first.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
+import socket
+import stat
 import struct
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rg_env.scoring.sandbox import landlock, seccomp
+from rg_env.errors import ScorerPoolError
+from rg_env.scoring.sandbox import seccomp
 
 LIMITS, PRIVILEGES, LANDLOCK, SECCOMP = "limits", "privileges", "Landlock", "seccomp"
-_PR_SET_NO_NEW_PRIVS = 38
-CAPABILITY_VERSION = 0x20080522
+MEASURES = {
+    LIMITS: "limits on memory, CPU time, open files, file size",
+    PRIVILEGES: "no privileges, no way to gain any",
+    LANDLOCK: "Landlock: no file read except Python's packages and system libraries, none written",
+    SECCOMP: "seccomp: no system call except those that scoring needs",
+}
+"""Mechanism → what a worker cannot do, or not without limit."""
 _CPU_SECONDS = 600
 """For a worker's whole life, in addition to one answer's time. Stops a spinning worker even if the trainer hangs."""
 _OPEN_FILES = 64
 _SYSTEM_FILES = (
-    "/lib",
-    "/lib64",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/local/lib",
-    "/usr/share/zoneinfo",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/dev/null",
-    "/dev/urandom",
+    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/dev/null", "/dev/urandom"),
 )
 """What a late import may need in addition to Python's own folders."""
 
@@ -53,10 +59,10 @@ class Sandbox:
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
-        self._ruleset: landlock.Ruleset | None = None
+        self._ruleset: int | None = None
         self._filter: bytes | None = None
         with self._keeping_reason(LANDLOCK):
-            self._ruleset = landlock.Ruleset(readable_paths())
+            self._ruleset = make_ruleset(readable_paths())
         with self._keeping_reason(SECCOMP):
             self._filter = seccomp.build()
 
@@ -73,7 +79,8 @@ class Sandbox:
             _drop_privileges()
         with self._keeping_reason(LANDLOCK):
             if self._ruleset is not None:
-                self._ruleset.enter()
+                _landlock(_RESTRICT, self._ruleset, 0)
+                os.close(self._ruleset)
         with self._keeping_reason(SECCOMP):  # last, because it refuses what the others need
             if self._filter is not None:
                 seccomp.install(self._filter)
@@ -102,8 +109,11 @@ def readable_paths() -> list[str]:
     return [*sorted(path for path in paths if path.startswith("/")), *_SYSTEM_FILES]
 
 
+# -- limits and privileges
+
+
 def _limit(memory_bytes: int, cpu_seconds: int) -> None:
-    wanted = [
+    limits = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, _OPEN_FILES),
@@ -112,11 +122,15 @@ def _limit(memory_bytes: int, cpu_seconds: int) -> None:
     ]
     with suppress(OSError):  # there is no /proc outside Linux, where RLIMIT_AS has no effect either
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        wanted.append((resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes))
-    for kind, value in wanted:
+        limits.append((resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes))
+    for kind, value in limits:
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
+
+
+_PR_SET_NO_NEW_PRIVS = 38
+_CAPABILITY_VERSION = 0x20080522
 
 
 def _drop_privileges() -> None:
@@ -125,7 +139,109 @@ def _drop_privileges() -> None:
         raise OSError("needs Linux")
     libc = ctypes.CDLL(None, use_errno=True)
     zero = ctypes.c_ulong(0)
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero) != 0:
+    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
+    _check(libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
+
+
+def _check(result: int) -> int:
+    """Raise OSError for the result of a failed call to libc."""
+    if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    if libc.capset(struct.pack("=Ii", CAPABILITY_VERSION, 0), bytes(24)) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+# -- Landlock
+
+_CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same numbers on every architecture
+_CREATE_RULESET_VERSION, _RULE_PATH_BENEATH = 1, 1
+_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_FILES_OF_ABI = {1: 13, 2: 14, 3: 15, 5: 16}
+"""ABI → number of file rights, bits from 0 up: ABI 2 added REFER, 3 TRUNCATE, 5 IOCTL_DEV."""
+_TCP, _SCOPES = 0b11, 0b11
+"""Bind and connect, since ABI 4; abstract sockets of, and signals to, processes outside, since ABI 6."""
+
+
+def landlock_abi() -> int:
+    """The version of Landlock in this kernel, at least 1. Raises OSError if there is no Landlock."""
+    if sys.platform != "linux":
+        raise OSError("needs Linux")
+    return _landlock(_CREATE, None, 0, _CREATE_RULESET_VERSION)
+
+
+def make_ruleset(readable: list[str]) -> int:
+    """A descriptor of rules by which nothing but the given files, and what is below the given folders, can be read.
+
+    Nothing can be written, created, renamed, removed or executed, as far as this kernel's Landlock has the right.
+    Missing paths are skipped. Raises OSError if there is no Landlock.
+    """
+    abi = landlock_abi()
+    files = (1 << max(count for known, count in _FILES_OF_ABI.items() if known <= abi)) - 1
+    attributes = struct.pack("=QQQ", files, _TCP if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
+    ruleset = _landlock(_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0)
+    for path in readable:
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                rights = _READ_FILE | (_READ_DIR if stat.S_ISDIR(os.fstat(parent).st_mode) else 0)
+                _landlock(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, parent), 0)
+            finally:
+                os.close(parent)
+    return ruleset
+
+
+def _landlock(number: int, *arguments: int | bytes | None) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    values = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return _check(libc.syscall(ctypes.c_long(number), *values))
+
+
+# -- the trial
+
+
+def sandbox_report() -> dict[str, str]:
+    """The measures of the sandbox, each with the reason why it does not hold on this machine, "" if it does.
+
+    It holds if a process in the sandbox tried something forbidden and failed. Takes a second.
+
+    Raises:
+        ScorerPoolError: that process does not run.
+    """
+    command = [sys.executable, "-P", "-m", "rg_env.scoring.sandbox.sandbox"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with tempfile.NamedTemporaryFile() as victim:
+        try:
+            done = subprocess.run([*command, victim.name], capture_output=True, timeout=60, check=True, env=environment)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ScorerPoolError(f"the process that tries the sandbox failed: {error}") from error
+    return dict(json.loads(done.stdout))
+
+
+def try_measures(victim: Path) -> dict[str, str]:
+    """Enter the sandbox for good, with this process, and try every mechanism; harmless where it succeeds.
+
+    Args:
+        victim: an empty file that a process outside the sandbox could read and change.
+    """
+    missing = Sandbox().enter(memory_bytes=1 << 30, cpu_seconds=5)
+    attempts: dict[str, tuple[Callable[[], object], ...]] = {
+        LIMITS: (lambda: bytearray(2 << 30),),
+        PRIVILEGES: (lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2),),
+        LANDLOCK: (victim.read_bytes,),
+        SECCOMP: (socket.socket, socket.socketpair, lambda: os.kill(os.getppid(), 0), lambda: victim.write_bytes(b"")),
+    }
+    for mechanism in attempts:
+        if mechanism not in missing and not all(map(_is_refused, attempts[mechanism])):
+            missing[mechanism] = "the system accepted the measure, but does not enforce it"
+    return {name: missing.get(mechanism, "") for mechanism, name in MEASURES.items()}
+
+
+def _is_refused(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (OSError, ValueError, MemoryError):
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(try_measures(Path(sys.argv[1]))))
