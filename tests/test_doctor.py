@@ -80,7 +80,7 @@ def test_a_light_installation_reads_but_does_not_train(machine, tmp_path):
 
 def test_a_machine_without_sandbox_measures_is_warned_not_refused(tmp_path, monkeypatch):
     measures = {"no network": "seccomp is not available", "limits": ""}
-    monkeypatch.setattr("rg_env.scoring.sandbox.trial.sandbox_report", lambda: measures)
+    monkeypatch.setattr("rg_env.scoring.sandbox.sandbox.sandbox_report", lambda: measures)
     (found,) = (finding for finding in examine(RunKind.READ, tmp_path) if finding.subject == "sandbox")
     assert found.level is Level.WARNING
     assert "seccomp is not available" in found.text

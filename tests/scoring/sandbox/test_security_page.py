@@ -23,7 +23,7 @@ TESTED_BY = {
     "share memory": "test_nothing_is_shared_with_other_processes",
     "make any other system call": "test_the_filter_allows_what_it_lists_and_nothing_else",
     "The sandbox needs no privileges": "test_the_sandbox_holds_for_a_user_without_privileges",
-    "If Landlock or seccomp is not available": "test_missing_mechanisms_are_logged_once",
+    "If Landlock or seccomp is not available": "test_what_the_sandbox_of_a_worker_lacks_is_said_once",
     "says which measures are missing": "test_a_missing_measure_is_named_with_its_reason",
     "no environment variables": "test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory",
     "output is discarded": "test_workers_fill_no_file_and_do_not_write_to_our_output",
