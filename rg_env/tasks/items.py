@@ -78,20 +78,13 @@ class Item:
         """
         try:
             assert isinstance(info, Mapping)
-            config = decode_entry(info["task_config"])
-            return cls(
-                id=info["item"],
-                task=info["task"],
-                split=info["split"],
-                index=int(info["index"]),
-                seed=int(info["seed"]),
-                entry=decode_entry(info["entry"]),
-                entry_json=info["entry"],
-                config=config or None,
-                config_json=info["task_config"],
-                level=info["level"],
-                complexity=_complexity(info["complexity"]),
-            )
+            values: dict[str, Any] = {name: info[column] for column, name in _COLUMNS.items()}
+            values["entry"] = decode_entry(values["entry_json"])
+            values["config"] = decode_entry(values["config_json"]) or None
+            values |= {name: int(values[name]) for name in ("index", "seed")}
+            if values["complexity"] is not None:  # some readers turn a missing number into NaN
+                values["complexity"] = None if math.isnan(values["complexity"]) else float(values["complexity"])
+            return cls(**values)
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 "env rg_dump got a row without its item in `extra_info`: "
@@ -100,22 +93,17 @@ class Item:
 
     def extra_info(self) -> dict[str, Any]:
         """The item as columns: only numbers and strings, so that no file format changes it."""
-        return {
-            "item": self.id,
-            "task": self.task,
-            "split": self.split,
-            "index": self.index,
-            "seed": self.seed,
-            "entry": self.entry_json,
-            "task_config": self.config_json,
-            "level": self.level,
-            "complexity": self.complexity,
-        }
+        return {column: getattr(self, name) for column, name in _COLUMNS.items()}
 
 
-def _complexity(value: Any) -> float | None:
-    """A complexity from a file; some readers turn a missing number into NaN."""
-    return None if value is None or math.isnan(value) else float(value)
+_COLUMNS = {
+    "item": "id",
+    **{name: name for name in ("task", "split", "index", "seed")},
+    "entry": "entry_json",
+    "task_config": "config_json",
+    **{name: name for name in ("level", "complexity")},
+}
+"""Columns of a row, and the attributes that they hold."""
 
 
 @dataclass(frozen=True, slots=True)
