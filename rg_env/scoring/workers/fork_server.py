@@ -156,6 +156,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._message: asyncio.Future[bytes] | None = self._loop.create_future()
         self._loop.add_reader(sock, self._read)
+        self._timer: asyncio.TimerHandle
 
     def _read(self) -> None:
         """Take what the worker said, at most one message at a time; an empty one if it has ended."""
@@ -202,30 +203,41 @@ class Worker:
         Raises:
             TooLateError, EOFError, OSError, ProtocolError: discard the worker.
         """
-        end, before, used = monotonic() + wall, self._cpu_seconds(), 0.0
+        end, before = monotonic() + wall, self._cpu_seconds()
         self._message = message = self._loop.create_future()
-        with suppress(TimeoutError):  # below, a worker that does not read all is too late, too
-            async with asyncio.timeout(wall):
-                request = REQUEST.pack(len(target), len(arguments)) + target + arguments
-                await self._loop.sock_sendall(self._sock, request)
-        while not await self._has_replied(min(end - monotonic(), max(_SHORTEST_WAIT, cpu - used))):
-            used = self._cpu_seconds() - before
-            asleep = self._is_asleep()
-            if asleep or used >= cpu or monotonic() >= end:
-                self._read()  # it may be asleep because it has replied
-                if not message.done():
-                    raise TooLateError(used, starved=used < cpu and not asleep)
+        await self._send(REQUEST.pack(len(target), len(arguments)) + target + arguments, wall)
+        self._timer = self._loop.call_later(min(cpu, end - monotonic()), self._look, cpu, before, end)
+        try:
+            received = await message
+        finally:
+            self._timer.cancel()
         self._message = None
         try:
-            return json.loads(received) if (received := message.result()).endswith(b"\n") else None
+            return json.loads(received) if received.endswith(b"\n") else None
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"the reply is not JSON: {error}") from None
 
-    async def _has_replied(self, seconds: float) -> bool:
-        """Wait for a message for so long."""
-        assert self._message is not None
-        await asyncio.wait([self._message], timeout=max(0.0, seconds))
-        return self._message.done()
+    async def _send(self, request: bytes, seconds: float) -> None:
+        """Send as much of a request as the worker takes within this time."""
+        sent = 0
+        with suppress(BlockingIOError):
+            sent = self._sock.send(request)
+        if sent < len(request):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._loop.sock_sendall(self._sock, memoryview(request)[sent:])
+
+    def _look(self, cpu: float, before: float, end: float) -> None:
+        """End the wait for a message that is too late, or look again as soon as it may be."""
+        used, asleep, left = self._cpu_seconds() - before, self._is_asleep(), end - monotonic()
+        if not asleep and used < cpu and left > 0:
+            self._timer = self._loop.call_later(
+                min(left, max(_SHORTEST_WAIT, cpu - used)), self._look, cpu, before, end
+            )
+            return
+        self._read()  # it may be asleep because it has replied
+        if self._message is not None and not self._message.done():
+            self._message.set_exception(TooLateError(used, starved=used < cpu and not asleep))
 
     def _cpu_seconds(self) -> float:
         """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""

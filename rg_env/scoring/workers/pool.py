@@ -20,9 +20,11 @@ import asyncio
 import math
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 from loguru import logger
@@ -41,44 +43,98 @@ _JOBS_PER_WORKER = 10_000
 """After so many jobs a worker is replaced, which bounds memory leaks and the number of targets it holds."""
 _CLOSED = "the scorer pool is closed"
 
-_loop: asyncio.AbstractEventLoop | None = None
-_loops_of_parents: list[asyncio.AbstractEventLoop] = []
-"""Kept in a forked child: to close one would take the parent's sockets out of the parent's selector."""
+
+class Mailbox:
+    """Runs functions in an event loop, for other threads. Many that come at once cost one wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._posted: deque[Callable[[], object]] = deque()
+        self._is_called = False
+
+    def post(self, function: Callable[[], object]) -> None:
+        self._posted.append(function)
+        if not self._is_called:
+            self._is_called = True
+            with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
+                self._loop.call_soon_threadsafe(self._run)
+
+    def _run(self) -> None:
+        self._is_called = False  # before looking, so that what comes later calls again
+        while self._posted:
+            self._posted.popleft()()
+
+
+_private: Mailbox | None = None
+"""Of the private loop."""
+_mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
+"""Of the event loops that have asked."""
+_of_parents: list[Mailbox] = []
+"""Kept in a forked child: to close the parent's loop would take the parent's sockets out of the parent's selector."""
 _starting = threading.Lock()
 
 
 def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the private loop; the calling thread waits, even if it runs an event loop."""
-    future = _hand_over(coroutine)
+    finished: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
+    give_up = _hand_over(coroutine, finished.put)
     try:
-        return future.result()
-    finally:
-        future.cancel()  # after Ctrl-C
+        return finished.get().result()
+    except BaseException:
+        give_up()
+        raise
 
 
 async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the private loop; the running event loop does other things meanwhile."""
-    return await asyncio.wrap_future(_hand_over(coroutine))
+    global _mailboxes
+    loop = asyncio.get_running_loop()
+    if (mailbox := _mailboxes.get(loop)) is None:
+        mailbox = Mailbox(loop)
+        _mailboxes = {known: box for known, box in _mailboxes.items() if not known.is_closed()} | {loop: mailbox}
+    finished: asyncio.Future[asyncio.Task[T]] = loop.create_future()
+    give_up = _hand_over(coroutine, lambda task: mailbox.post(lambda: _settle(finished, task)))
+    try:
+        return (await finished).result()
+    except BaseException:
+        give_up()
+        raise
 
 
-def _hand_over[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    global _loop
+def _settle[T](finished: asyncio.Future[T], result: T) -> None:
+    if not finished.done():
+        finished.set_result(result)
+
+
+def _hand_over[T](
+    coroutine: Coroutine[Any, Any, T], deliver: Callable[[asyncio.Task[T]], object]
+) -> Callable[[], None]:
+    """Run a coroutine in the private loop, and call `deliver` there at its end. Returns what cancels it."""
+    global _private
     with _starting:
-        if _loop is None:
-            _loop = asyncio.SelectorEventLoop()
-            threading.Thread(target=_loop.run_forever, name="rg_env scorers", daemon=True).start()
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop)
+        if _private is None:
+            loop = asyncio.SelectorEventLoop()
+            threading.Thread(target=loop.run_forever, name="rg_env scorers", daemon=True).start()
+            _private = Mailbox(loop)
+    private, tasks = _private, []
+
+    def start() -> None:
+        tasks.append(asyncio.create_task(coroutine))
+        tasks[0].add_done_callback(deliver)
+
+    private.post(start)
+    return lambda: private.post(lambda: tasks[0].cancel())
 
 
-def _forget_loop() -> None:
+def _forget_private() -> None:
     """In a forked child, which has no such thread."""
-    global _loop, _starting
-    if _loop is not None:
-        _loops_of_parents.append(_loop)
-    _loop, _starting = None, threading.Lock()
+    global _private, _starting
+    if _private is not None:
+        _of_parents.append(_private)
+    _private, _starting = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget_loop)
+os.register_at_fork(after_in_child=_forget_private)
 
 
 @dataclass(frozen=True, slots=True)
