@@ -1,6 +1,7 @@
-"""A `generate()` call for 64 prompts with 16 samples each around a stub engine that answers at once: `RGDumpGenerator`
-with everything on (scoring in the pool, text and ledger of every group acknowledged, metrics; debug logging off), and
-SkyRL's generator on the same rows and responses. Wall time per trajectory; the responses have 1,000 characters.
+"""A `generate()` call for 64 prompts with 16 samples each around a stub engine that answers at once, or after 0.25 to
+0.75 s: `RGDumpGenerator` with everything on (scoring in the pool, text and ledger of every group written, metrics;
+debug logging off), and SkyRL's generator on the same rows and responses. Wall time per trajectory; the responses have
+1,000 characters.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ THOUGHTS = "<think>" + "I add the digits.\n" * 54 + "</think>\n<answer>{}</answe
 
 NOTES = (
     "SkyRL takes a thread for three calls of an environment (`max_env_workers`, 32 by default). Ours need none: `step` "
-    "waits for the score in SkyRL's event loop, the other two only return.",
+    "waits in SkyRL's event loop for the score, which comes from the scorers' own thread; the other two only return.",
 )
+LATENCY = 0.5
 
 
 class InProcessEnv(BaseTextEnv):
@@ -66,10 +68,13 @@ def _dataset(task: str) -> Any:
 
 
 class StubEngine:
-    """Answers at once: right in the first half of a group's samples, wrong in the others."""
+    """Right in the first half of a group's samples, wrong in the others."""
 
     weight_version = 1
     model_name = "stub"
+
+    latency = 0.0
+    """Mean seconds before an answer; between half and one and a half times that over the samples of a prompt."""
 
     def __init__(self, tokenizer: Any, answers: dict[str, str]) -> None:
         self._answers = answers
@@ -82,6 +87,7 @@ class StubEngine:
 
     async def generate(self, input_batch: Any, model: str | None = None) -> dict[str, Any]:
         uid, _, number = input_batch["session_ids"][0].rpartition("_")
+        await asyncio.sleep(self.latency * (0.5 + int(number) / SAMPLES))
         text, ids = self._ready[self._answers[uid] if int(number) < SAMPLES // 2 else "wrong"]
         return {
             "responses": [text],
@@ -123,11 +129,13 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
         return measure
 
     ours(32)()  # starts the scorers and makes them ready
-    for threads, env_class, what, goal in (
-        (32, "gsm8k", "32 threads; SkyRL with its `gsm8k` environment", Goal(ratio=1.2)),
-        (32, IN_PROCESS, "32 threads; SkyRL with `extract_answer` and `score_answer`", Goal(ratio=1.2)),
-        (0, "gsm8k", "no threads; SkyRL with its `gsm8k` environment", Goal()),
+    for threads, env_class, latency, what, goal in (
+        (32, "gsm8k", 0.0, "32 threads; SkyRL with its `gsm8k` environment", Goal(ratio=1.35)),
+        (32, IN_PROCESS, 0.0, "32 threads; SkyRL with `extract_answer` and `score_answer`", Goal(ratio=1.35)),
+        (0, "gsm8k", 0.0, "no threads; SkyRL with its `gsm8k` environment", Goal()),
+        (32, "gsm8k", LATENCY, f"32 threads, {LATENCY:g} s of mean latency; SkyRL with `gsm8k`", Goal(ratio=1.05)),
     ):
+        engine.latency = latency
         yield Comparison(what, "µs", ours(threads), stock(env_class, threads), "SkyRL's generator", goal=goal)
     shared_scorer(RGDumpConfig().scorer).close()
 
