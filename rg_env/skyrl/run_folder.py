@@ -18,7 +18,7 @@ from typing import Any
 
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, refuse
-from rg_env.skyrl.checks.settings import value_of
+from rg_env.skyrl.checks import value_of
 
 _PATHS = ("trainer.ckpt_path", "trainer.export_path", "trainer.log_path", f"{PREFIX}.dump_dir")
 _NEWEST = "latest_ckpt_global_step.txt"

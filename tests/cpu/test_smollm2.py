@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.checks.model import ModelFolder
+from rg_env.skyrl.checks import ModelFolder
 from rg_env.skyrl.config import load_config
 from tests.cpu.toy import build_model
 

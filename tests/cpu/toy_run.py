@@ -20,7 +20,7 @@ from skyrl_gym.envs import register
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.cpu import CPU_OVERRIDES, CPUMixin, cpu_ray
-from rg_env.skyrl.checks.cpu import check_cpu
+from rg_env.skyrl.checks import check_cpu
 from tests.cpu.toy import build_model
 
 

@@ -114,6 +114,7 @@ def test_relative_paths_mean_the_folder_in_which_the_command_runs(base, tmp_path
             "data.train_data=[train.parquet, some/hub-dataset]",
             "generator.chat_template.source=file",
             "generator.chat_template.name_or_path=chat.jinja",
+            "generator.sampling_params.logprobs=null",
         ]
     )
     assert cfg.trainer.policy.model.path == str(tmp_path / "model")

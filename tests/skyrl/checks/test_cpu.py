@@ -9,7 +9,7 @@ from skyrl.train.config import SkyRLTrainConfig
 
 from rg_env.cpu import CPU_OVERRIDES
 from rg_env.errors import ConfigError
-from rg_env.skyrl.checks.cpu import check_cpu
+from rg_env.skyrl.checks import check_cpu
 
 
 def config(**changes: Any) -> Any:

@@ -24,7 +24,7 @@ def gpus(monkeypatch):
     """Fakes the number of GPUs."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("rg_env.skyrl.checks.check_hub_models", lambda cfg: None)
-    monkeypatch.setattr("rg_env.skyrl.checks.gpus._RAY_FOLDER", Path("no such folder"))
+    monkeypatch.setattr("rg_env.skyrl.checks._RAY_FOLDER", Path("no such folder"))
 
     def have(count):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
@@ -57,7 +57,7 @@ def test_a_cluster_is_asked_by_ray(gpus, monkeypatch):
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_ray_that_was_started_on_the_machine_is_joined(gpus, tmp_path, monkeypatch, alive):
     gpus(0)
-    monkeypatch.setattr("rg_env.skyrl.checks.gpus._RAY_FOLDER", tmp_path)
+    monkeypatch.setattr("rg_env.skyrl.checks._RAY_FOLDER", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as ray:
         (tmp_path / "ray_current_cluster").write_text(f"127.0.0.1:{ray.getsockname()[1]}")
         if alive:

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.processes import SCRATCH
 from rg_env.skyrl.checks import finished_at
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import RGExperiment
@@ -61,8 +60,8 @@ def test_resuming_without_further_checkpoints(tmp_path):
     [
         ({"trainer__max_training_steps": 4}, 4),
         ({"trainer__max_training_steps": 5, "trainer__epochs": 9}, None),
-        ({"trainer__epochs": 2, f"{RG}.items": 2 * BATCH + 1}, 4),
-        ({"trainer__epochs": 2, f"{RG}.items": 3 * BATCH}, None),
+        ({"trainer__epochs": 2, f"{RG}.size": 2 * BATCH + 1}, 4),
+        ({"trainer__epochs": 2, f"{RG}.size": 3 * BATCH}, None),
         ({"trainer__max_training_steps": 4, "trainer__resume_mode": "none"}, None),
     ],
 )
@@ -79,11 +78,11 @@ def test_a_finished_run_is_known_by_its_steps_or_epochs(tmp_path, more, step):
 
 def test_a_finished_run_says_so_and_starts_nothing(tmp_path, monkeypatch):
     checkpoint(tmp_path / "checkpoints", 4)
-    monkeypatch.setenv(SCRATCH, str(tmp_path))
+    sent = []
+    monkeypatch.setattr("rg_env.train.Reports.send", lambda self, **facts: sent.append(facts))
     more = {"trainer__resume_mode": "latest", "trainer__ckpt_interval": 1, "trainer__max_training_steps": 4}
     train(f"{key}={value}" for key, value in settings(tmp_path, **more).items())
-    (line,) = (tmp_path / "reports.jsonl").read_text().splitlines()
-    assert json.loads(line)["finished"].startswith(f"the run in {tmp_path}/checkpoints is finished, at step 4; ")
+    assert sent[-1]["finished"].startswith(f"the run in {tmp_path}/checkpoints is finished, at step 4; ")
 
 
 def checkpoint(folder, step):
@@ -116,3 +115,47 @@ def test_cispo_in_the_fully_async_loop_needs_the_samplers_logprobs(tmp_path):
     load(tmp_path, **cispo, trainer__algorithm__cispo__cispo_anchor="rollout")
     with pytest.raises(ConfigError, match="rollout_is, dppo"):
         load(tmp_path, **cispo)
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"generator__merge_stepwise_output": True}, "merge_stepwise_output"),
+        ({"generator__max_turns": 2}, "dynamic_sampling"),
+    ],
+)
+@pytest.mark.parametrize("sampling", ["filter", "replace"])
+def test_dynamic_sampling_that_would_die_in_the_first_step_is_refused(tmp_path, change, setting, sampling):
+    stepwise = {"generator__step_wise_trajectories": True, "trainer__algorithm__dynamic_sampling__type": sampling}
+    load(tmp_path, **stepwise)
+    with pytest.raises(ConfigError, match=setting):
+        load(tmp_path, **stepwise, **change)
+
+
+HOT = {"generator__sampling_params__temperature": 0.7, f"{RG}.device": "cuda"}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_refused"),
+    [
+        ({}, False),
+        ({"trainer__algorithm__policy_loss_type": "rollout_is"}, True),
+        ({"trainer__algorithm__off_policy_correction__tis_ratio_type": "token"}, True),
+        ({"trainer__algorithm__off_policy_correction__tis_ratio_type": "token", f"{RG}.device": "cpu"}, False),
+    ],
+)
+def test_vllms_logprobs_at_another_temperature_are_refused_where_they_are_used(tmp_path, change, is_refused):
+    from rg_env.skyrl.checks import check_loops
+
+    cfg = load(tmp_path)
+    for name, value in (HOT | change).items():
+        *path, leaf = name.replace("__", ".").split(".")
+        owner = cfg
+        for group in path:
+            owner = getattr(owner, group)
+        setattr(owner, leaf, value)
+    if not is_refused:
+        check_loops(cfg)
+        return
+    with pytest.raises(ConfigError, match=r"temperature=0\.7: vLLM returns the logprobs of temperature 1"):
+        check_loops(cfg)

@@ -64,7 +64,7 @@ def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run
 
 def test_skyrls_own_defaults_are_accepted():
     """Every default of SkyRL, given explicitly, passes the checks of types and limits."""
-    from rg_env.skyrl.checks.settings import check_setting, value_of
+    from rg_env.skyrl.checks import check_setting, value_of
     from rg_env.skyrl.config import RGTrainConfig
 
     cfg = RGTrainConfig()

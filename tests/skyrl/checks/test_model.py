@@ -87,12 +87,17 @@ def test_no_eos_at_all(refusal, folder):
     assert "no eos" in refusal(f"{SETTING}={folder}")
 
 
-def test_a_template_named_in_the_settings_stands_in(args, folder, tmp_path):
-    (folder / "chat_template.jinja").rename(tmp_path / "other.jinja")
+def test_a_template_in_the_settings_needs_a_run_without_logprobs(args, refusal, folder, tmp_path):
+    (tmp_path / "other.jinja").write_text((folder / "chat_template.jinja").read_text())
     template = "generator.chat_template"
-    load_config(
-        [*args, f"{SETTING}={folder}", f"{template}.source=file", f"{template}.name_or_path={tmp_path}/other.jinja"]
-    )
+    other = [f"{SETTING}={folder}", f"{template}.source=file", f"{template}.name_or_path={tmp_path}/other.jinja"]
+    assert "SkyRL has no logprobs with a template" in refusal(*other)
+    load_config([*args, *other, "generator.sampling_params.logprobs=null"])
+
+
+def test_a_broken_index_of_weights_is_one_line(refusal, folder):
+    (folder / "model.safetensors.index.json").write_text("{}")
+    assert "index of its weights" in refusal(f"{SETTING}={folder}")
 
 
 def test_a_template_that_fails_on_a_plain_chat(refusal, folder):
