@@ -19,9 +19,9 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 from skyrl.train.utils import initialize_ray
 from skyrl.train.utils.utils import str_to_torch_dtype
 
-from rg_env.cpu import cpu_threads, uses_server
 from rg_env.cpu.client import CPUInferenceClient, ReloadingClient, connect
 from rg_env.cpu.sampler import SamplerActor
+from rg_env.cpu.settings import cpu_threads, uses_server
 from rg_env.processes import ray_folder
 
 ENVIRONMENT = {

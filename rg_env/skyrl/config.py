@@ -20,7 +20,7 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.cpu import CPU_OVERRIDES, nano_path
+from rg_env.cpu.settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, one_line, refuse
 from rg_env.rewards import try_reward_function
 from rg_env.setting_files import read_file, read_value
