@@ -2,8 +2,9 @@
 
     python -m scripts.sweep_draws --state sweep.json --cpu-seconds 40
 
-Draws in rounds, so that a sweep that is ended early has tried every task. A state file continues it. A draw over 10 CPU
-seconds is printed when it is seen; the table at the end has the slowest draw of each task.
+Draws in rounds, so that a sweep that is ended early has tried every task; in each round, those with the slowest draws
+come first. A state file continues it. A draw over 10 CPU seconds is printed when it is seen; the table at the end has
+the slowest draw of each task.
 """
 
 from __future__ import annotations
@@ -67,13 +68,12 @@ def main() -> None:
     state: dict[str, Any] = {}
     if arguments.state and arguments.state.exists():
         state = json.loads(arguments.state.read_text())
+    for task, complexity, _ in cases():
+        empty = {"draws": 0, "seconds": 0.0, "slowest": 0.0, "seed": 0, "failed": {}}
+        state.setdefault(f"{task} {complexity}", empty)["wanted"] = arguments.draws
     for share in (1 / 40, 1 / 10, 1 / 4, 1):
-        for task, complexity, options in cases():
-            case = state.setdefault(
-                f"{task} {complexity}", {"draws": 0, "seconds": 0.0, "slowest": 0.0, "seed": 0, "failed": {}}
-            )
-            case["wanted"] = arguments.draws
-            sweep(case, task, complexity, options, arguments.cpu_seconds * share)
+        for task, complexity, options in sorted(cases(), key=lambda case: -state[f"{case[0]} {case[1]}"]["slowest"]):
+            sweep(state[f"{task} {complexity}"], task, complexity, options, arguments.cpu_seconds * share)
             if arguments.state:
                 arguments.state.write_text(json.dumps(state))
     print("task: slowest draw in CPU seconds (c, seed), draws at each level")

@@ -14,7 +14,7 @@ import pytest
 import reasoning_gym
 
 from rg_env.tasks import ItemStream, Split
-from rg_env.tasks.upstream import UnusableItemError, dataset
+from rg_env.tasks.upstream import UnusableItemError, dataset, generators
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 SOMETIMES_ENDLESS = """
@@ -92,6 +92,13 @@ def test_recoloring_ten_blocks_with_nine_colors_is_no_item(monkeypatch: pytest.M
     rows = UpstreamDataset("arc_1d", {"min_size": 100, "max_size": 100})
     with pytest.raises(UnusableItemError, match="colors"):
         rows.make(2675342405)
+
+
+def test_a_long_search_for_a_solution_is_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert UpstreamDataset("sokoban", {}).make(3)["answer"]
+    monkeypatch.setattr(generators, "SOKOBAN_MOVES", 20_000)
+    with pytest.raises(UnusableItemError, match="too long"):
+        UpstreamDataset("sokoban", {}).make(2747377751)
 
 
 def test_a_sequence_is_judged_before_its_numbers_have_millions_of_digits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def test_most_items_are_upstreams_own() -> None:
     """A warm template re-seeded gives what a fresh dataset with that seed gives."""
     import reasoning_gym
 
-    for task in ("chain_sum", "sudoku", "arc_1d", "number_sequence", "gsm_symbolic", "pool_matrix", "bf"):
+    for task in ("chain_sum", "sudoku", "arc_1d", "number_sequence", "sokoban", "gsm_symbolic", "pool_matrix", "bf"):
         for seed in (5, 6, 7, 2**32 - 1):
             fresh = reasoning_gym.create_dataset(task, seed=seed, size=1)[0]
             assert encode_entry(UpstreamDataset(task, {}).make(seed)) == encode_entry(fresh)
