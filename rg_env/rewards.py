@@ -75,8 +75,8 @@ class RolloutReward:
         score: base score × penalty_factor, in [0, 1].
         penalty_factor: in [0, 1].
         reward: what SkyRL trains on.
-        masked: True if the rollout is kept out of the loss, because there is no response, or its scorer
-            failed or got no CPU time.
+        masked: True if the rollout is kept out of the loss, because there is no response, or its scorer died, cannot
+            score the item, or got no CPU time.
         custom_reward: what the user's function returned for it; None without one.
         reward_error: one line saying how that function failed; it is empty if it did not. Then all rollouts of the
             group are kept out of the loss.
@@ -116,12 +116,13 @@ def group_rewards(
 
     Returns:
         one `RolloutReward` per rollout, in order. A rollout is masked if its status is not counted, if its scorer got
-        no CPU time, and with `on_scorer_failure=mask` if its scorer failed. It gets the mean reward of the others, so
-        that it changes neither the group's mean nor, being masked, any weight.
+        no CPU time, and with `on_scorer_failure=mask` if its scorer died or cannot score the item. An answer that used
+        up its CPU seconds, or on which the scorer raised, is wrong, not masked. A masked rollout gets the mean reward
+        of the others, so that it changes neither the group's mean nor, being masked, any weight.
     """
     mask_failures = config.on_scorer_failure == "mask"
     failed = [
-        not scored.status.is_counted or scored.starved or (mask_failures and scored.status.is_scorer_failure)
+        not scored.status.is_counted or scored.starved or (mask_failures and scored.excused)
         for scored in (rollout.verdict.scored for rollout in group)
     ]
     sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]

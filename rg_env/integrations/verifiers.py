@@ -165,7 +165,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
             verdict = await shared_scorer(config.scorer).score_response_async(
                 item.entry, text, item.config, config.prefilled_think, config.format
             )
-            if verdict.scored.status.is_scorer_failure:
+            if verdict.scored.excused:
                 raise RuntimeError(_why(verdict))
             trace.state.verdict = verdict
         verdict = trace.state.verdict

@@ -80,8 +80,9 @@ class Scorer:
     ) -> AnswerScore:
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
 
-        If the task's scorer raises on one form, that form scores 0. If it raises on the bare answer and the tagged form
-        scores 0, the status is ERROR. If the machine had no core for the answer's worker, the result is `starved`.
+        If the task's scorer raises on a form, that form scores 0. If it raises on the item's own answer as well, or the
+        entry is damaged, the status is ERROR. If the machine had no core for the answer's worker, the result is
+        `starved`.
 
         Args:
             entry: the item as made by reasoning-gym; `metadata.source_dataset` names the task. Not changed. If its
@@ -189,11 +190,13 @@ class Scorer:
             why = f"the answer has {len(answer)} characters, more than {longest}"
             return AnswerScore.unscored(Status.REJECTED, why)
         try:
-            raw, tagged = guard.admit(entry, answer)
+            job = _job(task, config, guard.admit(entry, answer))
         except Refusal as refusal:
             return AnswerScore.unscored(Status.REJECTED, str(refusal))
+        except guard.BrokenEntry as broken:
+            return AnswerScore.unscored(Status.ERROR, str(broken))
         pool = self._pool if task in AUDITED_TASKS else self._guests
-        outcome = await pool.run(_job(task, config, entry, raw, tagged))
+        outcome = await pool.run(job)
         if isinstance(outcome, Failure):
             why = f"no scorer for {task}: " if outcome.status is Status.ERROR else ""
             return AnswerScore.unscored(outcome.status, why + outcome.detail, outcome.starved)
@@ -236,15 +239,15 @@ def workers_for(setting: int | str, cores: int) -> int:
     return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
 
 
-def _job(
-    task: str, options: Mapping[str, Any], entry: Mapping[str, Any], raw: str, tagged: str
-) -> Job[tuple[Form, Form]]:
+def _job(task: str, options: Mapping[str, Any], admitted: guard.Admitted) -> Job[tuple[Form, Form] | Failure]:
     """The call that scores both forms of an answer; each gets a fresh copy of the entry."""
     target = pickle.dumps((_IN_WORKERS, "make_scorer", task, dict(options)))
-    return Job(target, pickle.dumps((dict(entry), raw, tagged)), _forms)
+    return Job(target, pickle.dumps((admitted.entry, admitted.raw, admitted.tagged)), _forms)
 
 
-def _forms(reply: object) -> tuple[Form, Form]:
+def _forms(reply: object) -> tuple[Form, Form] | Failure:
+    if isinstance(reply, str):
+        return Failure(Status.ERROR, reason_of(reply))
     if not isinstance(reply, list) or len(reply) != 2:
         raise ProtocolError("the reply does not have two forms")
     return _form(reply[0]), _form(reply[1])

@@ -62,7 +62,7 @@ class Status(StrEnum):
 
     @property
     def is_scorer_failure(self) -> bool:
-        """True if the scorer failed, so that the score of 0 says nothing about the answer."""
+        """True if no scorer gave a score. `AnswerScore.excused` says whether that was the answer's own doing."""
         return self in (Status.TIMEOUT, Status.CRASHED, Status.ERROR)
 
     @property
@@ -105,7 +105,7 @@ class ParsedResponse:
 
 
 Form = float | str
-"""The result of scoring an answer in one form: a score in [0, 1], or one line saying why there is none."""
+"""The result of scoring an answer in one form: a score in [0, 1], or one line saying how the scorer raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,15 @@ class AnswerScore:
         score: the base score, as `rg_env.scoring.base_score` makes it of the other numbers, or 0.0 if the answer was
             not scored.
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
-            exceptions: if the scorer raised on one of the two forms, that form scores 0.0 and `detail` has the reason;
-            if `normalized`, `detail` shows the form that was scored.
+            exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if
+            `normalized`, `detail` shows the form that was scored.
         normalized: the score is that of another form of the answer, from `rg_env.scoring.normalize`, because the
             answer as written scored less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
         starved: the scorer process got no CPU time: the machine, not the answer, is the reason for the failure. Such a
             rollout is always kept out of the loss.
+        excused: the score of 0 says nothing about the answer: a process died, the item cannot be scored, or `starved`.
+            An answer that used up its CPU time, or on which the scorer raised, is wrong.
     """
 
     raw: float | None
@@ -136,11 +138,13 @@ class AnswerScore:
     baseline: float = 0.0
     starved: bool = False
 
+    @property
+    def excused(self) -> bool:
+        return self.starved or self.status in (Status.CRASHED, Status.ERROR)
+
     @classmethod
     def of_forms(cls, raw: Form, tagged: Form) -> Self:
-        """The scores of both forms together. ERROR if the bare answer has none and the tagged one scores 0."""
-        if isinstance(raw, str) and (isinstance(tagged, str) or tagged == 0):
-            return cls.unscored(Status.ERROR, raw)
+        """The scores of both forms together. A form on which the scorer raised is wrong."""
         reasons = [f"{name}: {form}" for name, form in (("raw", raw), ("tagged", tagged)) if isinstance(form, str)]
         raw = 0.0 if isinstance(raw, str) else raw
         tagged = 0.0 if isinstance(tagged, str) else tagged

@@ -1,9 +1,11 @@
 """Entries as JSON and back, including the types that plain JSON loses.
 
 Invariant: `decode_entry(encode_entry(x))` equals `x`, with equal types at every depth, for anything made of dicts (with
-any keys), lists, tuples, sets, strings, integers of any size, floats (NaN and infinities too), fractions, decimals,
-booleans and None. NumPy scalars become the equal Python number or string; subclasses (`Counter`, named tuples) become
-the plain type. The text is ASCII and strict JSON, so every file format and reader preserves it.
+any keys), lists, tuples, sets, strings, integers, floats (NaN and infinities too), fractions, decimals, booleans and
+None, with numbers of at most 4,300 digits. Of any other text `decode_entry` makes an entry or ValueError, in time
+linear in its length: an entry may come from anywhere. NumPy scalars become the equal Python number or string;
+subclasses (`Counter`, named tuples) become the plain type. The text is ASCII and strict JSON, so every file format and
+reader preserves it.
 
 Types that JSON lacks are written as an object whose only key is a tag, such as `{"__tuple__": [1, 2]}`.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -26,6 +29,13 @@ _KINDS: dict[str, type[Any]] = {
     "__decimal__": Decimal,
 }
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}
+_WRITTEN = {
+    "__float__": re.compile(r"nan|-?inf"),
+    "__fraction__": re.compile(r"-?[0-9]{1,4300}(/[1-9][0-9]{0,4299})?"),
+    "__decimal__": re.compile(r"-?(Infinity|s?NaN[0-9]{0,99}|[0-9]{1,4300}(\.[0-9]{1,4300})?(E[-+][0-9]{1,9})?)"),
+}
+"""How `str` writes numbers. `Fraction` alone would work for minutes on `1e9999999`."""
+
 _PLAIN: tuple[type[Any], ...] = (str, int, float, list, dict, tuple, set, frozenset)
 
 
@@ -42,9 +52,12 @@ def decode_entry(text: str) -> Any:
     """What `encode_entry` was given.
 
     Raises:
-        ValueError: for a text that is not JSON.
+        ValueError: for any other text.
     """
-    return json.loads(text, object_hook=_unpack)
+    try:
+        return json.loads(text, object_hook=_unpack)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not an entry: {error}") from None
 
 
 def _pack(value: Any) -> Any:
@@ -78,4 +91,8 @@ def _unpack(found: dict[str, Any]) -> Any:
     if len(found) != 1:
         return found
     ((tag, content),) = found.items()
-    return _KINDS[tag](content) if tag in _KINDS else found
+    if tag not in _KINDS:
+        return found
+    if tag in _WRITTEN and not _WRITTEN[tag].fullmatch(content):
+        raise ValueError(f"not an entry: a {tag} of {content[:40]!r}")
+    return _KINDS[tag](content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -63,7 +64,10 @@ def scored_by(rule: Rule) -> type:
 
 
 def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, f"<answer>{answer}</answer>"))
+    def admit_all(entry: dict[str, Any], answer: str) -> guard.Admitted:
+        return guard.Admitted(answer, f"<answer>{answer}</answer>", pickle.dumps(entry))
+
+    monkeypatch.setattr(guard, "admit", admit_all)
     monkeypatch.setattr("rg_env.attack.run._DEADLINE", 0.3)
     attacked = attack_tasks("spiral_matrix,complex_arithmetic,syllogism", items=4)
     found = {task.task: {hit.hole for hit in task.hits} for task in attacked}
@@ -76,7 +80,7 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
     ("task", "holes"),
     [
         ("careful", ()),
-        ("evaluating", ("code", "crash", "exception", "hang", "poison")),
+        ("evaluating", ("code", "crash", "hang", "poison")),
         ("measuring", ("free reward",)),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -35,7 +36,11 @@ def item() -> Callable[..., dict[str, Any]]:
 @pytest.fixture
 def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every answer through to the pool as it is; the pool has to hold on its own."""
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, f"<answer>{answer}</answer>"))
+
+    def admit_all(entry: dict[str, Any], answer: str) -> guard.Admitted:
+        return guard.Admitted(answer, f"<answer>{answer}</answer>", pickle.dumps(entry))
+
+    monkeypatch.setattr(guard, "admit", admit_all)
 
 
 @pytest.fixture(scope="session")

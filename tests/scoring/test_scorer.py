@@ -30,7 +30,6 @@ from rg_env.scoring.workers.pool import Failure, Job
 from rg_env.user_code import IMPORTS
 
 Item = Callable[..., dict[str, Any]]
-DEEP = '{"a":' * 1300 + "1" + "}" * 1300
 TASKS = sorted(set(DATASETS) - {"composite"})
 
 
@@ -92,10 +91,20 @@ def test_what_is_no_answer_is_rejected(scorer: Scorer, item: Item, answer: Any) 
     assert scored.detail
 
 
-def test_a_scorer_that_raises_is_an_error(scorer: Scorer, item: Item) -> None:
-    scored = scorer.score_answer(item("codeio"), DEEP)
-    assert (scored.raw, scored.tagged, scored.score, scored.status) == (None, None, 0.0, Status.ERROR)
-    assert "RecursionError" in scored.detail
+def test_an_answer_on_which_the_scorer_raises_is_wrong(scorer: Scorer, item: Item) -> None:
+    """Otherwise an answer could excuse itself with `on_scorer_failure=mask`."""
+    entry = item("calendar_arithmetic", tasks=["count_days"])
+    scored = scorer.score_answer(entry, "9" * 400)
+    assert (scored.raw, scored.score, scored.status, scored.excused) == (0.0, 0.0, Status.OK, False)
+    assert scored.detail.startswith("raw: OverflowError")
+
+
+def test_an_item_whose_own_answer_the_scorer_raises_on_is_an_error(scorer: Scorer, item: Item) -> None:
+    entry = item("calendar_arithmetic")
+    del entry["metadata"]["task"]
+    scored = scorer.score_answer(entry, "Monday")
+    assert (scored.raw, scored.score, scored.status, scored.excused) == (None, 0.0, Status.ERROR, True)
+    assert "own answer" in scored.detail
 
 
 def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, item: Item) -> None:
@@ -390,13 +399,6 @@ def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer,
     assert scorer.score_response(entry, text, prefilled_think=True).scored.score == 1.0
     long = scorer.score_response(entry, f"<think></think><answer>{'4' * 8193}</answer>")
     assert long.parsed.violation is Violation.ANSWER_TOO_LONG
-
-
-def test_a_failed_scorer_shows_in_the_verdict(scorer: Scorer, item: Item) -> None:
-    verdict = scorer.score_response(item("codeio"), f"<think></think><answer>{DEEP}</answer>")
-    assert (verdict.scored.raw, verdict.scored.score, verdict.scored.status) == (None, 0.0, Status.ERROR)
-    assert verdict.parsed.answer == DEEP
-    assert verdict.scored.detail
 
 
 # -- in event loops

@@ -1,18 +1,22 @@
-"""What a scorer may see. Runs in the trainer's process; answers are never evaluated.
+"""What a scorer may see. Runs in the trainer's process; neither answers nor entries are ever evaluated.
 
-Invariant: `admit` returns or raises `Refusal` for every text, in linear time. For the tasks in `EVALUATING_TASKS` no
-character of the answer is in what it returns. NUL characters and lone surrogates are refused for every task, because
-they break files and pipes.
+Invariant: `admit` returns or raises `Refusal` or `BrokenEntry` for every entry that names its task and every text, in
+linear time. What a scorer would evaluate (the answer in `EVALUATING_TASKS`, texts of the entry in `evaluated.ENTRIES`)
+was made from what was read; the item's own answer is sent back unread only where the scorer compares it first. NUL
+characters and lone surrogates are refused for every task, because they break files and pipes.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rg_env.errors import describe
 from rg_env.scoring.guard import evaluated, loopholes
 from rg_env.scoring.guard.expressions import Refusal
+from rg_env.tasks.audited import AUDITED_TASKS
 
 EVALUATING_TASKS = frozenset(evaluated.REWRITES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs a text as code."""
@@ -21,24 +25,35 @@ GUARDED_TASKS = EVALUATING_TASKS | frozenset(loopholes.RULES)
 """Tasks with a specific check."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WITHOUT_ANSWER = frozenset({"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"})
+"""Tasks whose items hold no answer, because there are many."""
+
+_LONGEST_OWN_ANSWER = 1_000_000
+"""Characters. The longest that reasoning-gym makes has 0.3 million (codeio)."""
+
+
+class BrokenEntry(Exception):  # noqa: N818 (not an error of the program)
+    """The item cannot be scored, whatever the answer: the reason, as one line to display."""
 
 
 class Admitted(NamedTuple):
-    """The texts that the scorer gets: one for the bare answer, one for `<answer>…</answer>`."""
+    """What the scorer gets: the bare answer, the answer as `<answer>…</answer>`, and the pickled entry."""
 
     raw: str
     tagged: str
+    entry: bytes
 
 
 def admit(entry: Mapping[str, Any], answer: str) -> Admitted:
     """What the scorer gets for an answer.
 
     Args:
-        entry: the item as made by reasoning-gym; `metadata.source_dataset` names the task. If an entry of a guarded
-            task lacks a field that the check reads, all answers to it are refused.
+        entry: the item as made by reasoning-gym, or damaged, or made by somebody hostile;
+            `metadata.source_dataset` names the task.
 
     Raises:
         Refusal: the answer is rejected; the message is a sentence to display.
+        BrokenEntry: the entry is not an item of its task.
     """
     if "\0" in answer:
         raise Refusal("the answer contains a NUL character")
@@ -46,15 +61,33 @@ def admit(entry: Mapping[str, Any], answer: str) -> Admitted:
         raise Refusal("the answer contains a lone surrogate, which is not a character")
     task = entry["metadata"]["source_dataset"]
     try:
+        own = entry.get("answer")
+        if task in AUDITED_TASKS and not isinstance(own, str) and (own is not None or task not in _WITHOUT_ANSWER):
+            raise BrokenEntry(f"the entry is not a valid {task} item: it has no answer")
+        if isinstance(own, str) and len(own) > _LONGEST_OWN_ANSWER:
+            raise BrokenEntry(f"the entry's own answer has more than {_LONGEST_OWN_ANSWER} characters")
+        if task in evaluated.ENTRIES:
+            entry = _with_safe_texts(entry, task)
+        pickled = pickle.dumps(dict(entry))
         if rewrite := evaluated.REWRITES.get(task):
-            return Admitted(rewrite(entry, answer), evaluated.UNREADABLE)
+            return Admitted(rewrite(entry, answer), evaluated.UNREADABLE, pickled)
         if (rule := loopholes.RULES.get(task)) and (reason := rule(entry, answer)):
             raise Refusal(reason)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Refusal(f"the entry is not a valid {task} item: {type(error).__name__}: {error}") from None
-    return Admitted(answer, f"<answer>{answer}</answer>")
+    except (Refusal, BrokenEntry):
+        raise
+    except Exception as error:  # a rule raises for no answer, but an entry can hold anything
+        raise BrokenEntry(f"the entry is not a valid {task} item: {describe(error):.200}") from None
+    return Admitted(answer, f"<answer>{answer}</answer>", pickled)
+
+
+def _with_safe_texts(entry: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    try:
+        return evaluated.ENTRIES[task](entry)
+    except Refusal as refusal:
+        raise BrokenEntry(f"the entry is not a valid {task} item: {refusal}") from None
 
 
 def longest(entry: Mapping[str, Any], limit: int) -> int:
     """Maximum answer length in characters: `limit`, or twice the length of the stored answer if that is more."""
-    return max(limit, 2 * len(str(entry.get("answer") or "")))
+    own = entry.get("answer")
+    return max(limit, 2 * len(own)) if isinstance(own, str) else limit

@@ -1,14 +1,16 @@
-"""The nine tasks whose scorers run a text as Python: what the scorer gets instead of the answer.
+"""The tasks whose scorers run a text as Python: nine run the answer, five a text of the entry (`ENTRIES`).
 
-Invariant: no character of an answer reaches these scorers. A rule reads the answer without evaluating it and returns a
-text for the scorer that was made from what was read: the item's own answer if they are equal, a literal from its value,
-arithmetic from its tree (`expressions`), or `UNREADABLE`. Upstream scores that text as it would score the answer; where
-it does not, the rule refuses the answer.
+Invariant: these scorers evaluate only texts that were written here. A rule reads a text without evaluating it and
+returns one that was made from what was read: a literal from its value, arithmetic from its tree (`expressions`), or
+`UNREADABLE`; or the item's own answer if they are equal, which the scorer compares before it evaluates. Upstream scores
+the new text as it would score the old one; where it does not, the rule refuses the answer.
 """
 
 from __future__ import annotations
 
 import ast
+import json
+import operator
 import re
 import string
 from collections import Counter
@@ -21,6 +23,9 @@ from rg_env.scoring.guard.expressions import CONSTANTS, CONSTRUCTORS, MOST_DIGIT
 Entry = Mapping[str, Any]
 Rewrite = Callable[[Entry, str], str]
 """(entry, answer) → the text for the scorer. Raises Refusal."""
+
+Cure = Callable[[Entry], Entry]
+"""entry → the same with texts that are safe to evaluate. Raises for an entry that reasoning-gym did not make."""
 
 UNREADABLE = "<answer>"
 """A text that Python cannot parse, like every answer in `<answer>…</answer>`: scorers give it their score for those."""
@@ -40,6 +45,19 @@ _FREE_NAMES = (
 _POWER = re.compile(r"\*\*\s*\(?-?(\d+)")
 _NAME = re.compile(r"[A-Za-z]\w*")
 _QUOTED = re.compile(r"""(['"])(.*)\1""")
+
+_BITWISE = re.compile(r"[0-9a-fA-Fx\s()<>*+-]{1,10000}", re.ASCII)
+_BITWISE_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_MOST_BITS = 100_000
+_DIGITS = re.compile(r"[-+]?[0-9.]++(?:[eE][-+]?[0-9]++)?")
+_LIST_OF_NUMBERS = re.compile(rf"""\[\s*(?:(['"]?){_DIGITS.pattern}\1\s*(?:,\s*|(?=\])))*\]""")
+_LARGEST_POWER = 10_000
 
 _MOST_NESTED = 4
 _LITERAL = re.compile(r"""[][()'"\w\s,-]+""", re.ASCII)
@@ -129,7 +147,7 @@ def _puzzle24(entry: Entry, answer: str) -> str:
 
 def _check_numbers(used: tuple[int, ...], given: list[int]) -> None:
     if Counter(used) != Counter(given):
-        raise Refusal(f"the expression must use exactly the given numbers: {', '.join(map(str, given))}")
+        raise Refusal(f"the expression must use exactly the given numbers: {', '.join(map(str, given)):.100}")
 
 
 def _integration(entry: Entry, answer: str) -> str:
@@ -158,6 +176,56 @@ def _grammar_of(entry: Entry, **allowed: Any) -> Grammar:
     )
 
 
+def _bitwise_arithmetic(entry: Entry) -> Entry:
+    """Upstream evaluates the problem, for each answer."""
+    problem = entry["metadata"]["problem"]
+    if not _BITWISE.fullmatch(problem):
+        raise Refusal("its problem is not arithmetic of hexadecimal numbers")
+    return _with_metadata(entry, problem=hex(_whole_value(ast.parse(problem, mode="eval").body)))
+
+
+def _whole_value(node: ast.expr) -> int:
+    """The value of an expression of whole numbers. Raises Refusal for anything else, and where it would be large."""
+    match node:
+        case ast.Constant(int(number)):
+            return number
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_whole_value(operand)
+        case ast.BinOp(left, sign, right) if type(sign) in _BITWISE_OPERATORS:
+            a, b = _whole_value(left), _whole_value(right)
+            if a.bit_length() + b.bit_length() > _MOST_BITS or (isinstance(sign, ast.LShift) and b > _MOST_BITS):
+                raise Refusal("its problem has numbers that are too large")
+            return int(_BITWISE_OPERATORS[type(sign)](a, b))
+    raise Refusal("its problem is not arithmetic of whole numbers")
+
+
+def _number_sorting(entry: Entry) -> Entry:
+    """Upstream evaluates the item's own answer, because its quotes are not JSON's."""
+    if not _LIST_OF_NUMBERS.fullmatch(entry["answer"]):
+        raise Refusal("its answer is not a list of numbers")
+    return {**entry, "answer": json.dumps(_DIGITS.findall(entry["answer"]))}
+
+
+def _integrand(entry: Entry) -> Entry:
+    variable = entry["metadata"]["variable"]
+    if not re.fullmatch(r"[A-Za-z]\w{0,19}", variable, re.ASCII):
+        raise Refusal("its variable is not a name")
+    grammar = Grammar(
+        frozenset({*CONSTANTS, variable}), _FUNCTIONS | CONSTRUCTORS, decimals=True, max_exponent=_LARGEST_POWER
+    )
+    return _with_metadata(entry, integrand=read(entry["metadata"]["integrand"], grammar).text)
+
+
+def _product(entry: Entry) -> Entry:
+    """Upstream parses the item's own answer as it parses an answer."""
+    names = frozenset(_NAME.findall(entry["metadata"]["polynomial_expr"]))
+    return {**entry, "answer": read(entry["answer"], _grammar_of(entry, names=names, decimals=True)).text}
+
+
+def _with_metadata(entry: Entry, **texts: str) -> Entry:
+    return {**entry, "metadata": {**entry["metadata"], **texts}}
+
+
 def _own_answer(entry: Entry) -> list[str]:
     return [entry["answer"]]
 
@@ -177,3 +245,12 @@ REWRITES: dict[str, Rewrite] = {
     "puzzle24": _puzzle24,
     "simple_integration": _integration,
 }
+
+ENTRIES: dict[str, Cure] = {
+    "bitwise_arithmetic": _bitwise_arithmetic,
+    "intermediate_integration": _integrand,
+    "number_sorting": _number_sorting,
+    "polynomial_multiplication": _product,
+    "simple_integration": _integrand,
+}
+"""Tasks whose scorer evaluates a text of the entry."""

@@ -70,23 +70,26 @@ def _whole_if_equal(digits: str) -> float:
 
 def _coin_flip(entry: Mapping[str, Any], answer: str) -> str | None:
     """Upstream scores a common prefix, so that 0 scores 0.9, and hangs on 1e999999999."""
-    text = answer.strip().replace(",", "")
-    if match := _FRACTION.fullmatch(text):
-        over, under = int(match.group(1)), int(match.group(2))
-        if under == 0:
-            return "the answer divides by zero"
-        value = Fraction(over, under)
-    elif _NUMBER.fullmatch(text):
-        value = Fraction(text)
-    else:
+    value, right = _fraction(answer), _fraction(entry["answer"])
+    if right is None:
+        raise ValueError("its answer is not a number")
+    if value is None:
         return "the answer must be one number: a decimal or a fraction"
     if not 0 <= value <= 1:
         return "a probability is between 0 and 1"
-    right = Fraction(entry["answer"].replace(",", ""))
     rounded = value > 0 and (value * 10_000).denominator == 1 and abs(value - right) <= Fraction(1, 20_000)
     if abs(value - right) > right / 100 and not rounded:
         return "the probability is off by more than 1 %, and upstream scores a common prefix"
     return None
+
+
+def _fraction(text: str) -> Fraction | None:
+    """The value of a decimal or a fraction of bounded length; None for anything else, 1/0 included."""
+    text = text.strip().replace(",", "")
+    if match := _FRACTION.fullmatch(text):
+        over, under = int(match[1]), int(match[2])
+        return Fraction(over, under) if under else None
+    return Fraction(text) if _NUMBER.fullmatch(text) else None
 
 
 def _complex_arithmetic(entry: Mapping[str, Any], answer: str) -> str | None:
@@ -182,6 +185,8 @@ def _prime_factorization(entry: Mapping[str, Any], answer: str) -> str | None:
     factors = [part.strip() for part in answer.split("×")]
     if not all(re.fullmatch(r"\+?\d{1,60}", factor, re.ASCII) for factor in factors):
         return "the answer must be integers separated by ×"
+    if len(entry["answer"]) > 10_000:
+        raise ValueError("its answer is too long")
     number = math.prod(int(factor) for factor in entry["answer"].split("×"))
     if "×" in entry["answer"] and any(int(factor) == number for factor in factors):
         return f"{number} itself is not prime"

@@ -13,20 +13,28 @@ from rg_env.scoring.workers.worker import number_of, reason_for
 from rg_env.tasks.audited import check_audited
 
 
-def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form]]:
-    """What scores answers to this task: pickled (entry, raw, tagged) → both forms. Raises if there is none.
+def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form] | str]:
+    """What scores answers to this task: pickled (pickled entry, raw, tagged) → both forms. Raises if there is none.
 
-    The scorers of seven tasks read the options of their dataset; none reads its items, so the size is 1.
+    If the scorer raises on an answer and on the item's own as well, the item is at fault, and the reply is the reason.
+    Otherwise the answer is. The scorers of seven tasks read the options of their dataset; none reads its items, so the
+    size is 1.
     """
     check_audited()
     dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
 
-    def score(arguments: bytes) -> list[Form]:
+    def score(arguments: bytes) -> list[Form] | str:
+        entry, raw, tagged = pickle.loads(arguments)
         try:
-            entry, raw, tagged = pickle.loads(arguments)
-            return [score_form(dataset, entry, raw), score_form(dataset, pickle.loads(arguments)[0], tagged)]
+            own = pickle.loads(entry).get("answer")
         except Exception as error:  # the entry has something that this process cannot make
-            return [reason_for(error)] * 2
+            return reason_for(error)
+        forms = [score_form(dataset, pickle.loads(entry), text) for text in (raw, tagged)]
+        if any(isinstance(form, str) for form in forms):
+            own_form = score_form(dataset, pickle.loads(entry), own if isinstance(own, str) else "")
+            if isinstance(own_form, str):
+                return f"it raises on the item's own answer, too: {own_form}"
+        return forms
 
     return score
 

@@ -25,7 +25,7 @@ _WOMEN = (
 )
 _IS_MAN = {name: names is _MEN for names in (_MEN, _WOMEN) for name in names.split()}
 """Upstream's default names."""
-_COUPLE = re.compile(r"(\w+) is married to (\w+)\.(?: They have (?:a child|children) called ([^.]*)\.)?")
+_COUPLE = re.compile(r"\b(\w+) is married to (\w+)\.(?: They have (?:a child|children) called ([^.]*)\.)?")
 _STATEMENT = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
 _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,

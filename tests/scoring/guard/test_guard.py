@@ -281,10 +281,3 @@ def _entry(task: str) -> dict[str, Any]:
     if task not in _entries:
         _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
     return _entries[task]
-
-
-@pytest.mark.parametrize("task", GUARDED)
-def test_an_entry_that_is_no_item_of_its_task_has_answers_refused(task: str) -> None:
-    for answer in ("1", "Yes", "[[1]]", "1/2"):
-        reason = refusal_of(entry_of(task, answer=None), answer)
-        assert reason is None or len(reason) > 10

@@ -60,7 +60,7 @@ def scorer() -> Iterator[Scorer]:
 def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attack]:
     """Run an expression in a worker, past the guard; the oracle answer is still right afterwards."""
     entry = item("spiral_matrix")
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, ""))
+    monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, "", pickle.dumps(entry)))
 
     def run(answer: str) -> AnswerScore:
         return scorer.score_answer(entry, answer)

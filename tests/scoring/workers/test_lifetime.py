@@ -38,14 +38,14 @@ Item = Callable[..., dict[str, Any]]
 def script(body: str, entry: dict[str, Any]) -> list[str]:
     """A command that runs the body with the names below and an entry at hand, and lets every answer into the pool."""
     head = f"""
-        import os, sys, threading, time
+        import os, pickle, sys, threading, time
         from rg_env.scoring.types import ScorerConfig
         from rg_env.errors import ScorerPoolError
         from rg_env.scoring import Scorer, guard, shared_scorer
         sys.path.insert(0, os.getcwd())
         from tests.scoring.workers.processes import fork_server_pid, living_children
         entry = {entry!r}
-        guard.admit = lambda entry, answer: guard.Admitted(answer, answer)
+        guard.admit = lambda entry, answer: guard.Admitted(answer, answer, pickle.dumps(entry))
     """
     return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
 

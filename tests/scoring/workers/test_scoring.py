@@ -66,7 +66,7 @@ def test_each_form_gets_an_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
             return float(entry["numbers"].pop())
 
     monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *_, **__: Spoiling())
-    assert make_scorer("spoiling", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
+    assert make_scorer("spoiling", {})(pickle.dumps((pickle.dumps({"numbers": [1]}), "4", "4"))) == [1.0, 1.0]
 
 
 def test_a_scorer_is_made_with_the_options_given_and_without_items(monkeypatch: pytest.MonkeyPatch) -> None:

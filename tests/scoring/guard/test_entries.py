@@ -1,0 +1,120 @@
+"""Entries are as untrusted as answers: none is evaluated, and a damaged one is an error in one line."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import reasoning_gym
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rg_env.scoring import Scorer, Status, guard
+from rg_env.scoring.guard import evaluated
+from rg_env.scoring.guard.expressions import Refusal
+from rg_env.tasks.audited import AUDITED_TASKS
+from rg_env.tasks.levels import scale_of
+from rg_env.tasks.upstream.dataset import UpstreamDataset
+
+Items = Callable[[str, int], list[dict[str, Any]]]
+
+POISON = (
+    "[setattr(__import__('sys').modules['reasoning_gym.arithmetic.bitwise_arithmetic'],"
+    "'verify_solution',lambda p,a:True)]"
+)
+EVALUATED = [
+    ("bitwise_arithmetic", "problem"),
+    ("intermediate_integration", "integrand"),
+    ("intermediate_integration", "variable"),
+    ("number_sorting", "answer"),
+    ("polynomial_multiplication", "answer"),
+    ("simple_integration", "integrand"),
+]
+
+
+def changed(entry: dict[str, Any], field: str, value: Any) -> dict[str, Any]:
+    if field in ("answer", "question"):
+        return {**entry, field: value}
+    return {**entry, "metadata": {**entry["metadata"], field: value}}
+
+
+@pytest.mark.parametrize(("task", "field"), EVALUATED)
+def test_the_text_of_an_entry_is_never_evaluated(cured_items: Items, task: str, field: str) -> None:
+    hostile, target = cured_items(task, 1)[0], cured_items("bitwise_arithmetic", 1)[0]
+    with Scorer(workers=1) as scorer:
+        for text in (POISON, "9**9**9**9", "1<<(1<<60)", "(" * 5000, "1+" * 5000, 5, None, [POISON]):
+            scored = scorer.score_answer(changed(hostile, field, text), "1")
+            assert scored.status is Status.ERROR, text
+            assert f"not a valid {task} item" in scored.detail
+            assert len(scored.detail) < 300
+        assert scorer.score_answer(target, "wrong").score == 0.0
+        assert scorer.score_answer(target, target["answer"]).score == 1.0
+        assert scorer.score_answer(hostile, hostile["answer"]).score == 1.0
+
+
+@pytest.mark.parametrize("task", evaluated.ENTRIES)
+@pytest.mark.parametrize("complexity", [0.0, 0.5, 1.0])
+def test_items_of_every_level_keep_their_meaning(task: str, complexity: float) -> None:
+    options = scale_of(task, {}).options(complexity)
+    dataset = UpstreamDataset(task, options)
+    scorer = reasoning_gym.create_dataset(task, **{**options, "seed": 0, "size": 1})
+    for seed in range(3):
+        entry = dataset.make(seed)
+        safe = evaluated.ENTRIES[task](entry)
+        assert scorer.score_answer(entry["answer"], copy.deepcopy(dict(safe))) == 1.0
+
+
+def deep(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+NASTY = [
+    *(None, 5, -1, 10**5000, 1e308, float("nan"), True, Fraction(1, 3), [], {}, (), [[]], {"a": None}, deep(100_000)),
+    *(
+        "",
+        "1/0",
+        "1e3000000",
+        "nan",
+        "[" * 100_000,
+        "9" * 100_000,
+        "9 × " * 100_000 + "9",
+        "x\ny",
+        "\ud800",
+        "é" * 2_000_000,
+    ),
+]
+_entries: dict[str, dict[str, Any]] = {}
+
+
+@settings(max_examples=400)
+@given(task=st.sampled_from(sorted(AUDITED_TASKS)), number=st.integers(0, len(NASTY) - 1), data=st.data())
+def test_a_damaged_entry_never_makes_the_guard_raise(task: str, number: int, data: st.DataObject) -> None:
+    if task not in _entries:
+        _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
+    entry = _entries[task]
+    fields = sorted({"answer", "question", *entry["metadata"]} - {"source_dataset"})
+    damaged = changed(entry, data.draw(st.sampled_from(fields)), NASTY[number])
+    for answer in ("1", str(entry["answer"]), "1/2", "[[1]]"):
+        assert guard.longest(damaged, 8192) >= 8192
+        try:
+            admitted = guard.admit(damaged, answer)
+        except (Refusal, guard.BrokenEntry) as reason:
+            assert 10 < len(str(reason)) < 300
+        else:
+            assert isinstance(admitted.entry, bytes)
+
+
+@pytest.mark.parametrize("task", ["chain_sum", "coin_flip", "game_of_life", "sudoku", "family_relationships"])
+def test_a_damaged_entry_never_makes_the_scorer_raise(scorer: Scorer, cured_items: Items, task: str) -> None:
+    entry = cured_items(task, 1)[0]
+    for value in NASTY:
+        for damaged in (changed(entry, "answer", value), changed(entry, "question", value), {**entry, "extra": value}):
+            scored = scorer.score_answer(damaged, "1")
+            assert scored.score == 0.0 or scored.status is Status.OK
+            assert scored.detail.isprintable()
