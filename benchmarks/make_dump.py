@@ -9,11 +9,12 @@ from pathlib import Path
 from rg_env.dump import (
     FileKind,
     GroupRecord,
-    LedgerRecord,
     NotKept,
+    Phase,
     RolloutRecord,
     group_id,
     has_no_signal,
+    ledger_line,
     outcome_of,
     to_line,
     write_manifest,
@@ -38,14 +39,13 @@ def make_group(number: int, draw: random.Random, thoughts: list[str]) -> GroupRe
         item=f"{task}-train-42-{number}",
         run_id=RUN_ID,
         attempt=1,
-        phase="train",
+        phase=Phase.TRAIN,
         step=step,
         call=step,
         uid=str(number),
         group_id=group_id(RUN_ID, 1, "train", step, str(number)),
         task=task,
         task_config="{}",
-        level=None,
         entry=json.dumps({"question": question, "answer": oracle, "metadata": {"source_dataset": task}}),
         outcome=outcome_of([rollout.base_score for rollout in rollouts]),
         no_signal=has_no_signal([rollout.reward for rollout in rollouts]),
@@ -69,10 +69,10 @@ def make_rollout(
         base_score=base,
         raw_score=None if violation else base,
         tagged_score=None if violation else base / 7,
-        violation=violation,
+        violation=violation or "",
         status=Status.OK,
         detail="",
-        answer=None if violation else answer,
+        answer="" if violation else answer,
         response_tokens=len(thought) // 4,
         stop_reason="stop",
         truncated=False,
@@ -98,12 +98,12 @@ def make_dump(
     while (groups is None or done < groups) and (size is None or written < size):
         count = PER_FILE if groups is None else min(PER_FILE, groups - done)
         members = [make_group(done + k, draw, thoughts) for k in range(count)]
-        files = {FileKind.ROLLOUTS: members} if texts else {}
+        files = {FileKind.ROLLOUTS: [to_line(member) for member in members]} if texts else {}
         if ledger:
-            kept = (FileKind.ROLLOUTS, None) if texts else (None, NotKept.ROLLOUTS_OFF)
-            files[FileKind.LEDGER] = [LedgerRecord.of(member, *kept) for member in members]
-        for kind, records in files.items():
-            content = b"".join(map(to_line, records))
+            kept = (FileKind.ROLLOUTS, "") if texts else (None, NotKept.ROLLOUTS_OFF)
+            files[FileKind.LEDGER] = [ledger_line(member, *kept) for member in members]
+        for kind, lines in files.items():
+            content = b"".join(lines)
             (folder / batch_name(kind, RUN_ID, batch)).write_bytes(content)
             written += len(content)
         done, batch = done + count, batch + 1

@@ -32,6 +32,12 @@ class ScorerPoolError(RGEnvError):
     """The scorer processes cannot be started; without them every score would be 0."""
 
 
+class MissingGroupsError(RGEnvError):
+    """A run is over, and groups are missing from its dump, because the disk failed."""
+
+    exit_code = 3
+
+
 class DumpError(RGEnvError):
     """The dump folder or a dump file cannot be used as requested."""
 

@@ -42,7 +42,8 @@ def run_training(args: list[str], *, verbose: bool = False) -> int:
         verbose: show the whole log instead of a panel or one line per step.
 
     Returns:
-        exit code: 0; 1 after a failure; 2 after a wrong setting; 128 + N after signal N.
+        exit code: 0; 1 after a failure; 2 after a wrong setting; 3 if groups are missing from the dump; 128 + N
+        after signal N.
     """
     return run_shown("train", lambda: train(args), args, verbose=verbose).exit_code
 

@@ -21,11 +21,12 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from rg_env.choices import ResponseFormat
@@ -119,8 +120,11 @@ def group_of(published: Published, index: int, origin: Origin, config: RGDumpCon
     ]
     rewards = group_rewards(judged, config, max_length=1, penalize=False)
     group = group_record(origin, item, item.id, judged, rewards, config.solved_at)
-    rollouts = [replace(one, published_score=score) for one, score in zip(group.rollouts, scores, strict=True)]
-    return replace(group, rollouts=rollouts)
+    rollouts = [
+        msgspec.structs.replace(rollout, published_score=score)
+        for rollout, score in zip(group.rollouts, scores, strict=True)
+    ]
+    return msgspec.structs.replace(group, rollouts=rollouts)
 
 
 def import_run(root: Path, folder: Path, judge: Judge) -> None:
@@ -186,7 +190,7 @@ def by_task(folder: Path) -> pl.DataFrame:
     raw, published = pl.col("raw_score").fill_null(0.0), pl.col("published_score").fill_null(0.0)
     status, counted = pl.col("status"), pl.col("status").is_in(list(UNCOUNTED)).not_()
     cause = (
-        pl.when(pl.col("violation").is_not_null())
+        pl.when(pl.col("violation") != "")
         .then(pl.lit("format"))
         .otherwise(status.replace_strict({"ok": "changed", "rejected": "guard"}, default="failure"))
     )

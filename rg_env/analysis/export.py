@@ -30,7 +30,7 @@ from rg_env.atomic import replacing
 from rg_env.choices import Think
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.run_settings import default_settings, settings_of_attempts
-from rg_env.dump.schema import Message
+from rg_env.dump.schema import Message, as_violation
 from rg_env.errors import RGEnvError
 from rg_env.scoring.types import Status
 
@@ -244,7 +244,7 @@ def export(
         pass
     except OSError as error:
         raise ExportError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
-    wanted = pl.col("text").is_null() & (pl.lit(include_eval) | (pl.col("phase") != Phase.EVAL.value))
+    wanted = (pl.col("text") == "") & (pl.lit(include_eval) | (pl.col("phase") != Phase.EVAL.value))
     without_text = dump.scan().filter(wanted).select(pl.col("group_id").n_unique())
     result.left_out[Reason.NO_TEXT] += without_text.collect(engine="streaming").item()
     result.left_out[Reason.UNREADABLE] += len(dump.problems)
@@ -318,7 +318,7 @@ def _candidates(group: GroupRecord, min_score: float, think: Think, left_out: Co
             left_out[Reason.BAD_TEXT] += 1
         elif rollout.status.is_scorer_failure or any(map(math.isnan, (rollout.base_score, rollout.score))):
             left_out[Reason.NO_SCORE] += 1
-        elif think is Think.DROP and not (response := without_think(response, rollout.violation)):
+        elif think is Think.DROP and not (response := without_think(response, as_violation(rollout.violation))):
             left_out[Reason.THINK_STAYS] += 1
         else:
             yield Candidate(prompt, response, rollout, _flaw(rollout, min_score))
@@ -326,7 +326,7 @@ def _candidates(group: GroupRecord, min_score: float, think: Think, left_out: Co
 
 def _flaw(record: RolloutRecord, min_score: float) -> Reason | None:
     """Why nothing should be trained toward a response; None if it is a good one."""
-    if record.violation is not None:
+    if record.violation:
         return Reason.VIOLATION
     if record.status is Status.REJECTED:
         return Reason.REJECTED

@@ -186,7 +186,7 @@ def _scores_of(verdict: Verdict, rollout: RolloutRecord) -> Scores:
     scored = verdict.scored
     failed = rollout.status is Status.REWARD_ERROR and scored.status is Status.OK  # the user's function is not called
     return {
-        "violation": verdict.parsed.violation,
+        "violation": verdict.parsed.violation or "",
         "status": Status.REWARD_ERROR if failed else scored.status,
         "raw_score": scored.raw,
         "tagged_score": scored.tagged,

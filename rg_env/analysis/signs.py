@@ -171,7 +171,7 @@ def _observe(group: GroupRecord, prefilled_think: bool, form: str) -> Iterator[O
         if rollout.conversation:
             *prompt, _ = rollout.conversation
             parsed = parse_response(rollout.response, prefilled_think, format=form)
-            answer = (rollout.answer if rollout.answer is not None else parsed.answer or "").strip() or None
+            answer = (rollout.answer or parsed.answer or "").strip() or None
             question = prompt[-1]["content"] if prompt else ""
             yield Observed(group, rollout, answer, parsed.think, reference, question)
 

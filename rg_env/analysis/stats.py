@@ -142,7 +142,7 @@ _BY_GROUP = [one for one in STATISTICS if one.interval and not one.per_group]
 _PLAIN = [one for one in STATISTICS if not one.interval]
 _OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal", "attempt", "text")
 _TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "environment", "task", "text"), pl.Categorical())
-_TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(Violation), "status": pl.Enum(Status)}
+_TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(["", *Violation]), "status": pl.Enum(Status)}
 NEEDED = list(
     dict.fromkeys(
         [
@@ -219,7 +219,7 @@ def measure(
         )
     counted = every.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).with_columns(
         solved=(pl.col("base_score") >= pl.col("solved_at").fill_null(solved_at)).fill_null(False),
-        well_formed=pl.when(_FORMATTED).then(pl.col("violation").is_null()),
+        well_formed=pl.when(_FORMATTED).then(pl.col("violation") == ""),
     )
     if every.is_empty():
         raise NoRolloutsError("there are no rollouts")

@@ -25,7 +25,6 @@ from rg_env.browser.query import PLACE, SCORE, SORTED_BY, Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.read.where import ConditionError
-from rg_env.dump.strings import escape, unescape
 from rg_env.errors import RGEnvError
 from rg_env.output import counted
 from rg_env.sanitize import visible
@@ -54,7 +53,7 @@ def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
     failed = pl.col("status").filter(pl.col("status") != Status.OK.value)
     groups = (
         dump.scan()
-        .filter(pl.col("text").is_not_null())
+        .filter(pl.col("text") != "")
         .group_by("run_id", "group_id", maintain_order=True)
         .agg(
             pl.col(*PLACE[1:], "step", "phase", "task", "outcome").first(),
@@ -62,7 +61,7 @@ def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
             SCORE.mean().alias("mean"),
             SCORE.min().alias("worst"),
             order=SORTED_BY[sort] if sort else pl.lit(None),
-            violations=pl.col("violation").drop_nulls().unique().sort(),
+            violations=pl.col("violation").filter(pl.col("violation") != "").unique().sort(),
             failures=failed.unique().sort(),
         )
         .with_columns(troubles=pl.concat_list("violations", "failures").list.join(" "))
@@ -172,7 +171,7 @@ class Browser(App[None]):
                     if worker.is_cancelled:
                         return
                     if query.matches_text(group):
-                        ids.add(escape(group.group_id))
+                        ids.add(group.group_id)
                 found = found.filter(pl.col("group_id").is_in(ids))
         except RGEnvError as error:
             self.call_from_thread(self._fail, error)
@@ -317,6 +316,6 @@ class Browser(App[None]):
 def _cells(row: dict[str, Any]) -> Iterable[Text]:
     for name in _COLUMNS:
         value = row[name]
-        text = "–" if value is None else f"{value:.3f}" if isinstance(value, float) else unescape(str(value))
+        text = "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
         style = _COLORS.get(value, "") if name == "outcome" else "red" if name == "troubles" else ""
         yield Text(visible(text, one_line=True), style)

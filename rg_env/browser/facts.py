@@ -20,7 +20,7 @@ def ranked(group: GroupRecord) -> list[RolloutRecord]:
 
     def key(rollout: RolloutRecord) -> tuple[float, ...]:
         numbers = [-number if number == number else 1.0 for number in (rollout.base_score, rollout.score)]
-        return (*numbers, rollout.violation is not None, rollout.repetition)
+        return (*numbers, rollout.violation != "", rollout.repetition)
 
     return sorted(group.rollouts, key=key)
 
@@ -93,8 +93,8 @@ def rollout_facts(rollout: RolloutRecord, baseline: float = 0.0) -> str:
         facts.append("1 turn" if rollout.turns == 1 else f"{rollout.turns} turns")
     if rollout.truncated:
         facts.append("cut off")
-    if rollout.violation is not None:
-        facts.append(rollout.violation.value)
+    if rollout.violation:
+        facts.append(rollout.violation)
     if rollout.status is not Status.OK:
         facts.append(f"{rollout.status.value}: {rollout.detail}" if rollout.detail else rollout.status.value)
     return " · ".join(facts)

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from rg_env.analysis.reparse import reparse
 from rg_env.browser.facts import rollout_facts
-from rg_env.dump.schema import RolloutRecord
+from rg_env.dump.schema import RolloutRecord, as_violation
 from rg_env.sanitize import visible
 from rg_env.scoring.parse import tag_spans
 from rg_env.scoring.types import Span
@@ -41,7 +41,7 @@ class Pane(VerticalScroll):
 def styled_response(rollout: RolloutRecord) -> Content:
     """The response in colors, in linear time. Tags override blocks."""
     text = rollout.transcript()
-    parsed = reparse(text, rollout.violation)
+    parsed = reparse(text, as_violation(rollout.violation))
     length = min(len(text), LONGEST)
     paint = bytearray(length)  # the style of each character
     spans: list[tuple[Span | None, int]] = [(parsed.think_span, _THINK), (parsed.answer_span, _ANSWER)]

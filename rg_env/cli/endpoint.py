@@ -158,7 +158,6 @@ def print_finished(finished: Finished) -> None:
         (totals.reasoning_apart, "response", "with the reasoning apart: it is recorded as the think block"),
         (totals.think_opened, "response", "to a prompt that opened the think block: <think> was added"),
         (totals.uncounted, "response", "whose tokens the server did not count: the total lacks them"),
-        (finished.missing, "group", f"could not be written to {finished.folder}"),
     )
     for number, noun, what in remarks:
         if number:
@@ -169,5 +168,7 @@ def print_finished(finished: Finished) -> None:
         print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {finished.folder}")
     elif finished.signum is not None or finished.error is not None:
         print_error(f"stopped; the same command with --resume --out {finished.folder} continues")
+    if finished.missing:
+        print_error(f"{counted(finished.missing, 'group')} of this run missing from {finished.folder}: the disk failed")
     if not totals.groups and finished.done >= finished.planned:
         print_line("nothing left to do: all groups were already in the dump")

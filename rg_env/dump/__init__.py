@@ -3,7 +3,7 @@
 Imports neither torch nor ray nor skyrl.
 """
 
-from rg_env.dump.codec import NewerSchemaError, from_line, record_from_line, to_line
+from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_line, to_line
 from rg_env.dump.files import check_folder
 from rg_env.dump.manifest import write_manifest
 from rg_env.dump.open_file import open_lines
@@ -12,7 +12,6 @@ from rg_env.dump.read.runs import Run
 from rg_env.dump.run_id import claim_run, new_run_id
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
-    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,
@@ -20,6 +19,7 @@ from rg_env.dump.schema import (
     Outcome,
     Phase,
     RolloutRecord,
+    StepRecord,
     TrainedRecord,
     group_id,
     has_no_signal,
@@ -44,6 +44,7 @@ __all__ = [
     "Problem",
     "RolloutRecord",
     "Run",
+    "StepRecord",
     "TrainedRecord",
     "check_folder",
     "claim_run",
@@ -51,11 +52,11 @@ __all__ = [
     "from_line",
     "group_id",
     "has_no_signal",
+    "ledger_line",
     "new_run_id",
     "open_lines",
     "open_run",
     "outcome_of",
-    "record_from_line",
     "route",
     "to_line",
     "write_manifest",

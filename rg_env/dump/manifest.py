@@ -40,7 +40,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
 
     Returns:
         the file: `content` of the last attempt with versions, host and start time at the top level, and one entry
-        for every attempt under `attempts`.
+        for every attempt under `attempts`. An attempt without `ended` (see `end_manifest`) had no regular end.
 
     Raises:
         DumpError: the folder cannot be written.
@@ -60,6 +60,24 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
     except OSError as error:
         raise DumpError(f"{path} cannot be written ({error.strerror})") from None
     return path
+
+
+def end_manifest(folder: Path, run_id: str, attempt: int, missing_groups: int) -> None:
+    """Note in the manifest, if there is one, that an attempt closed its dump, and how many groups it lacks: `ended` and
+    `missing_groups`, at the top level and in the attempt's entry. Never raises.
+    """
+    path = folder / manifest_name(run_id)
+    end = {"ended": datetime.now(UTC).isoformat(timespec="seconds"), "missing_groups": missing_groups}
+    try:
+        manifest = _read(path)
+        for start in (manifest, *manifest["attempts"]):
+            if start.get("attempt") == attempt:
+                start |= end
+        replace_bytes(path, json.dumps(manifest, indent=2).encode() + b"\n")
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        logger.warning("the end of the run could not be noted in {} ({})", path, error)
 
 
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:

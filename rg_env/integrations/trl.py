@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
@@ -181,10 +183,10 @@ class GRPOReward:
             seen[item.id] += 1
             uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
             step = None if done is None else done + (item.split == Phase.TRAIN)
-            origin = Origin(self.writer.run_id, 1, item.split, step, call)
+            origin = Origin(self.writer.run_id, 1, Phase(item.split), step, call)
             record = group_record(origin, item, uid, group, rewards, self.config.solved_at)
-            records.append(replace(record, started_at=None, generation_seconds=None))
-        self.writer.submit(records).result()
+            records.append(msgspec.structs.replace(record, started_at=None, generation_seconds=None))
+        self.writer.write_blocking(records)
 
     def _open(self, args: GRPOConfig, model: str) -> DumpWriter:
         config, run_id = self.config, new_run_id()

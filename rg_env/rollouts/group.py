@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rg_env.dump.schema import GroupRecord, RolloutRecord, answered, group_id, has_no_signal, outcome_of
+from rg_env.dump.schema import GroupRecord, Phase, RolloutRecord, answered, group_id, has_no_signal, outcome_of
 from rg_env.rewards import Rollout, RolloutReward
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.types import Status
@@ -23,7 +23,7 @@ class Origin:
 
     run_id: str
     attempt: int
-    phase: str
+    phase: Phase
     step: int | None
     call: int
 
@@ -44,7 +44,7 @@ def group_record(
     group: Sequence[Rollout],
     rewards: Sequence[RolloutReward],
     solved_at: float,
-    policy_version: str | None = None,
+    policy_version: str = "",
 ) -> GroupRecord:
     """The record of a group.
 
@@ -53,7 +53,7 @@ def group_record(
         uid: the prompt's id; unique within a call.
         group: the rollouts, and `rewards` one for each.
         solved_at: a rollout with at least this base score is correct.
-        policy_version: of the weights that generated the responses, if known.
+        policy_version: of the weights that generated the responses; "" if unknown.
     """
     rollouts = [rollout_record(*pair, policy_version) for pair in zip(group, rewards, strict=True)]
     counted = answered(rollouts)
@@ -79,7 +79,7 @@ def group_record(
 def _facts_of_item(item: Item, group: Sequence[Rollout]) -> dict[str, Any]:
     return {
         "task_config": item.config_json,
-        "level": item.level or None,
+        "level": item.level or "",
         "complexity": item.complexity,
         "baseline": max(rollout.verdict.scored.baseline for rollout in group),
         "entry": item.entry_json,
@@ -102,23 +102,23 @@ def _times(watches: Sequence[Stopwatch]) -> dict[str, Any]:
     }
 
 
-def rollout_record(rollout: Rollout, computed: RolloutReward, policy_version: str | None) -> RolloutRecord:
+def rollout_record(rollout: Rollout, computed: RolloutReward, policy_version: str) -> RolloutRecord:
     """The record of one rollout; arguments as for `group_record`."""
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
     failed = computed.reward_error and scored.status is Status.OK
     return RolloutRecord(
-        conversation=rollout.conversation,
-        score=computed.score,
-        reward=computed.reward,
-        base_score=scored.score,
+        conversation=[{key: storable(text) for key, text in message.items()} for message in rollout.conversation],
+        score=float(computed.score),
+        reward=float(computed.reward),
+        base_score=float(scored.score),
         raw_score=scored.raw,
         tagged_score=scored.tagged,
-        violation=parsed.violation,
+        violation=parsed.violation or "",
         status=Status.REWARD_ERROR if failed else scored.status,
-        detail=computed.reward_error if failed else scored.detail,
-        answer=parsed.answer,
+        detail=storable(computed.reward_error if failed else scored.detail),
+        answer=storable(parsed.answer or ""),
         response_tokens=rollout.response_tokens,
-        stop_reason=rollout.stop_reason,
+        stop_reason=rollout.stop_reason or "",
         truncated=rollout.stop_reason == "length",
         penalty_factor=computed.penalty_factor,
         repetition=rollout.repetition,
@@ -126,5 +126,14 @@ def rollout_record(rollout: Rollout, computed: RolloutReward, policy_version: st
         normalized=scored.normalized,
         custom_reward=computed.custom_reward,
         turns=None if rollout.turns is None else len(rollout.turns),
-        each_turn=None if rollout.turns is None else json.dumps(rollout.turns),
+        each_turn="" if rollout.turns is None else json.dumps(rollout.turns),
     )
+
+
+def storable(text: str) -> str:
+    """The text with `?` for what UTF-8 cannot hold: lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text

@@ -12,6 +12,7 @@ succession fail, the run stops without recording them, so that `--resume` tries 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -22,7 +23,7 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
 from rg_env.dump.schema import GroupRecord, answered
-from rg_env.errors import RGEnvError
+from rg_env.errors import MissingGroupsError, RGEnvError
 from rg_env.output import counted, print_error
 from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Sampling
@@ -90,10 +91,13 @@ class Finished:
 
     @property
     def exit_code(self) -> int:
-        """0; 1 after an error, or if groups could not be written or no request was answered; 128 + N after signal N."""
+        """0; 1 after an error, or if no request was answered; 3 if groups are missing from the dump; 128 + N after
+        signal N."""
         if self.signum is not None:
             return 128 + self.signum
-        return int(bool(self.error or self.missing) or (self.totals.failures > 0 and not self.totals.responses))
+        if self.error or (self.totals.failures > 0 and not self.totals.responses):
+            return 1
+        return MissingGroupsError.exit_code if self.missing else 0
 
 
 def run_endpoint(
@@ -301,11 +305,15 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[int] = []
 
+    handled = {one: now for one in _SIGNALS if (now := signal.getsignal(one)) is not signal.SIG_IGN}  # nohup: SIGHUP
+
     def stop(signum: int) -> None:
         received.append(signum)
         task.cancel()
+        for other in handled:
+            loop.remove_signal_handler(other)
+            signal.signal(other, lambda number, _: os._exit(128 + number))  # although the disk hangs
 
-    handled = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]  # nohup ignores SIGHUP
     for signum in handled:
         loop.add_signal_handler(signum, stop, signum)
     try:
@@ -314,6 +322,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
         if not received:
             raise
     finally:
-        for signum in handled:
+        for signum, before in handled.items():
             loop.remove_signal_handler(signum)
+            signal.signal(signum, before)
     return received[0] if received else None

@@ -86,12 +86,12 @@ class StepSummary:
             counts.solved += sum(one.base_score >= self._solved_at for one in rollouts)
             if group.environment == RG_DUMP:
                 counts.formatted += len(rollouts)
-                counts.well_formed += sum(one.violation is None for one in rollouts)
+                counts.well_formed += sum(not one.violation for one in rollouts)
             counts.equal_partial += is_equal_partial_credit([one.base_score for one in rollouts], self._solved_at)
             counts.outcomes[group.outcome.value] += 1
             counts.files[route(group, self._policy)[0] or NO_TEXT] += 1
             counts.statuses.update(one.status.value for one in group.rollouts)
-            counts.violations.update(one.violation.value for one in rollouts if one.violation)
+            counts.violations.update(one.violation for one in rollouts if one.violation)
             counts.tasks[group.task] += 1
 
     @property

@@ -28,14 +28,16 @@ from skyrl.train.utils.tracking import Tracking
 from rg_env.config import PREFIX
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
-from rg_env.errors import need
+from rg_env.errors import MissingGroupsError, need
 from rg_env.eval_set import EvalSet
+from rg_env.output import counted
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
 from rg_env.skyrl.recording import resumes
 from rg_env.skyrl.registration import register
+from rg_env.skyrl.step_tracking import StepTracking
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
@@ -47,7 +49,8 @@ class RGExperiment(BasePPOExp):
     cfg: RGTrainConfig
     tokenizer: Any
     reports: Reports = Reports()
-    _generator: RGDumpGenerator
+    _generator: RGDumpGenerator | None = None
+    _steps: StepTracking | None = None
 
     def get_eval_dataset(self) -> EvalSet | PromptDataset | None:
         """The fixed evaluation set, which is made while the models are loaded, or the files of `data.val_data`."""
@@ -76,17 +79,32 @@ class RGExperiment(BasePPOExp):
         return self._generator
 
     def get_tracker(self) -> Tracking:
-        """SkyRL's tracker. SwanLab gets the settings as a dict, because it refuses SkyRL's config object."""
+        """SkyRL's tracker, whose numbers also go to the dump. SwanLab gets the settings as a dict, because it refuses
+        SkyRL's config object.
+        """
         trainer = self.cfg.trainer
         if trainer.logger != "swanlab":
-            return super().get_tracker()
-        return Tracking(
-            project_name=trainer.project_name,
-            experiment_name=trainer.run_name,
-            backend=trainer.logger,
-            config=asdict(self.cfg),
-            tags=trainer.tags,
-        )
+            tracker = super().get_tracker()
+        else:
+            tracker = Tracking(
+                project_name=trainer.project_name,
+                experiment_name=trainer.run_name,
+                backend=trainer.logger,
+                config=asdict(self.cfg),
+                tags=trainer.tags,
+            )
+        self._steps = StepTracking(tracker, lambda: self.writer)
+        return cast(Tracking, self._steps)
+
+    @property
+    def writer(self) -> DumpWriter | None:
+        """Of the dump, once it is open."""
+        return None if self._generator is None else self._generator.writer
+
+    def flush_steps(self) -> None:
+        """Hand what the tracker holds back to the dump."""
+        if self._steps is not None:
+            self._steps.flush()
 
     def _prompt_dataset(self, files: list[str]) -> PromptDataset:
         workers = max(1, self.cfg.data.dataloader.num_workers or 0)
@@ -135,6 +153,8 @@ class StepReporter(TrainingCallback):
         trainer.warn_of_dropped_batches()
 
     def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
+        if isinstance(trainer.tracker, StepTracking):
+            trainer.tracker.flush()
         close_all()
 
 
@@ -187,6 +207,7 @@ def _close_at_the_end_of(lifeline: int) -> None:
 
 
 def _close_and_exit(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signum, lambda number, _: os._exit(128 + number))  # a second one, although the disk hangs
     close_all()
     sys.exit(128 + signum)
 
@@ -197,7 +218,14 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
     with run_environment(cfg, reports):
         experiment = experiment_class(cfg, training_class(cfg))(cfg)
         experiment.reports = reports
-        experiment.run()
+        try:
+            experiment.run()
+        finally:
+            experiment.flush_steps()
+    writer = experiment.writer
+    if writer is not None and writer.missing:
+        groups = counted(writer.missing, "group")
+        raise MissingGroupsError(f"{groups} of this run missing from the dump in {writer.folder}: the disk failed")
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:

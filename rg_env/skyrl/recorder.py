@@ -26,7 +26,7 @@ from typing import Any
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput, TrajectoryID
 
 from rg_env.dataset import ENV_CLASS
-from rg_env.dump import DumpWriter, GroupRecord
+from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.rewards import Rollout, RolloutReward
@@ -47,7 +47,7 @@ class Call:
         input: with slots for the rows of rg_dump; `output`: what the generator returned.
         number: of the call on its generator.
         step: SkyRL's global step; None outside of training.
-        version: of the policy before the call, if SkyRL knows it.
+        version: of the policy before the call; "" if SkyRL does not know it.
         began: in seconds since 1970-01-01 UTC.
         rollouts, ids: of each trajectory.
         rows: the output rows of each trajectory: one, or one per step in step-wise mode.
@@ -57,9 +57,9 @@ class Call:
 
     input: GeneratorInput
     number: int
-    phase: str
+    phase: Phase
     step: int | None
-    version: str | None
+    version: str
     rollouts: list[Rollout]
     began: float = field(default_factory=time.time)
     output: GeneratorOutput = field(init=False)
@@ -136,9 +136,9 @@ class Recorder(GeneratorInterface):
                 for extra, rollout, env_class in zip(extras, rollouts, given["env_classes"], strict=True)
             ]
         metadata = given.get("batch_metadata")
-        phase, step = (metadata.training_phase, metadata.global_step) if metadata else ("eval", None)
+        phase, step = (Phase(metadata.training_phase), metadata.global_step) if metadata else (Phase.EVAL, None)
         version = getattr(getattr(self.generator, "inference_engine_client", None), "weight_version", None)
-        version = None if version is None else str(version)
+        version = "" if version is None else str(version)
         return Call({**given, "env_extras": extras}, next(self._calls), phase, step, version, rollouts)
 
     def take(self, call: Call, output: GeneratorOutput) -> None:
@@ -152,7 +152,7 @@ class Recorder(GeneratorInterface):
     def records(self, call: Call) -> list[GroupRecord]:
         """The groups of a call, in order of appearance. In training, the output's `trajectory_ids` name them."""
         records = [self._record(call, uid, group) for uid, group in call.groups.items()]
-        if call.phase == "train":
+        if call.phase is Phase.TRAIN:
             group_ids = {record.uid: record.group_id for record in records}
             call.output["trajectory_ids"] = [_named(call, row, group_ids) for row in call.trajectory_of_each_row()]
         return records

@@ -31,8 +31,6 @@ from rg_env.skyrl.group_uid import GroupUid, named, one_uid_per_copy, uids_for_a
 
 _ROWS = "rg_env_rows"
 """Key of a training batch's metadata: the group id of each row that is not padded."""
-_CHECKPOINT_WAIT = 3600.0
-"""At most so many seconds a checkpoint waits for a disk that works."""
 _NAMED = 5
 """At most so many groups are named in a warning."""
 
@@ -98,7 +96,7 @@ class RecordingTrainer:
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
-            writer.submit(
+            writer.write_blocking(
                 [
                     TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
                     for group, count in Counter(rows).items()
@@ -109,13 +107,12 @@ class RecordingTrainer:
     def save_checkpoints(self) -> str:
         """As in SkyRL, after everything that the checkpoint covers has been written to the dump, or the disk failed."""
         writer: DumpWriter | None = self.generator.writer
-        if writer is not None and writer.flush(_CHECKPOINT_WAIT):
-            groups = writer.missing_groups()
-            more = f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
-            names = ", ".join(groups[:_NAMED]) + more if groups else "none; only what was trained on"
-            logger.error(
-                "dump: the checkpoint of step {} covers groups that are not on disk: {}", self.global_step, names
-            )
+        if writer is not None:
+            writer.write_blocking()
+            if groups := writer.missing_groups():
+                names = ", ".join(groups[:_NAMED]) + (f" and {len(groups) - _NAMED} more" if groups[_NAMED:] else "")
+                what = "dump: the checkpoint of step {} covers groups that are not on disk: {}"
+                logger.error(what, self.global_step, names)
         path: str = super().save_checkpoints()  # type: ignore[misc]
         return path
 

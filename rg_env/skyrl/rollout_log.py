@@ -57,7 +57,7 @@ def _group(group: GroupRecord) -> Iterator[str]:
 
 def _why(rollout: RolloutRecord, group: GroupRecord, expected: object) -> Iterator[str]:
     """What led to the score."""
-    if rollout.violation is not None:
+    if rollout.violation:
         yield f"violation {rollout.violation}"
     elif rollout.status is not Status.OK:
         yield f"{rollout.status}: {rollout.detail}"

@@ -45,9 +45,11 @@ class RGTrainerMixin(RecordingTrainer):
         if not counts.groups:
             return
         step, total = self.global_step, self.total_training_steps or 0
-        logger.info("step {}/{} | {}", step, total, counts.line())
+        files = "" if self.generator.writer is None else self.generator.writer.progress
+        logger.info("step {}/{} | {} | {}", step, total, counts.line(), files)
         seconds = f"{self.all_timings['step']:.1f} s" if "step" in self.all_timings else ""
-        self.reports.step(step, total, counts.as_facts(), seconds, counts.line())
+        self.reports.step(step, total, counts.as_facts(), seconds, counts.line(), files)
+        self.reports.send(files=files)
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As in SkyRL. The result is reported."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rg_env.errors import RGEnvError
+from rg_env.errors import MissingGroupsError, RGEnvError
 from rg_env.output import guard_streams, print_error
 from rg_env.terminal.screen import Screen, short_path, since
 from rg_env.terminal.supervisor import Ended, supervise
@@ -16,6 +16,9 @@ from rg_env.terminal.supervisor import Ended, supervise
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+_AT_THE_END = (0, MissingGroupsError.exit_code)
+"""Exit codes of a run that trained to its end."""
 
 
 def run_shown(name: str, work: Callable[[], object], args: Sequence[str], *, verbose: bool) -> Ended:
@@ -30,10 +33,13 @@ def run_shown(name: str, work: Callable[[], object], args: Sequence[str], *, ver
     screen = Screen(name, verbose=verbose)
     ended = supervise(work, screen, verbose=verbose)
     screen.close(clear=ended.exit_code == 2)
-    if "error" in screen.facts and ended.signum is None:
-        for mistake in screen.facts["error"].splitlines():
-            print_error(mistake)
-    if ended.exit_code != 2:
+    mistakes = screen.facts.get("error", "").splitlines() if ended.signum is None else []
+    if ended.exit_code == MissingGroupsError.exit_code:
+        for line in ending(screen, ended, args):
+            screen.line(line)
+    for mistake in mistakes:
+        print_error(mistake)
+    if ended.exit_code not in (2, MissingGroupsError.exit_code):
         for line in ending(screen, ended, args):
             screen.line(line)
     return ended
@@ -44,7 +50,7 @@ def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[Render
     facts = screen.facts
     if "finished" in facts:
         yield facts["finished"]
-    elif ended.exit_code == 0:
+    elif ended.exit_code in _AT_THE_END:
         yield f"trained to step {facts.get('step', 0)} in {since(screen.began)}"
         if table := learned(facts):
             yield from ("", table, "")
@@ -59,7 +65,7 @@ def ending(screen: Screen, ended: Ended, args: Sequence[str]) -> Iterator[Render
         yield "for the traceback, run it again with --verbose"
     if "rollouts" in facts:
         yield f"log of rollouts: {short_path(facts['rollouts'])}"
-    if ended.exit_code != 0:
+    if ended.exit_code not in _AT_THE_END:
         why = f"stopped by {signal.Signals(ended.signum).name}" if ended.signum else "failed"
         at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"
         yield f"{why} {at}; {_how_to_continue(facts, args)}"

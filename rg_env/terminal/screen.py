@@ -145,6 +145,8 @@ class Screen:
             if counts:
                 text = ", ".join(f"{count:,} {_GROUPS.get(key, key)}" for key, count in counts.most_common())
                 yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
+        if facts.get("files"):
+            yield "files", cell(facts["files"].removeprefix("dump "))
         for name in ("dump", "log"):
             if name in facts:
                 yield name, cell(short_path(facts[name]))

@@ -28,7 +28,7 @@ from typing import NoReturn
 
 import psutil
 
-from rg_env.errors import RGEnvError, one_line
+from rg_env.errors import MissingGroupsError, RGEnvError, one_line
 from rg_env.processes import SCRATCH, adopt_orphans, die_with_parent, make_scratch, redirect_output
 from rg_env.terminal.reports import VERBOSE, Reports
 from rg_env.terminal.screen import Screen
@@ -78,9 +78,9 @@ def supervise(command: Callable[[], object], screen: Screen, *, verbose: bool = 
         try:
             status = _watch(pid, reports, screen, received)
         finally:
-            end_descendants(_STRAGGLERS if status == 0 else 0.0)
-        if status == 0:
-            return Ended(0, None)
+            end_descendants(_STRAGGLERS if status in (0, MissingGroupsError.exit_code) else 0.0)
+        if status in (0, MissingGroupsError.exit_code):
+            return Ended(status, None)
         if received:
             return Ended(128 + received[0], received[0])
         how = f"exit code {status}" if status > 0 else signal.Signals(-status).name
@@ -168,7 +168,7 @@ def _call(command: Callable[[], object]) -> int:
         command()
     except RGEnvError as error:
         reports.send(error=str(error))
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     except Exception as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
+
+import msgspec
 
 from rg_env.analysis.intervals import t_quantile
 from rg_env.dump import GroupRecord, Outcome, RolloutRecord
@@ -28,7 +29,7 @@ KEYS = {
     "level": lambda g, r: (g.task, tenth(g.complexity)),
     "environment": lambda g, r: (g.environment,),
     "outcome": lambda g, r: (g.outcome.value,),
-    "violation": lambda g, r: (r.violation and r.violation.value,),
+    "violation": lambda g, r: (r.violation,),
     "status": lambda g, r: (r.status.value,),
 }
 
@@ -52,7 +53,7 @@ def splits_groups(by: str) -> bool:
 
 
 def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:
-    groups = [replace(g, rollouts=counted) for g in groups if (counted := answered(g.rollouts))]
+    groups = [msgspec.structs.replace(g, rollouts=counted) for g in groups if (counted := answered(g.rollouts))]
     rows: dict[tuple[Any, ...], list[tuple[GroupRecord, list[RolloutRecord]]]] = defaultdict(list)
     for g in groups:
         parts: dict[tuple[Any, ...], list[RolloutRecord]] = defaultdict(list)
@@ -79,7 +80,7 @@ def _figures(members: list[Member], largest: int) -> Figures:
         values = [[x for r in rs if (x := getattr(r, name)) is not None] for _, rs in members]
         clustered(f"mean_{name}", values, name not in ("reward", "response_tokens"))
     clustered("solve_rate", [[_solved(r) for r in rs] for _, rs in members])
-    clustered("format_rate", [[r.violation is None for r in rs] for _, rs in members])
+    clustered("format_rate", [[not r.violation for r in rs] for _, rs in members])
     clustered("truncated", [[r.truncated for r in rs] for _, rs in members])
     clustered("solve_rate_first", [[_solved(r) for r in rs] for g, rs in members if g.step in first])
     clustered("solve_rate_last", [[_solved(r) for r in rs] for g, rs in members if g.step in last])
@@ -96,7 +97,7 @@ def _figures(members: list[Member], largest: int) -> Figures:
         for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
-    found["solve_given_format"] = _mean(_solved(r) for r in every if r.violation is None)
+    found["solve_given_format"] = _mean(_solved(r) for r in every if not r.violation)
     for name, right in (("right", True), ("wrong", False)):
         tokens = [r.response_tokens for r in every if _solved(r) is right and r.response_tokens is not None]
         for p in (10, 50, 90):
@@ -107,7 +108,7 @@ def _figures(members: list[Member], largest: int) -> Figures:
     found["scorer_failures"] = _mean(r.status in ("timeout", "crashed", "error") for r in every)
     found["rejected"] = _mean(r.status == "rejected" for r in every)
     found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status if s.is_counted}
-    found |= {f"violation_{v.value}": _mean(r.violation is v for r in every) for v in Violation}
+    found |= {f"violation_{v.value}": _mean(r.violation == v for r in every) for v in Violation}
     return found
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import polars as pl
 from hypothesis import strategies as st
 
-from rg_env.dump import Dump, FileKind, GroupRecord, LedgerRecord, RolloutRecord, open_run, to_line
+from rg_env.dump import Dump, FileKind, GroupRecord, RolloutRecord, ledger_line, open_run, to_line
 from rg_env.dump.files import batch_name
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -55,7 +55,7 @@ def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
     return [
         group(
             uid,
-            [replace(member, repetition=k) for k, member in enumerate(members)],
+            [msgspec.structs.replace(member, repetition=k) for k, member in enumerate(members)],
             task=draw(st.sampled_from(["chain_sum", "gcd"])),
             step=draw(st.none() | st.integers(1, 9)),
             phase=draw(st.sampled_from(["train", "train", "eval"])),
@@ -71,7 +71,7 @@ def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
 def write_ledger(folder: Path, members: Sequence[GroupRecord], run_id: str = RUN_ID) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / batch_name(FileKind.LEDGER, run_id, 0)
-    path.write_bytes(b"".join(to_line(LedgerRecord.of(g, FileKind.ROLLOUTS, None)) for g in members))
+    path.write_bytes(b"".join(ledger_line(g, FileKind.ROLLOUTS) for g in members))
     return path
 
 

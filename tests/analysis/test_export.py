@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +107,7 @@ def test_sft_lines_are_good_and_everything_else_is_accounted_for(tmp_path_factor
             for r in source.rollouts
             if list(r.conversation) == line["messages"] and r.base_score == line["base_score"]
         ]
-        assert any(r.violation is None and r.status is Status.OK and not r.truncated for r in match)
+        assert any(not r.violation and r.status is Status.OK and not r.truncated for r in match)
     seen = [json.dumps(line["messages"]) for line in lines]
     assert len(seen) == len(set(seen))
     of_rollouts = sum(len(g.rollouts) for g in made if g.phase == "train")
@@ -140,7 +139,9 @@ def test_dpo_pairs_keep_the_margin(tmp_path_factory, made, margin, think):
 
 def test_what_is_solved_follows_from_the_run_unless_a_minimum_score_is_given(tmp_path):
     made = [group(k, [said(f"<think>{k}</think><answer>{k}</answer>", 0.8, 0), said("no", 0.0, 1)]) for k in range(2)]
-    dump = dump_of(tmp_path, [*made, replace(made[1], group_id="own", environment="gsm8k", solved_at=0.75)])
+    dump = dump_of(
+        tmp_path, [*made, msgspec.structs.replace(made[1], group_id="own", environment="gsm8k", solved_at=0.75)]
+    )
     for kind, low in ((Sft, Reason.LOW_SCORE), (Dpo, Reason.NO_PAIR)):
         some, every = (export(dump, kind(score), tmp_path / "x" / "x.jsonl", force=True) for score in (None, 0.5))
         assert (some.rows, some.left_out[low] >= 2) == (1, True)
@@ -199,50 +200,12 @@ def test_evaluation_groups_need_to_be_asked_for_and_are_warned_about(tmp_path):
 # -- what the record did not hold
 
 
-def test_a_plain_atropos_dump_is_exported_and_what_is_unknown_is_said(tmp_path):
-    def line(k):
-        talk = [
-            {"role": "user", "content": f"{k}?"},
-            {"role": "assistant", "content": f"<think>t</think><answer>{k}</answer>"},
-        ]
-        other = [talk[0], {"role": "assistant", "content": "no"}]
-        return {
-            "item_id": "gcd",
-            "rollouts": [{"conversation": talk, "score": 1.0}, {"conversation": other, "score": 0.0}],
-        }
-
-    path = tmp_path / "reasoning_gym_environment_rollouts_abc_0000.jsonl"
-    path.write_text("".join(json.dumps(line(k)) + "\n" for k in range(3)) + "{torn")
-    for kind in (Sft(), Dpo()):
-        out = tmp_path / type(kind).__name__ / "train.parquet"
-        result = export(open_run(tmp_path), kind, out)
-        assert result.rows == 3
-        assert result.left_out[Reason.UNREADABLE] == 1
-        (note,) = result.notes
-        assert "3 groups come from plain Atropos files" in note
-        assert pq.read_table(out)["step"].null_count == 3
-
-
 def test_groups_whose_text_was_not_kept_are_counted(tmp_path):
     policy = DumpPolicy(dump_failed_rollouts=False)
     with DumpWriter(tmp_path, RUN_ID, 1, policy=policy) as writer:
         made = [group(0, [1.0, 0.0]), group(1, [0.0, 0.0]), group(2, [0.5, 0.1]), group(3, phase="eval")]
         assert writer.submit(made).result(5)
     assert export(open_run(tmp_path), Sft(), tmp_path / "x" / "x.jsonl").left_out[Reason.NO_TEXT] == 2
-
-
-def test_texts_that_cannot_be_written_are_left_out(tmp_path_factory):
-    made = [
-        group(
-            0,
-            [
-                said("<think>\ud800</think><answer>4</answer>", 1.0, 0),
-                said("<think></think><answer>4</answer>", 1.0, 1),
-            ],
-        )
-    ]
-    _, result = exported(tmp_path_factory, made, Sft())
-    assert (result.rows, result.left_out[Reason.BAD_TEXT]) == (1, 1)
 
 
 # -- files

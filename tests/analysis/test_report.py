@@ -204,28 +204,6 @@ def test_the_worst_tasks_come_first_with_rollouts_that_went_wrong(report):
             assert one["rollouts"][place]["base_score"] == min(row["base_score"] for row in one["rollouts"]) < 0.99
 
 
-def test_a_plain_atropos_dump_says_what_is_missing(tmp_path):
-    line = {
-        "item_id": "gcd",
-        "rollouts": [
-            {"conversation": said("GCD of 4 and 6?", f"<think></think><answer>{k}</answer>"), "score": float(k == 2)}
-            for k in (2, 34)
-        ],
-    }
-    path = tmp_path / "foreign.jsonl"
-    path.write_text(json.dumps(line) + "\n" + '{"item_id": "torn')
-    report = Report(build_report(open_run(path)))
-    notes = "\n".join(report.summary["notes"])
-    assert "biased" in notes
-    assert "Not in this dump: steps" in notes
-    assert "token counts" in notes
-    assert "foreign.jsonl, line 2: torn" in notes
-    only = section(report)
-    assert only["headline"]["solve_rate"] == 0.5
-    assert rows(only["steps"]) == []
-    assert rows(only["lengths"]) == []
-
-
 def test_it_says_what_ran_and_not_where(tmp_path):
     trainer = {"algorithm": {"advantage_estimator": "rloo", "use_kl_loss": True}, "train_batch_size": 16, "seed": 7}
     content = {"attempt": 1, "model": "/home/somebody/models/nano", "host": "secret", "settings": {"trainer": trainer}}
@@ -241,7 +219,7 @@ def test_it_says_what_ran_and_not_where(tmp_path):
 @settings(max_examples=50)
 @given(text=st.text(st.characters(), max_size=80), number=st.floats())
 @example(text="</script><script>alert(1)</script><!--", number=math.nan)
-@example(text="\ud800\u202e\u2028\0$title", number=math.inf)
+@example(text="\u202e\u2028\0$title", number=math.inf)
 @example(text="", number=1.7976931348623157e308)
 def test_any_text_comes_back_and_none_is_markup(text, number):
     report = Report(page(text, {text: text, "number ": number}, [{text: text, "number ": number}]))

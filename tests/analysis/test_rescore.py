@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -26,8 +26,8 @@ ONE = ["--workers", "1"]
 
 def _edited(group, k, **changes):
     rollouts = list(group.rollouts)
-    rollouts[k] = replace(rollouts[k], **changes)
-    return replace(group, rollouts=rollouts)
+    rollouts[k] = msgspec.structs.replace(rollouts[k], **changes)
+    return msgspec.structs.replace(group, rollouts=rollouts)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_nothing_that_a_dump_names_is_imported(setting, scorer, tmp_path, monkey
     folder = tmp_path / "dumps" / "sample"
     named = ["dumps.sample.evil"] if setting == "imports" else "dumps.sample.evil.run"
     config = RGDumpConfig(**{setting: named})
-    group = replace(recorded(scorer, "chain_sum", [response("1")], CONFIG), task="mine", item_id="mine")
+    group = msgspec.structs.replace(recorded(scorer, "chain_sum", [response("1")], CONFIG), task="mine", item_id="mine")
     dump_of(folder, [group], config)
     (folder / "evil.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ TESTS = {
     "phase = 'train'": lambda g, r: g.phase == "train",
     "step BETWEEN 2 AND 5": lambda g, r: g.step is not None and 2 <= g.step <= 5,
     "base_score > 0.4": lambda g, r: r.base_score > 0.4,
-    "violation IS NULL": lambda g, r: r.violation is None,
+    "violation = ''": lambda g, r: not r.violation,
 }
 
 

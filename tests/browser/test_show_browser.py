@@ -36,7 +36,7 @@ def folder(tmp_path):
         group(0, [said("<think>fine</think><answer>4</answer>"), said("<think>bad</think><answer>5</answer>", 0.0, 1)]),
         group(1, [1.0, 1.0], task="gcd", step=2),
         group(2, [0.0, 0.0], step=3),
-        group(3, [said("<answer>4</answer>", 0.0, violation=Violation.NO_THINK, answer=None), 1.0], step=4),
+        group(3, [said("<answer>4</answer>", 0.0, violation=Violation.NO_THINK, answer=""), 1.0], step=4),
         group(4, [0.0, 0.0, 0.0], step=5),
         group(5, [1.0, 0.0], phase="eval", step=5),
     ]

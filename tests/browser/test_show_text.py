@@ -27,7 +27,7 @@ from tests.dump.records import RUN_ID, group, rollout, violating
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
 RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
-HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b \ud800 [/red][b]"
+HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b [/red][b]"
 
 
 def test_every_character_that_drives_a_terminal_or_hides_is_shown():
@@ -112,12 +112,12 @@ def dump(tmp_path_factory):
         ("task = 'gcd'", "03"),
         ("task = 'gcd' OR task LIKE 'chain%'", "013"),
         ("outcome IN ('all_failed', 'all_correct')", "12"),
-        ("violation IS NOT NULL", "3"),
+        ("violation <> ''", "3"),
         ("violation = 'no_think'", ""),
         ("step BETWEEN 2 AND 9", "12"),
         ("step IS NULL", "3"),
-        ("base_score = 0 AND violation IS NULL", "02"),
-        ("base_score = 0.5 AND violation IS NOT NULL", ""),
+        ("base_score = 0 AND violation = ''", "02"),
+        ("base_score = 0.5 AND violation <> ''", ""),
         ("step / 5 = 1", "1"),
         ("task = 'gcd' /</THINK><answer>0", "03"),
         ("/nowhere", ""),
@@ -153,8 +153,8 @@ def test_a_query_is_written_as_it_is_read(condition, text):
         ["task LIKE 'spell_%'"],
         ["task <> 'spell_backward'", "phase = 'train'"],
         ["step BETWEEN 2 AND 40", "outcome IN ('mixed', 'all_failed')"],
-        ["violation IS NOT NULL"],
-        ["violation IN ('no_think', 'unclosed_think') OR violation IS NULL", "base_score = 0"],
+        ["violation <> ''"],
+        ["violation IN ('no_think', 'unclosed_think') OR violation = ''", "base_score = 0"],
         ["score > 0", "response_tokens <= 20"],
         ["truncated"],
         ["stop_reason LIKE 's%'", "status = 'ok'", "repetition >= 3"],
@@ -221,14 +221,6 @@ def test_no_matching_group_is_exit_code_1():
 def test_misuse_is_one_line(args):
     error = show(*args).exception
     assert isinstance(error, RGEnvError) and "\n" not in str(error)
-
-
-def test_a_foreign_file_is_said_to_be_one(tmp_path):
-    (tmp_path / "foreign.jsonl").write_text('{"a": 1}\n{torn')
-    done = show(tmp_path / "foreign.jsonl")
-    assert done.exit_code == 1
-    assert "foreign.jsonl, line 1: has no 'rollouts'; skipped" in done.stderr
-    assert "line 2: torn" in done.stderr
 
 
 def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):

@@ -15,14 +15,14 @@ from loguru import logger
 from rich.table import Table
 
 from rg_env.cli import main
-from rg_env.dump import FileKind, LedgerRecord, to_line
+from rg_env.dump import FileKind, ledger_line, to_line
 from rg_env.dump.files import batch_name, lock_name, manifest_name
 from rg_env.output import cell, console, csv_cell, guard_streams, print_error, print_fields, print_json, print_line
 from tests.dump.records import group, rollout
 
 EVIL = (
     "=x\x1b]52;c;Y3VybCBldmlsfHNo\x07\x1b[2J\x9b31m\r\x08\x00\x7f\u202e\u2066\u200b\u2028\n"
-    "rg-env: all is well\ttab[/red][bold]\ud800\U000e0041"
+    "rg-env: all is well\ttab[/red][bold]\U000e0041"
 )
 NAME = EVIL.translate({0: None, ord("/"): None, ord("\n"): None, 0xD800: None, 0x2028: None})
 """As much of it as a file name can have."""
@@ -62,7 +62,7 @@ def folder(tmp_path_factory) -> Path:
     damaged = b'{"' + NAME.encode() + b'": \x1b]0;title\x07\n{"item_id": "\x1b[2J", "rollouts": "\x1b[31m"}\n'
     texts, ledger = (folder / batch_name(kind, NAME, 0) for kind in (FileKind.ROLLOUTS, FileKind.LEDGER))
     texts.write_bytes(b"".join(map(to_line, groups)) + damaged)
-    ledger.write_bytes(b"".join(to_line(LedgerRecord.of(one, FileKind.ROLLOUTS, None)) for one in groups) + damaged)
+    ledger.write_bytes(b"".join(ledger_line(one, FileKind.ROLLOUTS) for one in groups) + damaged)
     settings = {"attempt": 1, "model": EVIL, EVIL: EVIL}
     (folder / manifest_name(NAME)).write_text(json.dumps({**settings, "attempts": [settings]}))
     (folder / lock_name(NAME)).write_bytes(b"process 1\x1b]0;title\x07 on elsewhere\n")

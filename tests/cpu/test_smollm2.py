@@ -105,6 +105,6 @@ def test_smollm2_trains_a_step(folder: Path, tmp_path: Path) -> None:
     small = ("trainer.train_batch_size=1", "trainer.policy_mini_batch_size=1", "generator.n_samples_per_prompt=2")
     per_step = ("trainer.micro_train_batch_size_per_gpu=2", "trainer.micro_forward_batch_size_per_gpu=2")
     train(str(folder), tmp_path, *small, *per_step, "generator.sampling_params.max_generate_length=16")
-    (ledger,) = (tmp_path / "dumps").glob("*_groups_*.jsonl")
+    (ledger,) = (tmp_path / "dumps").glob("*_ledger_*.jsonl")
     (group,) = (json.loads(line) for line in ledger.read_text().splitlines())
     assert len(group["score"]) == 2

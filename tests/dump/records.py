@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump import FileKind, GroupRecord, RolloutRecord, group_id, has_no_signal, outcome_of
+from rg_env.dump import FileKind, GroupRecord, Phase, RolloutRecord, group_id, has_no_signal, outcome_of
 from rg_env.dump.files import list_files
 from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status, Violation
@@ -25,7 +25,7 @@ def rollout(base_score: float = 1.0, repetition: int = 0, **changes: Any) -> Rol
         "base_score": base_score,
         "raw_score": base_score,
         "tagged_score": 0.0,
-        "violation": None,
+        "violation": "",
         "status": Status.OK,
         "detail": "",
         "answer": str(base_score),
@@ -41,14 +41,14 @@ def rollout(base_score: float = 1.0, repetition: int = 0, **changes: Any) -> Rol
 
 
 def violating(repetition: int = 0, violation: Violation = Violation.NO_ANSWER) -> RolloutRecord:
-    return rollout(0.0, repetition, raw_score=None, tagged_score=None, violation=violation, answer=None)
+    return rollout(0.0, repetition, raw_score=None, tagged_score=None, violation=violation, answer="")
 
 
 def unanswered(repetition: int = 0) -> RolloutRecord:
     """A rollout whose request failed."""
-    failed = {"status": Status.NO_RESPONSE, "detail": "500", "answer": None, "raw_score": None, "tagged_score": None}
+    failed = {"status": Status.NO_RESPONSE, "detail": "500", "answer": "", "raw_score": None, "tagged_score": None}
     conversation = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": ""}]
-    changes = {"conversation": conversation, "response_tokens": None, "stop_reason": None}
+    changes = {"conversation": conversation, "response_tokens": None, "stop_reason": ""}
     return rollout(0.0, repetition, **failed, **changes)
 
 
@@ -62,7 +62,7 @@ def group(
         "item": f"item-{uid}",
         "run_id": RUN_ID,
         "attempt": 1,
-        "phase": "train",
+        "phase": Phase.TRAIN,
         "step": 1,
         "call": 0,
         "uid": str(uid),
@@ -74,6 +74,7 @@ def group(
         "no_signal": has_no_signal([r.reward for r in answered(made)]),
         "rollouts": made,
     } | changes
+    values["phase"] = Phase(values["phase"])
     name = group_id(values["run_id"], values["attempt"], values["phase"], values["call"], values["uid"])
     return GroupRecord(**({"group_id": name} | values))
 

@@ -25,7 +25,7 @@ def _compress(path: Path) -> Path:
 
 
 def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
-    final = next(dump.glob("*_groups_*_0000.jsonl"))
+    final = next(dump.glob("*_ledger_*_0000.jsonl"))
     part = final.with_name(final.name + ".part")
     content = final.read_bytes()
     with open_lines(part) as lines:
@@ -40,7 +40,7 @@ def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
 
 
 def test_damaged_compressed_data_cost_only_what_comes_after_them(dump):
-    path = _compress(next(dump.glob("*_groups_*_0000.jsonl")))
+    path = _compress(next(dump.glob("*_ledger_*_0000.jsonl")))
     path.with_suffix("").unlink()
     path.write_bytes(path.read_bytes()[:-30])
     for read in (lambda found: list(found.ledger()), lambda found: found.ledger_frame()):

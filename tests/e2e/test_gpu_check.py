@@ -26,5 +26,5 @@ def test_gpu_check_on_the_cpu(short_run, tmp_path):
     assert {side: len(seconds) for side, seconds in result["rg_dump"]["steps"].items()} == {"with": 2, "without": 2}
     assert result["rg_dump"]["ratio"] > 0
     for side, recorded in (("with", True), ("without", False)):
-        assert bool(list((out / side / "dumps").glob("*_groups_*.jsonl"))) == recorded
+        assert bool(list((out / side / "dumps").glob("*_ledger_*.jsonl"))) == recorded
     assert (out / "result.txt").read_text().strip() in done.stdout

@@ -19,7 +19,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
-from rg_env.dump import FileKind, TrainedRecord, open_lines, open_run, record_from_line
+from rg_env.dump import FileKind, TrainedRecord, from_line, open_lines, open_run
 from rg_env.dump.repair.validate import validate
 from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env
 
@@ -41,7 +41,7 @@ def trained_in(folder):
     [run] = open_run(folder).runs
     for file in run.files_of(FileKind.TRAINED):
         with open_lines(file.path) as lines:
-            for record in (record_from_line(TrainedRecord, line) for line in lines):
+            for record in (from_line(TrainedRecord, line) for line in lines):
                 assert record.group_id not in steps[record.attempt, record.step], "noted twice"
                 steps[record.attempt, record.step][record.group_id] = record.rollouts
     return steps
@@ -167,7 +167,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
 
 
 def _ledger_has_step(folder, step):
-    for path in folder.glob("*_groups_*.jsonl*"):
+    for path in folder.glob("*_ledger_*.jsonl*"):
         with contextlib.suppress(FileNotFoundError):  # it has just got its final name
             if b'"step":%d,' % step in path.read_bytes():
                 return True

@@ -22,7 +22,7 @@ def test_a_step_that_blocks_does_not_keep_the_dump_open(tmp_path, short_run):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not any(path.stat().st_size for path in dumps.glob("*_groups_*.part")):
+    while not any(path.stat().st_size for path in dumps.glob("*_ledger_*.part")):
         assert run.poll() is None, run.communicate()
         time.sleep(0.2)
     run.send_signal(signal.SIGINT)

@@ -162,7 +162,7 @@ def test_every_cell_of_the_table(tmp_path, generator, loop, environment, content
     assert {group.environment for group in groups.values()} == {env_class}
     rollouts = [rollout for group in groups.values() for rollout in group.rollouts]
     if env_class == "rg_dump":
-        assert all((one.raw_score is None) == (one.violation is not None) for one in rollouts)
+        assert all((one.raw_score is None) == bool(one.violation) for one in rollouts)
     else:
         turns = [json.loads(one.each_turn) for one in rollouts]
         assert {len(of_rollout) for of_rollout in turns} <= ({1} if env_class == "gsm8k" else {1, 2})

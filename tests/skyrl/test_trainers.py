@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 
 import pytest
 from loguru import logger
+from rg_env.dump.write.batch import Batch
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import FileKind, TrainedRecord, group_id, open_lines, open_run, record_from_line
+from rg_env.dump import FileKind, TrainedRecord, from_line, group_id, open_lines, open_run
 from rg_env.dump.repair.validate import validate
-from rg_env.dump.write.batch import Batch
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.group_uid import GroupUid
@@ -46,7 +46,7 @@ def trained_in(folder):
     for run in open_run(folder).runs:
         for file in run.files_of(FileKind.TRAINED):
             with open_lines(file.path) as lines:
-                for record in (record_from_line(TrainedRecord, line) for line in lines):
+                for record in (from_line(TrainedRecord, line) for line in lines):
                     assert record.group_id not in steps[record.step], "recorded twice"
                     steps[record.step][record.group_id] = record.rollouts
     return dict(steps)

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from rg_env.dump import FileKind, TrainedRecord, open_lines, open_run, record_from_line
+from rg_env.dump import FileKind, TrainedRecord, from_line, open_lines, open_run
 from rg_env.dump.repair.validate import validate
 from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
@@ -35,7 +35,7 @@ def trained_in(folder):
     for found in open_run(folder).runs:
         for file in found.files_of(FileKind.TRAINED):
             with open_lines(file.path) as lines:
-                yield from (record_from_line(TrainedRecord, line) for line in lines)
+                yield from (from_line(TrainedRecord, line) for line in lines)
 
 
 def client(server, *length):

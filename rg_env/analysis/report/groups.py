@@ -15,7 +15,6 @@ import polars as pl
 from rg_env.analysis.stats import GROUP, Measured
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.read.frames import ROLLOUT_SCHEMA
-from rg_env.dump.strings import escape
 
 FOLD = 1000
 """Maximum number of characters of a message that the model was shown between its turns."""
@@ -97,7 +96,7 @@ def _texts(dump: Dump, ledger: pl.DataFrame, ids: dict[str, int], budget: int) -
     kept: dict[int, Group] = {}
     total, stride = 0, 1
     for record in dump.texts_of(ledger.sort("run_id", "text", "text_batch", "text_offset", nulls_last=True)):
-        number = ids.get(escape(record.group_id))
+        number = ids.get(record.group_id)
         if number is None or number % stride:
             continue
         kept[number] = _text_of(record)
@@ -119,7 +118,7 @@ def _text_of(record: GroupRecord) -> Group:
             {
                 "repetition": rollout.repetition,
                 "text": _shorten(rollout.transcript(FOLD)),
-                "answer": None if rollout.answer is None else _shorten(rollout.answer),
+                "answer": _shorten(rollout.answer) if rollout.answer else None,
                 "detail": _shorten(rollout.detail),
             }
             for rollout in record.rollouts

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import bundles, size_of
 from rg_env.dump.read.lines import Line, lines_in, lines_of
@@ -22,6 +24,7 @@ from rg_env.dump.read.runs import find_runs, run_names
 from rg_env.dump.read.texts import TextReader
 from rg_env.dump.read.where import Condition, ConditionError, parse_conditions
 from rg_env.dump.schema import (
+    ROLLOUT_FACTS,
     FileKind,
     GroupRecord,
     LedgerRecord,
@@ -30,7 +33,6 @@ from rg_env.dump.schema import (
     RolloutRecord,
     TrainedRecord,
 )
-from rg_env.dump.strings import escape, unescape
 from rg_env.output import counted
 from rg_env.sanitize import visible
 
@@ -174,14 +176,14 @@ class Dump:
         """
         import polars as pl
 
-        places = places.filter(pl.col("text").is_not_null())
+        places = places.filter(pl.col("text") != "")
         reader = TextReader(self.runs, self._all_places)
         keep = "repetition" in places.columns
         columns = ["run_id", "group_id", "text", "text_batch", "text_offset", *(["repetition"] if keep else [])]
         with closing(reader):
             for run_id, group_id, text, batch, offset, *repetitions in places.select(columns).iter_rows():
                 place = None if batch is None or offset is None else (batch, offset)
-                group = reader.read(run_id, unescape(group_id), FileKind(text), place)
+                group = reader.read(run_id, group_id, FileKind(text), place)
                 if group is not None:
                     yield _only(group, repetitions[0]) if keep else group
 
@@ -207,7 +209,7 @@ class Dump:
         if not self.conditions:
             return records
         places = self._places(list(FileKind), None, all_attempts)
-        chosen = dict(zip(map(unescape, places["group_id"]), places["repetition"], strict=True))
+        chosen = dict(zip(places["group_id"], places["repetition"], strict=True))
         return (_only(record, chosen[record.group_id]) for record in records if record.group_id in chosen)
 
     def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
@@ -279,7 +281,8 @@ class Dump:
 
         from rg_env.dump.read.frames import schema_of
 
-        return pl.DataFrame(list(self.trained(all_attempts=all_attempts)), schema=schema_of(TrainedRecord))
+        rows = [msgspec.structs.asdict(record) for record in self.trained(all_attempts=all_attempts)]
+        return pl.DataFrame(rows, schema=schema_of(TrainedRecord))
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
@@ -332,13 +335,13 @@ class Dump:
         found = [pl.DataFrame(schema=schema)]
         for number, frame in self._matching(columns, False, all_attempts):
             if ids is not None:
-                frame = frame.filter(pl.col("group_id").is_in([escape(one) for one in ids]))
+                frame = frame.filter(pl.col("group_id").is_in(list(ids)))
             of_group = [pl.col(name).first() for name in columns[:-1]]
             groups = frame.group_by(frames.GROUP_INDEX, maintain_order=True).agg(*of_group, "repetition")
             found.append(groups.select(*columns, run=pl.lit(number, pl.Int32)))
         order = {str(kind): number for number, kind in enumerate(FileKind)}
         rank = pl.col("text").replace_strict(order, default=None, return_dtype=pl.Int64())
-        wanted = pl.col("text").is_null() | pl.col("text").is_in(list(map(str, kinds)))
+        wanted = (pl.col("text") == "") | pl.col("text").is_in(list(map(str, kinds)))
         return pl.concat(found).filter(wanted).sort("run", rank, "text_batch", "text_offset", maintain_order=True)
 
     def _all_places(self) -> dict[str, tuple[FileKind, Place]]:
@@ -346,7 +349,7 @@ class Dump:
         columns = ["group_id", "text", "text_batch", "text_offset"]
         once_more = Dump(self.runs, _problems=self._problems)
         return {
-            unescape(group_id): (FileKind(text), (batch, offset))
+            group_id: (FileKind(text), (batch, offset))
             for frame in once_more.frames(columns, texts=True, all_attempts=True)
             for group_id, text, batch, offset in frame.select(columns).iter_rows()
         }
@@ -404,7 +407,11 @@ def open_run(*paths: str | Path) -> Dump:
 
 def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int]) -> G:
     """The group with these rollouts only."""
-    if len(repetitions) == len(record.rollouts):
+    kept = [number for number, rollout in enumerate(record.rollouts) if rollout.repetition in repetitions]
+    if len(kept) == len(record.rollouts):
         return record
-    rollouts: list[Any] = [rollout for rollout in record.rollouts if rollout.repetition in repetitions]
-    return replace(record, rollouts=rollouts)
+    names = ROLLOUT_FACTS if isinstance(record, LedgerRecord) else ("rollouts",)
+    lists = {name: getattr(record, name) for name in names}
+    return msgspec.structs.replace(
+        record, **{name: [values[number] for number in kept] for name, values in lists.items()}
+    )

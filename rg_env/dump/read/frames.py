@@ -1,9 +1,8 @@
 """Dump files as polars frames with one row per rollout, for statistics.
 
-Invariant: the same rows as from a loop over the records, with null for absent values. polars reads our own lines; a
-chunk that it refuses, or that contains anything but valid records of ours, is read line by line with the codec instead,
-so that a damaged line affects no other line. Strings that UTF-8 cannot represent stay escaped as in the file (see
-`codec`). The columns are derived from the fields of `rg_env.dump.schema`.
+Invariant: the same rows as from a loop over the records, with null for absent numbers. polars reads the lines; of a
+chunk that it refuses, or that contains anything but valid records, it reads those that the codec takes, so that a
+damaged line affects no other line. The columns are derived from the fields of `rg_env.dump.schema`.
 """
 
 from __future__ import annotations
@@ -11,21 +10,19 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import MISSING
+from typing import Any
 
 import polars as pl
 
-from rg_env.dump.codec import Column, layout_of, to_line
+from rg_env.dump.codec import Column, columns_of
 from rg_env.dump.read.chunks import Part
 from rg_env.dump.read.lines import Line
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
+    ROLLOUT_FACTS,
     SCHEMA_VERSION,
-    VITAL,
     FileKind,
     GroupRecord,
-    LedgerRecord,
-    Record,
     RolloutFacts,
     RolloutRecord,
 )
@@ -35,21 +32,22 @@ def _type(column: Column) -> pl.DataType:
     return {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64()}.get(column.type, pl.String())
 
 
-def schema_of(record: type[Record | RolloutFacts]) -> dict[str, pl.DataType]:
-    layout = layout_of(record)
-    schema: dict[str, pl.DataType] = {name: _type(column) for name, column in layout.columns.items()}
-    message = pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String()))
-    return schema | ({layout.conversation: pl.List(message)} if layout.conversation else {})
+def schema_of(record: Any) -> dict[str, pl.DataType]:
+    """The columns of a record's class, and the type of each."""
+    return {name: _type(column) for name, column in columns_of(record).items()}
 
 
-GROUP_SCHEMA = schema_of(LedgerRecord)
+_LEDGER = FileKind.LEDGER.record
+GROUP_SCHEMA = {name: dtype for name, dtype in schema_of(_LEDGER).items() if name not in ROLLOUT_FACTS}
 """Columns that hold one value for a group."""
 
 ROLLOUT_SCHEMA = schema_of(RolloutFacts)
 """Columns that hold one value for a rollout: lists in the ledger's lines, plain in every frame."""
 
 GROUP_TEXT_SCHEMA = {n: dtype for n, dtype in schema_of(GroupRecord).items() if n not in GROUP_SCHEMA}
-ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in schema_of(RolloutRecord).items() if n not in ROLLOUT_SCHEMA}
+ROLLOUT_TEXT_SCHEMA = {n: dtype for n, dtype in schema_of(RolloutRecord).items() if n not in ROLLOUT_SCHEMA} | {
+    "conversation": pl.List(pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String())))
+}
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
@@ -61,23 +59,10 @@ GROUP_INDEX = "group_index"
 REPLACED_BY = ("phase", "step", "attempt")
 """Columns that decide whether a later attempt replaced a row."""
 
-_ASSUMED = {
-    column.name: column.default
-    for column in layout_of(RolloutFacts).columns.values()
-    if column.default is not MISSING and column.default is not None
-}
-"""Columns that are null in a frame where a line lacks the key, as Atropos' lines do: their default would be a guess."""
-
 _OF_GROUP = GROUP_SCHEMA | GROUP_TEXT_SCHEMA
 _OF_ROLLOUT = ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
-_COLUMNS = {
-    **layout_of(LedgerRecord).columns,
-    **layout_of(GroupRecord).columns,
-    **layout_of(RolloutRecord).columns,
-}
-
-
-_CLOSED = {name: pl.Enum(values) for name, column in _COLUMNS.items() if (values := column.allowed)}
+_COLUMNS = {**columns_of(GroupRecord), **columns_of(_LEDGER), **columns_of(RolloutRecord)}
+_CLOSED = {name: pl.Enum(column.words) for name, column in _COLUMNS.items() if column.words}
 """Columns of a fixed set of values: polars refuses others."""
 
 LineByLine = Callable[[Part], Iterable[Line]]
@@ -146,33 +131,11 @@ def without(frame: pl.DataFrame, replaced: Collection[tuple[str, int | None, int
 def _read_part(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
     with suppress(_UnsoundError, pl.exceptions.PolarsError):
         return _ours([part], part.file.kind, columns)
-    groups = _by_codec(part, {*VITAL, *columns}, line_by_line)
-    rollouts = _explode(groups)
-    atropos = pl.col("schema_version") == 0
-    return rollouts.with_columns(
-        pl.when(~atropos | (pl.col(name) != pl.lit(default))).then(name).alias(name)
-        for name, default in _ASSUMED.items()
-        if name in rollouts.columns
-    )
-
-
-def _by_codec(part: Part, columns: Collection[str], line_by_line: LineByLine) -> pl.DataFrame:
-    """Read the groups with the codec and encode them again for polars, without texts unless a column needs them."""
-    kind, lines = part.file.kind, line_by_line(part)
-    if SCHEMA.keys() >= set(columns):
-        records = (_ledger_record(line) for line in lines)
-        return _parse(b"".join(map(to_line, records)), FileKind.LEDGER, columns, strict=False)
-    found = list(lines)
-    encoded = b"".join(to_line(line.record) for line in found if line.record is not None)
-    groups = _parse(encoded, kind, columns, strict=False)
-    return _with_places(groups, kind, [(part.file.batch, line.offset) for line in found])
-
-
-def _ledger_record(line: Line) -> LedgerRecord:
-    if isinstance(line.record, GroupRecord):
-        return LedgerRecord.of(line.record, line.file.kind, None, (line.file.batch, line.offset))
-    assert isinstance(line.record, LedgerRecord)
-    return line.record
+    lines = list(line_by_line(part))
+    groups = _parse(b"".join(line.raw + b"\n" for line in lines), part.file.kind, {"base_score", *columns})
+    if part.file.kind.holds_text:
+        groups = _with_places(groups, part.file.kind, [(part.file.batch, line.offset) for line in lines])
+    return _explode(groups)
 
 
 def _with_places(groups: pl.DataFrame, kind: FileKind, places: Sequence[tuple[int, int]]) -> pl.DataFrame:
@@ -188,7 +151,7 @@ def _ours(parts: Sequence[Part], kind: FileKind, columns: Collection[str]) -> pl
         _UnsoundError: they are not.
     """
     data = b"".join(part.data for part in parts)
-    groups = _parse(data, kind, {*VITAL, *columns})
+    groups = _parse(data, kind, {"schema_version", "outcome", "base_score", "status", *columns})
     _check(groups, [pl.col("schema_version").is_between(1, SCHEMA_VERSION).all()])
     if kind.holds_text:
         places = [(part.file.batch, part.offset + at) for part in parts for _, at, _ in part.placed()]
@@ -200,18 +163,16 @@ def _ours(parts: Sequence[Part], kind: FileKind, columns: Collection[str]) -> pl
 
 def _check(frame: pl.DataFrame, conditions: Sequence[pl.Expr] = ()) -> None:
     """Raise `_UnsoundError` unless all conditions hold and no required value is null."""
-    filled = [name for name in frame.columns if name not in _COLUMNS or not _COLUMNS[name].may_be_null]
+    lists = {name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)}
+    filled = [name for name in frame.columns if name in lists or name not in _COLUMNS or not _COLUMNS[name].may_be_null]
     if not frame.select(pl.all_horizontal(*conditions, *(pl.col(name).is_not_null().all() for name in filled))).item():
         raise _UnsoundError
 
 
-def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: bool = True) -> pl.DataFrame:
-    """One row per line, with lists for the rollouts. Missing keys are null; so are values of another type, which
-    foreign files may have, unless `strict`.
-    """
-    known = _CLOSED if strict else {}
-    of_rollout = {name: known.get(name, dtype) for name, dtype in _OF_ROLLOUT.items() if name in columns}
-    schema: dict[str, pl.DataType] = {n: known.get(n, dtype) for n, dtype in _OF_GROUP.items() if n in columns}
+def _parse(data: bytes, kind: FileKind, columns: Collection[str]) -> pl.DataFrame:
+    """One row per line, with lists for the rollouts. Missing keys are null."""
+    of_rollout = {name: _CLOSED.get(name, dtype) for name, dtype in _OF_ROLLOUT.items() if name in columns}
+    schema: dict[str, pl.DataType] = {n: _CLOSED.get(n, dtype) for n, dtype in _OF_GROUP.items() if n in columns}
     if kind.holds_text:
         schema = {name: dtype for name, dtype in schema.items() if name not in ("text", "text_reason", *_PLACE)}
         schema["rollouts"] = pl.List(pl.Struct(of_rollout))
@@ -219,7 +180,7 @@ def _parse(data: bytes, kind: FileKind, columns: Collection[str], *, strict: boo
         schema |= {name: pl.List(dtype) for name, dtype in of_rollout.items()}
     if not data or data.isspace():
         return pl.DataFrame(schema=schema)
-    return pl.scan_ndjson(io.BytesIO(data), schema=schema, ignore_errors=not strict).collect(engine="streaming")
+    return pl.scan_ndjson(io.BytesIO(data), schema=schema).collect(engine="streaming")
 
 
 def _explode(groups: pl.DataFrame) -> pl.DataFrame:
@@ -232,11 +193,6 @@ def _explode(groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tidy(rollouts: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
-    """The requested columns; empty strings that mean "none" become null."""
+    """The requested columns."""
     types = pl.Schema({name: TEXT_SCHEMA[name] for name in columns})
-    values = [_none_for_empty(name, pl.col(name)) for name in columns]
-    return rollouts.select(GROUP_INDEX, *columns).cast(types).with_columns(values)
-
-
-def _none_for_empty(name: str, value: pl.Expr) -> pl.Expr:
-    return value.replace("", None) if name in _COLUMNS and _COLUMNS[name].empty_means_none else value
+    return rollouts.select(GROUP_INDEX, *columns).cast(types)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rg_env.dump.codec import NewerSchemaError, from_line, record_from_line
+from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line
 from rg_env.dump.files import DumpFile
 from rg_env.dump.read.chunks import Part, parts_of
-from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Phase, Record
+from rg_env.dump.schema import Record
 
 _AT_ONCE = 1 << 18
 """Bytes read at a time: few, because lines are yielded one by one."""
@@ -40,67 +40,31 @@ class Line:
     ended: bool = True
 
 
-def lines_in(file: DumpFile, *, strict: bool = False) -> Iterator[Line]:
+def lines_in(file: DumpFile) -> Iterator[Line]:
     """The lines of a file.
-
-    Args:
-        strict: see `parse`.
 
     Raises:
         DumpError: the file cannot be opened.
         NewerSchemaError: a line needs a later version of rg_env.
     """
     for part in parts_of(file, _AT_ONCE):
-        yield from lines_of(part, strict=strict)
+        yield from lines_of(part)
 
 
-def lines_of(part: Part, *, strict: bool = False) -> Iterator[Line]:
+def lines_of(part: Part) -> Iterator[Line]:
     """The lines of a part of a file, as `lines_in`."""
     for place in part.placed():
-        yield _line(part, *place, strict=strict)
+        yield _line(part, *place)
     if part.damage is not None:
         yield Line(part.file, part.first_line, part.offset, b"", None, BadLineError(part.damage))
 
 
-def _line(part: Part, number: int, at: int, raw: bytes, *, strict: bool) -> Line:
+def _line(part: Part, number: int, at: int, raw: bytes) -> Line:
     record, fault = None, None
     try:
-        record = parse(part.file, number, raw, strict=strict)
+        record = from_line(part.file.kind.record, raw)
     except BadLineError as error:
         fault = error
     except NewerSchemaError as error:
         raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
     return Line(part.file, number, part.offset + at, raw, record, fault, ended=at + len(raw) < len(part.data))
-
-
-def parse(file: DumpFile, number: int, raw: bytes, *, strict: bool = False) -> Record:
-    """The record in a line.
-
-    Args:
-        number: of the line in its file, from 1; names the groups of Atropos' lines, which have no id.
-        strict: a damaged value is an error even if it is not vital, and the values are checked for consistency. Not
-            for Atropos' lines, which have no version.
-
-    Raises:
-        BadLineError: torn, joined to another or not a record; with `strict`, `FaultyRecordError` for a record that no
-            run can have written.
-        NewerSchemaError: written by a later version.
-    """
-    record: Record
-    if file.kind.holds_text:
-        record = text_from(file, f"{file.id_prefix}{file.path.stem}:{number}", raw, strict=strict)
-    else:
-        record = record_from_line(file.kind.record, raw, strict=strict)
-    if strict and record.schema_version:
-        record.check()
-    return record
-
-
-def text_from(file: DumpFile, group_id: str, raw: bytes, *, strict: bool = False) -> GroupRecord:
-    """The group in a line of a text file. An Atropos line, which has none, gets this `group_id`.
-
-    Raises:
-        BadLineError, NewerSchemaError: as `parse`.
-    """
-    phase = Phase.EVAL if file.kind is FileKind.EVAL else Phase.TRAIN
-    return from_line(raw, run_id=file.run_id, group_id=group_id, phase=phase, strict=strict)

@@ -12,12 +12,12 @@ from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 
+from rg_env.dump.codec import BadLineError, from_line
 from rg_env.dump.files import DumpFile
 from rg_env.dump.open_file import open_lines
 from rg_env.dump.read.chunks import MAX_LINE
-from rg_env.dump.read.lines import text_from
 from rg_env.dump.read.runs import Run
-from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Place
+from rg_env.dump.schema import FileKind, GroupRecord, Place
 
 Search = Callable[[], dict[str, tuple[FileKind, Place]]]
 
@@ -55,7 +55,7 @@ class TextReader:
         runs = [self._runs[run_id]] if run_id in self._runs else self._runs.values()  # a file may have any name
         for file in (file for run in runs for file in run.files if (file.kind, file.batch) == (kind, batch)):
             with suppress(OSError, BadLineError):
-                group = text_from(file, group_id, self._line(file, offset))
+                group = from_line(GroupRecord, self._line(file, offset))
                 if group.group_id == group_id:
                     return group
         return None

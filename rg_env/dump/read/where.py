@@ -22,10 +22,10 @@ from rg_env.scoring.types import Status, Violation
 WORDS: dict[str, list[str]] = {
     "phase": list(Phase),
     "outcome": list(Outcome),
-    "violation": list(Violation),
+    "violation": ["", *Violation],
     "status": list(Status),
-    "text": [kind for kind in FileKind if kind.holds_text],
-    "text_reason": list(NotKept),
+    "text": ["", *(kind for kind in FileKind if kind.holds_text)],
+    "text_reason": ["", *NotKept],
     **{name: [] for name, dtype in SCHEMA.items() if dtype == pl.Boolean()},
 }
 """The words that a column can have; none if it is true or false."""

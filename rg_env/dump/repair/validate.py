@@ -10,29 +10,38 @@ with each other, because they change while they are read.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from rg_env.dump.codec import to_line, unknown_keys
+import msgspec
+
+from rg_env.dump.codec import ledger_line, to_line
 from rg_env.dump.files import DumpFile, manifest_name, parse_name
 from rg_env.dump.lock import is_held
 from rg_env.dump.read.dump import open_run
 from rg_env.dump.read.lines import Line, lines_in
 from rg_env.dump.read.runs import Run
 from rg_env.dump.schema import (
+    RG_DUMP,
     TEXT_KINDS,
-    FaultyRecordError,
     FileKind,
+    GroupFacts,
     GroupRecord,
     LedgerRecord,
     Record,
+    RolloutFacts,
     TrainedRecord,
+    answered,
+    has_no_signal,
 )
+from rg_env.scoring.base_score import base_score
+from rg_env.scoring.types import Status
 
 MAX_KEPT = 1000
 """Findings that are listed one by one."""
@@ -52,7 +61,6 @@ class Trouble(StrEnum):
 
     DAMAGED = "damaged_line", "readers skip it"
     CONTRADICTION = "contradiction", _ASK
-    UNKNOWN_KEY = "unknown_key", "written by a later version of rg_env, or by another program; readers ignore it"
     DUPLICATE = "duplicate", "remove the second one, or the file that was copied"
     NO_LEDGER_LINE = "no_ledger_line", "resuming the run adds it"
     NO_TEXT = "no_text", "look for the missing file"
@@ -90,7 +98,7 @@ class Validation:
         kept: the first `MAX_KEPT` findings.
         counts: of all findings, by kind.
         remarks: what could not be checked, one sentence each; these are not errors.
-        texts: groups with their text, including `atropos`, the groups in Atropos' format.
+        texts: groups with their text.
         ledger_lines, trained: records of these kinds.
     """
 
@@ -99,7 +107,6 @@ class Validation:
     remarks: list[str] = field(default_factory=list)
     runs: int = 0
     records: Counter[FileKind] = field(default_factory=Counter)
-    atropos: int = 0
 
     @property
     def good(self) -> bool:
@@ -159,7 +166,6 @@ class _RunCheck:
         self.whole = whole and not self.live
         self.texts: dict[str, tuple[int, Line]] = {}
         self.groups: set[str] = set()
-        self.unknown: set[str] = set()
 
     def check(self) -> None:
         self._check_files()
@@ -205,34 +211,23 @@ class _RunCheck:
         """The sound records of a file; everything else in it becomes a finding."""
         if self.live and file.part:
             return
-        for line in lines_in(file, strict=True):
-            if line.record is not None:
-                if line.record.schema_version:
-                    self._check_keys(line, file.kind)
-                if not line.ended:
-                    self._add(Trouble.DAMAGED, line, "the file ends without a line feed")
-                yield line, line.record
-            else:
-                contradicts = isinstance(line.fault, FaultyRecordError)
-                self._add(Trouble.CONTRADICTION if contradicts else Trouble.DAMAGED, line, str(line.fault))
-
-    def _check_keys(self, line: Line, kind: FileKind) -> None:
-        """Report each unknown key once for a run."""
-        for key in sorted(unknown_keys(kind.record, line.raw) - self.unknown):
-            self.unknown.add(key)
-            self._add(Trouble.UNKNOWN_KEY, line, f"`{key}` is not part of a record")
+        for line in lines_in(file):
+            if line.record is None:
+                self._add(Trouble.DAMAGED, line, str(line.fault))
+                continue
+            if not line.ended:
+                self._add(Trouble.DAMAGED, line, "the file ends without a line feed")
+            if isinstance(line.record, (GroupRecord, LedgerRecord)) and (what := contradiction(line.record)):
+                self._add(Trouble.CONTRADICTION, line, what)
+            yield line, line.record
 
     def _check_text(self, line: Line, group: GroupRecord) -> None:
-        if not group.schema_version:
-            if not self.result.atropos:
-                self._remark("is in Atropos' format: only item_id, rollouts, conversation and score could be checked")
-            self.result.atropos += 1
-        elif group.group_id in self.texts:
+        if group.group_id in self.texts:
             _, first = self.texts[group.group_id]
             what = f"group {group.group_id} again, first in {first.file.path.name}, line {first.number}"
             self._add(Trouble.DUPLICATE, line, what)
         else:
-            digest = _digest(LedgerRecord.of(group, line.file.kind, None))
+            digest = hash(ledger_line(group, line.file.kind))
             self.texts[group.group_id] = digest, Line(line.file, line.number, line.offset, b"", None)
 
     def _check_ledger_line(self, line: Line, record: LedgerRecord) -> None:
@@ -243,12 +238,12 @@ class _RunCheck:
         if not self.whole:
             return
         if record.group_id not in self.texts:
-            if record.text is not None:
+            if record.text:
                 self._add(Trouble.NO_TEXT, line, f"the text of group {record.group_id} is in no {record.text} file")
             return
         digest, text = self.texts[record.group_id]
         place = f"{text.file.path.name}, line {text.number}"
-        if record.text is None:
+        if not record.text:
             what = f"the ledger says that the text was not kept ({record.text_reason}), but it is in {place}"
             self._add(Trouble.DISAGREEMENT, line, what)
         elif digest != _digest(record):
@@ -277,4 +272,54 @@ class _RunCheck:
 
 def _digest(record: LedgerRecord) -> int:
     """Equal for equal numbers, regardless of white space in their lines. 64 bits, so collisions are unlikely."""
-    return hash(to_line(record.without_place()))
+    return hash(to_line(msgspec.structs.replace(record, text_batch=None, text_offset=None)))
+
+
+# -- values that contradict each other
+
+_CLOSE = 1e-9
+_SHARES_OF_GROUP = ("complexity", "baseline")
+_SHARES_OF_ROLLOUT = ("score", "base_score", "raw_score", "tagged_score", "penalty_factor")
+
+
+def contradiction(group: GroupRecord | LedgerRecord) -> str:
+    """What no run can have written, or ""."""
+    if group.environment == RG_DUMP:
+        if what := _outside(group, _SHARES_OF_GROUP):
+            return what
+        for number, rollout in enumerate(group.rollouts):
+            if what := _outside(rollout, _SHARES_OF_ROLLOUT) or _contradiction_of_scores(group, rollout):
+                return f"rollout {number}: {what}"
+    rewards = [rollout.reward for rollout in answered(group.rollouts)]
+    if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
+        return f"`no_signal` is {group.no_signal}, which does not fit its rewards"
+    if isinstance(group, LedgerRecord) and bool(group.text) == bool(group.text_reason):
+        return "has both `text` and `text_reason`, or neither"
+    return ""
+
+
+def _outside(record: GroupFacts | RolloutFacts, names: Sequence[str]) -> str:
+    for name in names:
+        value = getattr(record, name)
+        if value is not None and not 0 <= value <= 1:  # NaN, too
+            return f"`{name}` is {value}, outside [0, 1]"
+    return ""
+
+
+def _contradiction_of_scores(group: GroupFacts, rollout: RolloutFacts) -> str:
+    raw, tagged, base = rollout.raw_score, rollout.tagged_score, rollout.base_score
+    if rollout.violation and rollout.status is Status.NO_RESPONSE:
+        return "has a violation although there is no response"
+    if rollout.violation or rollout.status not in (Status.OK, Status.REWARD_ERROR):
+        if base != 0 or raw is not None or tagged is not None:
+            return "has scores although nothing was scored"
+    elif raw is None or tagged is None:
+        return "has no scores, and neither a violation nor a status explains it"
+    else:
+        right = base_score(group.task, raw, tagged, group.baseline)
+        as_upstream = max(raw, tagged) if group.baseline == 0 else right  # scorer.partial_credit=upstream
+        if not any(math.isclose(base, score, abs_tol=_CLOSE) for score in (right, as_upstream)):
+            return f"`base_score` is {base}, not {right:g}: raw {raw}, tagged {tagged}, baseline {group.baseline}"
+    if not math.isclose(rollout.score, base * rollout.penalty_factor, abs_tol=_CLOSE):
+        return f"`score` is {rollout.score}, not {base} × {rollout.penalty_factor}"
+    return ""

@@ -1,66 +1,59 @@
 """Finishes the files that a killed attempt left open, when the next attempt starts.
 
-Invariant: afterwards no `.part` file of the run is left, every `.jsonl` ends in a whole line, and every group whose
-text is in one of the open files has a ledger line. The ledger is completed before text files are renamed, so a kill
-during this work loses nothing: the next attempt repeats it.
+Afterwards every open file of the run has its final name and ends in a whole line, and every group whose text is in one
+of them has a ledger line. The ledger is completed before text files are renamed, so a kill during this work loses
+nothing: the next attempt repeats it. Memory does not grow with the texts.
+
+Not covered: a `.part` beside a finished file of its number, which only copying leaves. Readers take the longer one.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from loguru import logger
 
-from rg_env.dump.codec import to_line
-from rg_env.dump.files import DumpFile, batch_name, free_number, is_taken, list_files
-from rg_env.dump.read.lines import lines_in
-from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
-from rg_env.dump.write.batch import Batch
+from rg_env.dump.codec import BadLineError, from_line, ledger_line
+from rg_env.dump.files import DumpFile, is_taken, list_files
+from rg_env.dump.open_file import open_lines
+from rg_env.dump.schema import FileKind, GroupRecord, Place, Record
+from rg_env.dump.write.open_file import OpenFile
 
 
-@dataclass(slots=True)
-class Leftovers:
-    """What was left to do.
+class _Named(Record, frozen=True, kw_only=True):
+    """The id in the line of a group."""
 
-    Attributes:
-        files: `.part` files that got their final names.
-        torn: torn last lines that were cut off.
-        ledger_lines: lines that were added to the ledger.
-    """
-
-    files: int = 0
-    torn: int = 0
-    ledger_lines: int = 0
+    group_id: str
 
 
-def finish_leftovers(folder: Path, run_id: str) -> Leftovers:
+def finish_leftovers(folder: Path, run_id: str) -> None:
     """Finish the files that a killed attempt of this run left open. The caller holds the run's lock.
 
     Raises:
-        OSError, DumpError: the folder or a file in it cannot be read or written.
+        OSError, DumpError: the folder or a file in it cannot be read or written, or needs a later version of rg_env.
     """
-    parts = [file for file in list_files(folder, run_id) if file.part]
-    done = Leftovers(torn=sum(_cut_torn_tail(file.path) for file in parts))
+    files = list_files(folder, run_id, every_form=True)
+    parts = [file for file in files if file.part and not is_taken(file.path.with_suffix(""))]
+    for file in parts:
+        _cut_torn_tail(file.path)
     parts = [file for file in parts if file.path.exists()]
-    orphans = _without_ledger_line(folder, run_id, [file for file in parts if file.kind.holds_text])
+    texts = [file for file in parts if file.kind.holds_text]
+    orphans = _without_ledger_line(texts, [file for file in files if file.kind is FileKind.LEDGER])
     for file in parts:
         if not file.kind.holds_text:
-            _rename(file)
+            file.path.rename(file.path.with_suffix(""))
     if orphans:
-        _append_to_ledger(folder, run_id, orphans)
-    for file in parts:
-        if file.kind.holds_text:
-            _rename(file)
-    done.files, done.ledger_lines = len(parts), len(orphans)
-    if parts or orphans:
-        done_what = "run {}: finished {} batches that an earlier attempt left open in {}; added {} missing ledger lines"
-        logger.info(done_what, run_id, done.files, folder, done.ledger_lines)
-    return done
+        _complete_ledger(folder, run_id, orphans)
+    for file in texts:
+        file.path.rename(file.path.with_suffix(""))
+    if parts:
+        done = "run {}: finished {} files that an earlier attempt left open in {}; added {} missing ledger lines"
+        logger.info(done, run_id, len(parts), folder, len(orphans))
 
 
-def _cut_torn_tail(path: Path) -> bool:
+def _cut_torn_tail(path: Path) -> None:
     """Cut off a last line without a line feed, if there is one; remove a file that contains nothing else."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
@@ -68,9 +61,9 @@ def _cut_torn_tail(path: Path) -> bool:
         while keep:
             start = max(0, keep - (1 << 20))
             file.seek(start)
-            found = file.read(keep - start).rfind(b"\n")
-            if found >= 0:
-                keep = start + found + 1
+            line_feed = file.read(keep - start).rfind(b"\n")
+            if line_feed >= 0:
+                keep = start + line_feed + 1
                 break
             keep = start
     if not keep:
@@ -78,39 +71,45 @@ def _cut_torn_tail(path: Path) -> bool:
     elif keep < end:
         os.truncate(path, keep)
         logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
-    return keep < end
 
 
-def _without_ledger_line(folder: Path, run_id: str, texts: list[DumpFile]) -> list[LedgerRecord]:
-    """The ledger lines of groups whose text was written, but not their ledger line."""
-    groups: dict[str, LedgerRecord] = {}
-    for file in texts:
-        for line in lines_in(file):
-            if isinstance(line.record, GroupRecord) and line.record.schema_version:
-                groups[line.record.group_id] = LedgerRecord.of(line.record, file.kind, None, (file.batch, line.offset))
-            elif line.record is None:
-                logger.warning("{}: left damaged line {} as it is ({})", file.path.name, line.number, line.fault)
-    ledger = [file for file in list_files(folder, run_id) if file.kind is FileKind.LEDGER]
-    for file in reversed(ledger):  # they are most likely in the last batch
-        if not groups:
+def _without_ledger_line(texts: list[DumpFile], ledger: list[DumpFile]) -> dict[str, tuple[DumpFile, Place]]:
+    """Where the groups are whose text was written, but not their ledger line."""
+    orphans = {group_id: (file, (file.batch, at)) for file in texts for group_id, at in _groups_in(file)}
+    for file in reversed(ledger):  # they are most likely in the last file
+        if not orphans:
             break
-        for line in lines_in(file):
-            if isinstance(line.record, LedgerRecord):
-                groups.pop(line.record.group_id, None)
-    return list(groups.values())
+        if file.path.exists():
+            for group_id, _ in _groups_in(file):
+                orphans.pop(group_id, None)
+    return orphans
 
 
-def _append_to_ledger(folder: Path, run_id: str, records: list[LedgerRecord]) -> None:
-    batch = Batch(folder, FileKind.LEDGER, run_id, limit=len(records))
-    batch.prepare()
-    batch.append(b"".join(map(to_line, records)), len(records))
-    batch.sync()
-    batch.finish()
+def _groups_in(file: DumpFile) -> Iterator[tuple[str, int]]:
+    """The id of each group in a file, and the byte at which its line begins."""
+    at = 0
+    with open_lines(file.path) as lines:
+        for line in lines:
+            try:
+                yield from_line(_Named, line).group_id, at
+            except BadLineError as error:
+                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, at, error)
+            at += len(line)
 
 
-def _rename(file: DumpFile) -> None:
-    final = file.path.with_suffix("")
-    if is_taken(final):
-        number = free_number(final.parent, file.kind, file.run_id)
-        final = final.with_name(batch_name(file.kind, file.run_id, number))
-    file.path.rename(final)
+def _complete_ledger(folder: Path, run_id: str, orphans: dict[str, tuple[DumpFile, Place]]) -> None:
+    """Write the missing ledger lines into a file of their own."""
+    ledger = OpenFile(folder, FileKind.LEDGER, run_id, limit=len(orphans))
+    ledger.prepare()
+    for file, place in orphans.values():
+        with file.path.open("rb") as lines:
+            lines.seek(place[1])
+            try:
+                group = from_line(GroupRecord, lines.readline())
+            except BadLineError as error:
+                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, place[1], error)
+                continue
+        ledger.append(ledger_line(group, file.kind, "", place))
+    ledger.sync()
+    ledger.remove_if_empty()
+    ledger.finish()

@@ -1,48 +1,55 @@
-"""The writer of a run: takes groups from the event loop and writes them to disk as whole lines.
+"""The writer of a run: one thread that appends groups to files as whole lines.
 
-Invariants:
-- A group's ledger line is its commit record: no group is incomplete, and none is there twice (`commit`).
-- Groups reach the files in the order in which they were submitted (`queue`).
-- Everything that is handed over gets to a disk that works, however slow it is. A disk error never raises into training.
-  Records that are not on disk are counted (`missing`), bounded in memory, and logged when trouble starts, whenever
-  their number has doubled, and when it ends.
+- A group's ledger line is its commit record: text, then ledger line, or neither. A failed write is rolled back.
+- Records reach the files in the order in which they were submitted. Whoever hands over waits until the operating system
+  has them, however slow it is; a caller that is cancelled does not cancel its write.
+- A disk error never raises into training: what could not be written is kept up to a bound, and tried again at every
+  next write and at the end. Beyond the bound the newest groups are refused and counted.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
-Not covered: a power failure, except as `fsync` says: the operating system decides when it writes lines to the device.
+Not covered: a power failure without `fsync`: the operating system decides when it writes lines to the device.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Self
 
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
+from rg_env.dump.codec import ledger_line, to_line
 from rg_env.dump.files import check_folder, list_files
-from rg_env.dump.schema import GroupRecord
-from rg_env.dump.write.commit import Committer
-from rg_env.dump.write.queue import Writable, WriteQueue
-from rg_env.dump.write.routing import DumpPolicy
+from rg_env.dump.lock import RunLock
+from rg_env.dump.manifest import end_manifest
+from rg_env.dump.schema import FileKind, GroupRecord, Record, TrainedRecord
+from rg_env.dump.write.open_file import OpenFile
+from rg_env.dump.write.resume import finish_leftovers
+from rg_env.dump.write.routing import DumpPolicy, route
+from rg_env.errors import DumpError
 from rg_env.output import counted
 
 LOG_SECONDS = 10.0
 """Interval between two messages that the disk is waited for."""
-PARTS = 8
-"""A part of what is handed over is at most this fraction of what may wait, so that writing goes on while more comes."""
+_KINDS = {kind.record: kind for kind in FileKind if not kind.holds_text}
 _OPEN: set[DumpWriter] = set()
 
 
-def close_all() -> None:
-    """Close every writer of this process. Safe in a signal handler and more than once; registered with `atexit`."""
-    for writer in list(_OPEN):
-        writer.close()
+def close_all() -> int:
+    """Close every writer of this process. Safe in a signal handler and more than once; registered with `atexit`.
+
+    Returns:
+        number of groups that are missing from their dumps.
+    """
+    return sum(writer.close() for writer in list(_OPEN))
 
 
 atexit.register(close_all)
@@ -56,9 +63,8 @@ class DumpWriter:
         run_id: the run; `claim_run` finds it.
         attempt: the run's attempt, from 1.
         policy: which groups' text is kept.
-        groups_per_file: lines in a finished batch, the ledger's too.
-        max_pending_bytes: how much may wait for the disk, in bytes of files, with equal texts of a group counted once.
-            Whoever hands over more waits; while the disk returns errors, it is dropped and counted.
+        groups_per_file: lines in a finished file, of every kind.
+        max_kept_bytes: how much is kept while the disk returns errors, in bytes of files.
         fsync: whether groups are forced to disk, so that they survive a power failure.
 
     Raises:
@@ -73,35 +79,47 @@ class DumpWriter:
         *,
         policy: DumpPolicy | None = None,
         groups_per_file: int = 100,
-        max_pending_bytes: int = 256 << 20,
+        max_kept_bytes: int = 256 << 20,
         fsync: bool = False,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.run_id = run_id
         self.attempt = attempt
+        self._policy = policy or DumpPolicy()
+        self._max_kept_bytes, self._fsync = max_kept_bytes, fsync
         check_folder(self.folder)
         if others := {file.run_id for file in list_files(self.folder)} - {run_id}:
             also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
             logger.warning(also, self.folder, len(others))
-        self._max_pending_bytes = max_pending_bytes
-        committer = Committer(self.folder, run_id, policy or DumpPolicy(), groups_per_file, fsync)
-        self._lost = committer.lost
+        self._lock = RunLock(self.folder, run_id)
+        try:
+            finish_leftovers(self.folder, run_id)
+            self._files = {kind: OpenFile(self.folder, kind, run_id, groups_per_file) for kind in FileKind}
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise DumpError(f"cannot finish what an earlier attempt left in {folder}: {error}") from None
+            raise
+        # Shared between threads without a lock: every operation on them is atomic.
+        self._queue: SimpleQueue[tuple[Sequence[Record], Future[bool]] | None] = SimpleQueue()
+        self._unwritten: set[str] = set()
+        self._closed = False
+        # Used by the thread only.
+        self._waiting: deque[Record] = deque()
+        self._refused: set[str] = set()
+        self._refused_when_logged = 0
+        self._is_failing = False
         self._pid = os.getpid()
-        name = f"rg-dump-{run_id}"
-        self._queue = WriteQueue(name, committer.commit, committer.close, max_pending_bytes)
+        self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
+        self._thread.start()
         _OPEN.add(self)
 
     @classmethod
     def from_config(cls, config: RGDumpConfig, run_id: str, attempt: int) -> Self:
         """The writer that the settings describe, in their `dump_dir`."""
-        return cls(
-            config.dump_dir,
-            run_id,
-            attempt,
-            policy=DumpPolicy.from_config(config),
-            groups_per_file=config.groups_per_file,
-            fsync=config.dump_fsync,
-        )
+        policy = DumpPolicy.from_config(config)
+        size, fsync = config.groups_per_file, config.dump_fsync
+        return cls(config.dump_dir, run_id, attempt, policy=policy, groups_per_file=size, fsync=fsync)
 
     def __enter__(self) -> Self:
         return self
@@ -110,133 +128,183 @@ class DumpWriter:
         self.close()
 
     @property
+    def progress(self) -> str:
+        """How full the two files of Atropos' are: `dump 40/100 above the threshold, 12/100 all wrong`."""
+        names = {FileKind.ROLLOUTS: "above the threshold", FileKind.FAILED: "all wrong"}
+        full = (f"{self._files[kind].lines}/{self._files[kind].limit} {name}" for kind, name in names.items())
+        return f"dump {', '.join(full)}"
+
+    @property
     def missing(self) -> int:
-        """Number of submitted records that are not on disk: waiting or dropped."""
-        return self._queue.missing
+        """Number of submitted groups that are not on disk."""
+        return len(self._unwritten)
 
     def missing_groups(self) -> list[str]:
-        """The ids of the groups that are not on disk: waiting or dropped."""
-        return sorted({one.group_id for one in self._queue.waiting() if isinstance(one, GroupRecord)} | self._lost)
+        """The ids of the submitted groups that are not on disk."""
+        return sorted(self._unwritten)
 
-    async def write(self, groups: Sequence[GroupRecord]) -> bool:
-        """Hand over groups, waiting for room if necessary, and wait until the operating system has them.
-
-        Args:
-            groups: whole groups, in order; of any size.
+    async def write(self, records: Sequence[Record]) -> bool:
+        """Hand over records, and wait until the operating system has them. Says so if that takes long.
 
         Returns:
-            True if they survive the end of this process. False, after a disk error, if they do not yet; they are
-            still written as soon as possible, unless too much waits already. A disk error never raises.
+            True once they survive the end of this process. False after a disk error, which has been logged.
         """
-        written = []
-        for part, size in self._parts(groups):
-            while (changed := self._must_wait(size)) is not None:
-                await asyncio.wait([asyncio.wrap_future(changed)], timeout=LOG_SECONDS)
-                self._say_that_it_waits(changed)
-            written.append(asyncio.wrap_future(self._hand_over(part, size)))
-        pending: set[asyncio.Future[bool]] = set(written)
-        while pending:
-            _, pending = await asyncio.wait(pending, timeout=LOG_SECONDS)
-            if pending:
-                logger.warning("dump: waiting for the disk, {} MiB are to be written", self._queue.waiting_bytes >> 20)
-        return all(future.result() for future in written)
+        written = asyncio.wrap_future(self.submit(records))
+        while not (await asyncio.wait([written], timeout=LOG_SECONDS))[0]:
+            self._log_waiting()
+        return written.result()
 
-    def submit(self, records: Sequence[Writable]) -> Future[bool]:
-        """Hand over records of any kind. They are written after earlier submissions. Waits only if there is no room for
-        the texts of groups, as `write`.
+    def write_blocking(self, records: Sequence[Record] = ()) -> bool:
+        """As `write`, for callers without an event loop. Without records it waits for those that were submitted."""
+        written = self.submit(records)
+        while True:
+            try:
+                return written.result(LOG_SECONDS)
+            except TimeoutError:
+                self._log_waiting()
 
-        Returns:
-            a future: True once the operating system has all their lines (of a group: text and ledger line), False after
-            a failure (they are kept and retried, unless the disk fails and too much waits already).
-        """
+    def submit(self, records: Sequence[Record]) -> Future[bool]:
+        """Hand over records of any kind without waiting. The result is that of `write`; cancelling it has no effect."""
         written: Future[bool] = Future()
-        written.set_result(True)
-        for part, size in self._parts(records):
-            while (changed := self._must_wait(size)) is not None:
-                with contextlib.suppress(TimeoutError):
-                    changed.result(LOG_SECONDS)
-                self._say_that_it_waits(changed)
-            written = _both(written, self._hand_over(part, size))
+        written.set_running_or_notify_cancel()
+        self._unwritten.update(record.group_id for record in records if isinstance(record, GroupRecord))
+        if self._closed:
+            logger.error("dump: {} refused, the dump is closed", counted(len(records), "record"))
+            written.set_result(False)
+        else:
+            self._queue.put((records, written))
         return written
 
-    def _parts(self, records: Sequence[Writable]) -> Iterator[tuple[list[Writable], int]]:
-        """The records in parts that are small compared with what may wait, and the size of each in bytes."""
-        part: list[Writable] = []
-        total = 0
-        for record in records:
-            size = _size(record)
-            if part and total + size > self._max_pending_bytes // PARTS:
-                yield part, total
-                part, total = [], 0
-            part.append(record)
-            total += size
-        if part:
-            yield part, total
-
-    def _must_wait(self, size: int) -> Future[None] | None:
-        """What to wait for before so many bytes are handed over; None if they need not or cannot wait."""
-        changed = self._queue.changed  # before the look at the room, so that no change is missed
-        closed = self._queue.closed or not self._queue.is_alive
-        return None if closed or self._queue.failing or self._queue.has_room(size) else changed
-
-    def _say_that_it_waits(self, changed: Future[None]) -> None:
-        if not changed.done():
-            logger.warning("dump: waiting for the disk, {} MiB are to be written", self._queue.waiting_bytes >> 20)
-
-    def _hand_over(self, part: Sequence[Writable], size: int) -> Future[bool]:
-        if not self._queue.closed and self._queue.has_room(size):
-            return self._queue.submit(part, size)
-        self._lost.update(record.group_id for record in part if isinstance(record, GroupRecord))
-        return self._queue.drop(len(part))
-
-    def flush(self, timeout: float = 15.0) -> int:
-        """Wait until everything submitted so far is on disk or has failed, at most `timeout` seconds.
-
-        Returns:
-            `missing`.
-        """
-        self._queue.flush(timeout)
-        return self.missing
-
-    def close(self, timeout: float = 15.0) -> int:
-        """Write what is waiting, finish the last batches and release the run. May be called again.
-
-        Args:
-            timeout: maximum wait in seconds.
+    def close(self) -> int:
+        """Write what is left, however slow the disk is, finish the files and release the run. May be called again.
 
         Returns:
             `missing`, which is also logged unless it is 0.
         """
         if os.getpid() != self._pid:  # a forked child: the dump is its parent's
             return 0
-        self._queue.close(timeout)
+        self._closed = True
+        self._queue.put(None)
+        while self._thread.is_alive():
+            self._thread.join(LOG_SECONDS)
+            if self._thread.is_alive():
+                self._log_waiting()
         if self in _OPEN:
             _OPEN.discard(self)
             if self.missing:
-                late = f" after waiting {timeout:g} s" if self._queue.is_alive else ""
-                dropped = f" ({self._queue.dropped} of them dropped)" if self._queue.dropped else ""
-                missing = "dump: closed with {} missing from {}{}{}"
-                logger.error(missing, counted(self.missing, "record"), self.folder, dropped, late)
+                logger.error("dump: {} missing from {}", counted(self.missing, "group"), self.folder)
         return self.missing
 
+    def _log_waiting(self) -> None:
+        logger.warning("dump: waiting for the disk of {}, {} not written", self.folder, counted(self.missing, "group"))
 
-def _both(one: Future[bool], other: Future[bool]) -> Future[bool]:
-    """True once both are, False once both are done and one is False."""
-    result: Future[bool] = Future()
+    # -- the thread
 
-    def combine(_: Future[bool]) -> None:
-        if one.done() and other.done() and not result.done():
-            result.set_result(one.result() and other.result())
+    def _run(self) -> None:
+        while (message := self._queue.get()) is not None:
+            records, written = message
+            self._waiting.extend(records)
+            written.set_result(self._write_waiting())
+        self._write_waiting()
+        for file in self._files.values():
+            self._try_to_finish(file)
+        end_manifest(self.folder, self.run_id, self.attempt, self.missing)
+        self._lock.release()
 
-    one.add_done_callback(combine)
-    other.add_done_callback(combine)
-    return result
+    def _write_waiting(self) -> bool:
+        """Write what waits, in order, until the disk refuses something. Never raises."""
+        try:
+            while self._waiting:
+                try:
+                    self._put(self._waiting[0])
+                except (TypeError, ValueError) as error:  # not of the disk: refuse this record, write the others
+                    logger.opt(exception=error).error("dump: 1 record refused, it cannot be written as JSON")
+                    self._refuse(self._waiting[0])
+                self._waiting.popleft()
+            for file in self._files.values() if self._fsync else ():
+                file.sync()
+        except Exception as error:  # training and this thread continue after any error
+            if not self._is_failing:
+                self._is_failing = True
+                what = "dump: {} not on disk ({}); training continues, and every next write tries again"
+                logger.error(what, counted(self.missing, "group"), error)
+            self._refuse_newest()
+            return False
+        if self._is_failing:
+            self._is_failing = False
+            logger.warning("dump: writing again; {} refused so far", counted(len(self._refused), "group"))
+        return True
+
+    def _refuse(self, record: Record) -> None:
+        if isinstance(record, GroupRecord):
+            self._refused.add(record.group_id)
+
+    def _refuse_newest(self) -> None:
+        """Give up the newest groups beyond what may be kept."""
+        kept = sum(map(_size, self._waiting))
+        groups = [record for record in self._waiting if isinstance(record, GroupRecord)]
+        while kept > self._max_kept_bytes and groups:
+            group = groups.pop()
+            kept -= _size(group)
+            self._waiting.remove(group)
+            self._refuse(group)
+        if len(self._refused) >= max(1, 2 * self._refused_when_logged):
+            self._refused_when_logged = len(self._refused)
+            what = "dump: {} refused so far, {} MiB wait for a disk that fails; training continues"
+            logger.error(what, counted(len(self._refused), "group"), kept >> 20)
+
+    def _put(self, record: Record) -> None:
+        """Write a record: a group's text and its ledger line, or neither.
+
+        Raises:
+            OSError: the disk refuses; nothing is written, try again later.
+        """
+        if not isinstance(record, GroupRecord):
+            if not isinstance(record, TrainedRecord) or record.group_id not in self._refused:
+                self._append([(_KINDS[type(record)], to_line(record))])
+            return
+        kind, reason = route(record, self._policy)
+        if kind is None:
+            self._append([(FileKind.LEDGER, ledger_line(record, None, reason or ""))])
+        else:
+            self._files[kind].prepare()
+            line = ledger_line(record, kind, "", self._files[kind].end)
+            self._append([(kind, to_line(record)), (FileKind.LEDGER, line)])
+        self._unwritten.discard(record.group_id)
+
+    def _append(self, lines: Sequence[tuple[FileKind, bytes]]) -> None:
+        """Append lines to their files, all or none, and finish the files that are full."""
+        files = [(self._files[kind], line) for kind, line in lines]
+        begun = 0
+        try:
+            for file, line in files:
+                file.prepare()
+                begun += 1
+                file.append(line)
+        except BaseException:
+            for file, line in files[:begun]:
+                file.drop(line)
+            raise
+        for file, _ in files:
+            if file.lines >= file.limit:
+                self._try_to_finish(file)
+
+    def _try_to_finish(self, file: OpenFile) -> None:
+        """Finish a file. On a disk error its lines stay in the `.part`, and the next line tries again."""
+        lines = file.lines
+        try:
+            final = file.finish()
+        except OSError as error:
+            logger.error("dump: a file with {} lines could not be finished ({})", lines, error)
+            return
+        if final is not None and file.kind.holds_text:
+            logger.info("dump: {} groups saved in {}", lines, final)
 
 
-def _size(record: Writable) -> int:
+def _size(record: Record) -> int:
     """About how many bytes the record takes in files, with one text (the prompt) counted once."""
     if not isinstance(record, GroupRecord):
         return 0
-    texts = {id(text): text for one in record.rollouts for message in one.conversation if (text := message["content"])}
+    texts = {id(text): text for rollout in record.rollouts for m in rollout.conversation if (text := m["content"])}
     lengths = (len(text) if text.isascii() else len(text.encode(errors="replace")) for text in texts.values())
     return 1000 + len(record.entry) + 500 * len(record.rollouts) + sum(lengths)

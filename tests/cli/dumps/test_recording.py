@@ -35,7 +35,7 @@ def test_a_sound_record_is_exit_code_0(tmp_path):
 def test_findings_say_where_what_and_what_to_do(torn):
     done = invoke("validate", torn.parent)
     assert done.exit_code == 1
-    assert done.stdout.startswith(f"{torn.name}, line 2: torn: ")
+    assert done.stdout.startswith(f"{torn.name}, line 2: torn or joined")
     assert "(readers skip it)" in done.stdout
     shown = json.loads(invoke("validate", torn.parent, "--json").stdout)
     assert shown["good"] is False

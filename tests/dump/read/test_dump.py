@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -10,8 +9,6 @@ import tracemalloc
 import polars as pl
 import pytest
 from backports import zstd
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.cli import app
@@ -20,7 +17,6 @@ from rg_env.dump import (
     DumpPolicy,
     DumpWriter,
     FileKind,
-    LedgerRecord,
     NewerSchemaError,
     Phase,
     TrainedRecord,
@@ -28,17 +24,9 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
-from rg_env.dump.files import list_files
 from rg_env.dump.read.frames import (
-    GROUP_SCHEMA,
-    GROUP_TEXT_SCHEMA,
-    ROLLOUT_SCHEMA,
-    ROLLOUT_TEXT_SCHEMA,
     SCHEMA,
-    TEXT_SCHEMA,
 )
-from rg_env.dump.schema import VITAL
-from rg_env.dump.strings import escape, map_strings
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, rollout, violating
 
@@ -51,7 +39,7 @@ def _write(folder, groups, attempt=1, **options):
 
 
 def test_what_was_written_is_read(tmp_path):
-    groups = [group(k, [1.0, violating(1)] if k % 2 else [0.0, 0.0], level=None, step=None) for k in range(7)]
+    groups = [group(k, [1.0, violating(1)] if k % 2 else [0.0, 0.0], level="", step=None) for k in range(7)]
     evaluation = [group(k, phase="eval") for k in range(3)]
     _write(tmp_path, [*groups, *evaluation], groups_per_file=2)
     write_manifest(tmp_path, RUN_ID, {"model": "nano"})
@@ -92,7 +80,7 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
         lines = path.read_bytes().splitlines(keepends=True)
         lines[2] = DAMAGE[damage](lines[2])
         path.write_bytes(b"".join(lines))
-    for kind, read in (("groups", Dump.ledger), ("rollouts", Dump.groups)):
+    for kind, read in (("ledger", Dump.ledger), ("rollouts", Dump.groups)):
         dump = open_run(tmp_path)
         for _ in range(2):  # named once, however often it is met
             assert [record.uid for record in read(dump, all_attempts=True)] == ["0", "1", "3", "4"]
@@ -100,7 +88,7 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
     dump = open_run(tmp_path)
     assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]
     (problem,) = dump.problems
-    assert "_groups_" in str(problem)
+    assert "_ledger_" in str(problem)
     assert "line 3: " in str(problem)
 
 
@@ -123,33 +111,6 @@ def test_what_an_attempt_took_back_does_not_count(tmp_path):
     assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 11
 
 
-def _atropos(path, count=3):
-    conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    with path.open("w") as file:
-        for k in range(count):
-            rollouts = [{"conversation": conversation, "score": score} for score in (1.0, k / 10)]
-            file.write(json.dumps({"item_id": "chain_sum", "rollouts": rollouts}) + "\n")
-
-
-def test_plain_atropos_files_are_read_and_the_bias_is_named(tmp_path):
-    uuid = "6a1f0f3e-8a65-4d57-9f2c-000000000001"
-    _atropos(tmp_path / f"reasoning_gym_environment_rollouts_{uuid}_0000.jsonl")
-    dump = open_run(tmp_path)
-    groups = list(dump.groups())
-    assert [g.run_id for g in groups] == [uuid] * 3
-    assert len({g.group_id for g in groups}) == 3
-    assert {g.task for g in groups} == {"chain_sum"}
-    assert "biased" in dump.caveat
-    frame = dump.ledger_frame()
-    assert frame["base_score"].to_list() == [1.0, 0.0, 1.0, 0.1, 1.0, 0.2]
-    assert list(dump.ledger()) == []
-
-
-def test_a_single_file_may_have_any_name(tmp_path):
-    _atropos(tmp_path / "mine.jsonl")
-    assert [g.run_id for g in open_run(tmp_path / "mine.jsonl").groups()] == ["mine"] * 3
-
-
 def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):
     _write(tmp_path, [group(0)])
     for path in tmp_path.glob("*.jsonl"):
@@ -158,94 +119,6 @@ def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):
     for read in (dump.ledger_frame, lambda: list(dump.groups()), lambda: list(dump.ledger())):
         with pytest.raises(NewerSchemaError, match=r"0000\.jsonl, line 1: written with schema version 9"):
             read()
-
-
-def _expected_rows(dump, texts):
-    """What the frames should hold, made from the objects."""
-    if texts or not dump.runs[0].has_ledger:
-        for g, r in dump.rollouts(all_attempts=True):
-            of_group = {name: getattr(g, name, None) for name in (*GROUP_SCHEMA, *GROUP_TEXT_SCHEMA)}
-            of_group["text"] = next(f.kind for f in dump.runs[0].files)
-            of_rollout = {name: getattr(r, name) for name in (*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA)}
-            unknown = ["status", "truncated", "penalty_factor", "normalized"] if g.schema_version == 0 else []
-            yield of_group | of_rollout | dict.fromkeys(unknown)
-        return
-    for record in dump.ledger(all_attempts=True):
-        for r in record.rollouts:
-            of_rollout = {name: getattr(r, name) for name in ROLLOUT_SCHEMA}
-            yield {name: getattr(record, name) for name in GROUP_SCHEMA} | of_rollout
-
-
-def _plain(row):
-    """None for NaN; texts as UTF-8 can carry them."""
-    return map_strings({k: None if v != v else v for k, v in row.items()}, lambda text: escape(str(text)))
-
-
-lines_of_any_kind = st.lists(
-    st.sampled_from(["ours", "ours", "ours", "atropos", "atropos", "ascii", "torn", "glued", "foreign", "blank", "nan"])
-    | st.sampled_from(["no conversation", "no score", "empty group", "wrong violation", "null", "surrogate"]),
-    max_size=8,
-)
-
-
-def _line(kind, number):
-    ours = to_line(group(number, [1.0, violating(1), rollout(0.5, 2)]))
-    theirs = {
-        "item_id": "gcd",
-        "rollouts": [{"conversation": [{"role": "user", "content": "é😀"}], "score": s} for s in (1, 0.5)],
-    }
-    plain = json.dumps(theirs, ensure_ascii=False).encode() + b"\n"
-    return {
-        "ours": ours,
-        "atropos": plain,
-        "ascii": json.dumps(theirs).encode() + b"\n",
-        "torn": ours[:50] + b"\n",
-        "glued": plain[:-1] + plain,
-        "foreign": b'{"some": "thing"}\n',
-        "blank": b" \n",
-        "nan": plain.replace(b": 1}", b": NaN}"),
-        "no conversation": plain.replace(b"conversation", b"text"),
-        "no score": plain.replace(b"score", b"points"),
-        "empty group": b'{"item_id":"gcd","rollouts":[]}\n',
-        "wrong violation": ours.replace(b"no_answer", b"no_thing"),
-        "null": b'{"item_id":"gcd","rollouts":null}\n',
-        "surrogate": plain.replace("é😀".encode(), b"\\ud800 \\ud83d\\ude00"),
-    }[kind]
-
-
-@settings(max_examples=60)
-@given(kinds=lines_of_any_kind, ends=st.booleans(), texts=st.booleans(), size=st.sampled_from([1, 900, 1 << 24]))
-def test_frames_are_the_rows_of_the_objects_whatever_is_in_the_file(tmp_path_factory, kinds, ends, texts, size):
-    path = tmp_path_factory.mktemp("any") / "any.jsonl"
-    content = b"".join(_line(kind, number) for number, kind in enumerate(kinds))
-    path.write_bytes(content if ends else content[:-1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rg_env.dump.read.chunks.bundles.__defaults__", (size,))
-        dump = open_run(path)
-        frames = list(dump.frames(texts=texts, all_attempts=True))
-    rows = [row for frame in frames for row in frame.drop("group_index").iter_rows(named=True)]
-    again = open_run(path)
-    expected = [_plain(row) for row in _expected_rows(again, texts)]
-    columns = [name for name in (TEXT_SCHEMA if texts else SCHEMA) if name not in ("text_batch", "text_offset")]
-    rows = [{name: row[name] for name in columns} for row in rows]
-    assert rows == [{name: row[name] for name in columns} for row in expected]
-    assert dump.problems == again.problems
-    numbers = [n for frame in frames for n in frame["group_index"].unique(maintain_order=True)]
-    assert len(numbers) == len(set(numbers)) == len({row["group_id"] + str(row["item_id"]) for row in expected})
-
-
-@settings(max_examples=40)
-@given(kinds=lines_of_any_kind, ends=st.booleans())
-def test_some_groups_are_read_as_all_are_whatever_is_in_the_file(tmp_path_factory, kinds, ends):
-    path = tmp_path_factory.mktemp("some") / "some.jsonl"
-    content = b"".join(_line(kind, number) for number, kind in enumerate(kinds))
-    path.write_bytes(content if ends else content[:-1])
-    dump, again = open_run(path), open_run(path)
-    every = [g for g in dump.groups() if g.rollouts]
-    ids = {g.group_id for g in every[::2]}
-    some = [repr(g) for g in again.groups(ids=ids) if g.rollouts]  # NaN differs from itself
-    assert some == [repr(g) for g in every if g.group_id in ids]
-    assert again.problems == dump.problems
 
 
 def test_texts_are_read_where_the_ledger_says_and_searched_where_it_is_wrong(tmp_path):
@@ -260,57 +133,6 @@ def test_texts_are_read_where_the_ledger_says_and_searched_where_it_is_wrong(tmp
     dump = open_run(tmp_path)
     assert [g.uid for g in dump.groups(ids=ids)] == ["7"]
     assert len(dump.problems) == 1
-
-
-def test_ids_that_utf8_cannot_represent_are_found(tmp_path):
-    _write(tmp_path, [group("a\ud800"), group("b")])
-    dump = open_run(tmp_path).where(["task = 'chain_sum'"])
-    assert [g.uid for g in dump.groups()] == [g.uid for g in dump.ledger()] == ["a\ud800", "b"]
-    assert [g.uid for g in open_run(tmp_path).groups(ids=[group("a\ud800").group_id])] == ["a\ud800"]
-
-
-@settings(max_examples=30)
-@given(broken=st.lists(st.sampled_from(["", "", "torn", "uneven", "wrong status", "not a number"]), max_size=6))
-def test_ledger_frames_are_the_rows_of_the_records_whatever_is_in_the_file(tmp_path_factory, broken):
-    path = tmp_path_factory.mktemp("ledger") / "reasoning_gym_environment_groups_r_0000.jsonl"
-    sound = to_line(LedgerRecord.of(group(0, [1.0, violating(1)]), FileKind.ROLLOUTS, None))
-    change = {
-        "": lambda line: line,
-        "torn": lambda line: line[:90] + b"\n",
-        "uneven": lambda line: line.replace(b'"repetition":[0,1]', b'"repetition":[0]'),
-        "wrong status": lambda line: line.replace(b'"ok"', b'"okay"'),
-        "not a number": lambda line: line.replace(b'"score":[1.0', b'"score":["1"'),
-    }
-    path.write_bytes(b"".join(change[how](sound) for how in broken))
-    dump, again = open_run(path), open_run(path)
-    rows = dump.ledger_frame().rows(named=True)
-    assert rows == [_plain(row) for row in _expected_rows(again, texts=False)]
-    assert dump.problems == again.problems
-    assert len(dump.problems) == sum(how in ("torn", "wrong status") for how in broken)
-
-
-@pytest.mark.parametrize("texts", [False, True])
-@pytest.mark.parametrize("name", [name for name in SCHEMA if name not in ("text_batch", "text_offset")])
-def test_every_reader_skips_the_same_lines_whatever_it_asks_for(tmp_path, name, texts):
-    """One value of another type, in a line of the ledger or of the texts."""
-    _write(tmp_path, [group(k) for k in range(3)])
-    kind = FileKind.ROLLOUTS if texts else FileKind.LEDGER
-    (path,) = [file.path for file in list_files(tmp_path) if file.kind is kind]
-    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-    wrong = {"of": "another type"}
-    if name not in ROLLOUT_SCHEMA:
-        lines[1][name] = wrong
-    elif texts:
-        lines[1]["rollouts"][1][name] = wrong
-    else:
-        lines[1][name][1] = wrong
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    expected = 2 if name in VITAL else 3
-    for columns in (["task"], [name], list(SCHEMA)):
-        frames = list(open_run(tmp_path).frames(columns, texts=texts, all_attempts=True))
-        assert sum(frame["group_index"].n_unique() for frame in frames) == expected, columns
-    records = open_run(tmp_path).groups(all_attempts=True) if texts else open_run(tmp_path).ledger(all_attempts=True)
-    assert sum(1 for _ in records) == expected
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
@@ -345,7 +167,7 @@ def test_what_was_trained_on_is_read(tmp_path):
 
 def test_a_ledger_alone_may_have_any_name(tmp_path):
     _write(tmp_path, [group(0)])
-    (path,) = tmp_path.glob("*_groups_*")
+    (path,) = tmp_path.glob("*_ledger_*")
     dump = open_run(path.rename(tmp_path / "mine.jsonl"))
     assert [record.uid for record in dump.ledger()] == ["0"]
     assert dump.caveat is None
@@ -399,7 +221,7 @@ def test_the_representation_has_three_safe_lines(tmp_path):
 def test_a_folder_given_twice_and_a_copy_count_once(tmp_path):
     _write(tmp_path / "dump", [group(k) for k in range(5)], groups_per_file=2)
     (tmp_path / "link").symlink_to(tmp_path / "dump")
-    twice = open_run(tmp_path / "dump", tmp_path / "link", *(tmp_path / "dump").glob("*_groups_*"))
+    twice = open_run(tmp_path / "dump", tmp_path / "link", *(tmp_path / "dump").glob("*_ledger_*"))
     assert [record.uid for record in twice.ledger()] == list("01234")
     assert twice.runs[0].copies == ()
     shutil.copytree(tmp_path / "dump", tmp_path / "copy")
@@ -416,7 +238,7 @@ def test_a_folder_given_twice_and_a_copy_count_once(tmp_path):
 def test_of_several_forms_of_a_file_the_one_with_most_records_counts_and_none_is_deleted(tmp_path):
     """`rsync` of a running dump, repeated, leaves `.part` files; an interrupted `zstd -d` half a file."""
     _write(tmp_path, [group(k) for k in range(4)])
-    ledger, text = (next(tmp_path.glob(f"*_{kind}_*.jsonl")) for kind in ("groups", "environment_rollouts"))
+    ledger, text = (next(tmp_path.glob(f"*_{kind}_*.jsonl")) for kind in ("ledger", "environment_rollouts"))
     ledger.with_name(ledger.name + ".part").write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:3]))
     text.with_name(text.name + ".zst").write_bytes(zstd.compress(text.read_bytes()))
     text.write_bytes(text.read_bytes()[:-100])
@@ -446,15 +268,3 @@ def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
     dump = open_run(tmp_path / "a", tmp_path / "b")
     assert len(dump.runs) == 1
     assert {g.uid for g in dump.where(["task = 'chain_sum'"]).groups()} == {"0", "1"}
-
-
-@pytest.mark.parametrize("name", ["mine.jsonl", "reasoning_gym_environment_rollouts_0b5e_0000.jsonl"])
-def test_atropos_files_of_one_name_in_two_folders_are_two_runs(tmp_path, name):
-    for folder, task in (("a", "gcd"), ("b", "lcm")):
-        line = {"item_id": task, "rollouts": [{"conversation": [{"role": "user", "content": "q"}], "score": 1}]}
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / name).write_text(json.dumps(line) + "\n")
-    dump = open_run(tmp_path / "a" / name, tmp_path / "b" / name)
-    assert [run.run_id.split("/")[0] for run in dump.runs] == ["a", "b"]
-    assert len({g.group_id for g in dump.groups()}) == 2
-    assert [g.task for g in dump.where(["task = 'lcm'"]).groups()] == ["lcm"]

@@ -206,7 +206,7 @@ def _write_record(folder: Path, start: int, calls: int, report: Callable[[Any], 
                 if await writer.write(groups):
                     report({"acknowledged": [group.uid for group in groups]})
                 trained = [TrainedRecord(run_id, attempt, call, groups[0].group_id, 2)]
-                if await asyncio.wrap_future(writer.submit(trained)):
+                if await writer.write(trained):
                     report({"trained": [record.group_id for record in trained]})
 
         asyncio.run(train())

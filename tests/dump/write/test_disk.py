@@ -10,14 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
 from rg_env.dump.repair.validate import validate
-from rg_env.output import counted
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
 
@@ -54,10 +52,7 @@ def test_a_file_size_limit_stops_nothing_and_leaves_nothing_half_written(tmp_pat
     assert child.returncode == 0, child.stderr
     assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == [str(k) for k in range(9)]
     errors = [line for line in child.stderr.splitlines() if "| ERROR" in line]
-    assert [line.split(" - ")[-1].split(" (")[0] for line in errors] == [
-        f"dump: {counted(count, 'record')} not on disk"
-        for count in (1, 2, 4)  # said again each time it has doubled
-    ]
+    assert [line.split(" - ")[-1].split(" (")[0] for line in errors] == ["dump: 1 group not on disk"]
     assert child.stderr.count("writing again") == 1
 
 
@@ -99,29 +94,29 @@ def test_what_was_trained_on_waits_behind_its_groups(tmp_path, full_after, log):
         full_after(10, FileKind.LEDGER)
         assert not writer.submit([group(0)]).result(5)
         assert not writer.submit(trained).result(5)
-        assert writer.missing == 2
+        assert writer.missing == 1
         assert not list(tmp_path.glob("*_trained_*"))
         full_after(0)
-        assert writer.flush() == 0
+        assert writer.write_blocking() and writer.missing == 0
     assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [group(0).group_id]
 
 
 def test_what_was_trained_on_is_not_recorded_for_groups_that_were_dropped(tmp_path, full_after, log):
     big = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
     groups = [group(k, big) for k in range(10)]
-    with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=200_000) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, max_kept_bytes=200_000) as writer:
         full_after(10, FileKind.LEDGER)
         for one in groups:
             assert not writer.submit([one]).result(5)
         assert not writer.submit([TrainedRecord(RUN_ID, 1, 1, one.group_id, 1) for one in groups]).result(5)
         full_after(0)
-        assert writer.flush() == 7
+        assert writer.write_blocking() and writer.missing == 7
     assert uids(tmp_path) == ["0", "1", "2"]
     assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [g.group_id for g in groups[:3]]
     assert validate(tmp_path).good
     errors = [line for line in log if line.startswith("ERROR")]
-    assert sum("dropped so far, 0 MiB wait for a disk that fails" in line for line in errors) == 3  # 1, 2, 4
-    assert errors[-1].endswith("closed with 7 records missing from " + str(tmp_path) + " (7 of them dropped)")
+    assert sum("refused so far, 0 MiB wait for a disk that fails" in line for line in errors) == 3  # 1, 2, 4
+    assert errors[-1].endswith("7 groups missing from " + str(tmp_path))
 
 
 def test_a_failure_at_the_very_first_write_leaves_no_empty_file(tmp_path, full_after):
@@ -141,18 +136,6 @@ def test_what_waits_is_tried_a_last_time_at_the_end(tmp_path, full_after):
     assert uids(tmp_path) == ["0"]
 
 
-def test_what_waits_is_tried_again_while_nothing_new_comes(tmp_path, full_after, monkeypatch):
-    monkeypatch.setattr("rg_env.dump.write.queue.RETRY_SECONDS", 0.02)
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        full_after(5, FileKind.ROLLOUTS)
-        assert not writer.submit([group(0)]).result(5)
-        full_after(0)
-        deadline = time.monotonic() + 30
-        while writer.missing and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert uids(tmp_path) == ["0"]
-
-
 _MEMORY = """
 import re, resource, sys
 from pathlib import Path
@@ -165,7 +148,7 @@ def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with DumpWriter(sys.argv[1], RUN_ID, 1, max_pending_bytes=32 << 20) as writer:
+with DumpWriter(sys.argv[1], RUN_ID, 1, max_kept_bytes=32 << 20) as writer:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     before = peak()
     for k in range(300):
@@ -175,7 +158,8 @@ with DumpWriter(sys.argv[1], RUN_ID, 1, max_pending_bytes=32 << 20) as writer:
     assert 30 < grown < 64, grown
     assert writer.missing == 300
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    print(300 - writer.flush())
+    writer.write_blocking()
+    print(300 - writer.missing)
 """
 
 
@@ -185,7 +169,7 @@ def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
     kept = int(child.stdout)
     assert kept == 33  # of 32 MiB
     assert uids(tmp_path) == [str(k) for k in range(kept)]
-    assert "closed with 267 records missing" in child.stderr
+    assert "267 groups missing from" in child.stderr
 
 
 _READ_ONLY = """
@@ -226,7 +210,7 @@ def test_a_folder_that_becomes_read_only():
         assert not [path for path in Path(name).iterdir() if path.suffix != ".jsonl"]
     assert child.stdout.startswith(f"dump folder {name} cannot be written (Permission denied)")
     assert "could not be finished" in child.stderr
-    assert "1 record not on disk" in child.stderr
+    assert "1 group not on disk" in child.stderr
     assert "writing again" in child.stderr
 
 
@@ -245,7 +229,7 @@ def test_a_folder_that_goes_away_is_said_and_made_anew(tmp_path, log, how):
     said = [line for line in log if line.startswith("ERROR")]
     assert len(said) == 2
     assert all("was removed or moved while being written, with 2 lines" in line for line in said)
-    assert "_rollouts_" in said[0] and "_groups_" in said[1]
+    assert "_rollouts_" in said[0] and "_ledger_" in said[1]
     if how == "moved":
         assert sum(1 for _ in open_run(tmp_path / "elsewhere").groups()) == 2
 
@@ -261,5 +245,5 @@ def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
         folder.unlink()
         assert writer.submit([group(2)]).result(5)
     assert [line["uid"] for line in lines_of(folder, FileKind.LEDGER)] == ["1", "2"]
-    assert any("1 record not on disk" in line for line in log)
+    assert any("1 group not on disk" in line for line in log)
     assert any("writing again" in line for line in log)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import FileKind, from_line, open_lines, open_run, record_from_line
+from rg_env.dump import FileKind, from_line, open_lines, open_run
 from rg_env.dump.files import DumpFile, list_files
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.repair.validate import validate
@@ -35,7 +35,7 @@ def _records(file: DumpFile) -> list:
     if file.part and lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     assert lines or file.part, f"{file.path.name} is empty"
-    return [from_line(line) if file.kind.holds_text else record_from_line(file.kind.record, line) for line in lines]
+    return [from_line(file.kind.record, line) for line in lines]
 
 
 def _check(folder: Path, acknowledged: list[str], trained: list[str]) -> None:

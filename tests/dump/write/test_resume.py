@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import DumpWriter, FileKind, LedgerRecord, to_line
+from rg_env.dump import DumpWriter, FileKind, ledger_line, to_line
 from rg_env.dump.files import batch_name
 from rg_env.dump.write.resume import finish_leftovers
 from tests.dump.records import RUN_ID, group, names, uids
@@ -23,7 +23,7 @@ def _text(uid: int) -> bytes:
 
 
 def _ledger(uid: int) -> bytes:
-    return to_line(LedgerRecord.of(group(uid), FileKind.ROLLOUTS, None))
+    return ledger_line(group(uid), FileKind.ROLLOUTS)
 
 
 def _next_attempt(folder: Path) -> None:
@@ -34,7 +34,7 @@ def test_whole_parts_are_finished(tmp_path):
     _part(tmp_path, FileKind.ROLLOUTS, _text(0), number=4)
     _part(tmp_path, FileKind.LEDGER, _ledger(0), number=2)
     _next_attempt(tmp_path)
-    assert names(tmp_path) == {"rollouts_0004.jsonl", "groups_0002.jsonl"}
+    assert names(tmp_path) == {"rollouts_0004.jsonl", "ledger_0002.jsonl"}
     assert uids(tmp_path) == ["0"]
 
 

@@ -5,18 +5,17 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, TrainedRecord, open_run, record_from_line
+from rg_env.dump import DumpWriter, FileKind, NotKept, TrainedRecord, from_line, open_run, write_manifest
 from rg_env.dump.files import list_files
-from rg_env.dump.write import batch
-from rg_env.dump.write.writer import _OPEN
+from rg_env.dump.manifest import read_manifest
+from rg_env.dump.write import open_file
 from rg_env.errors import DumpError
-from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
+from tests.dump.records import RUN_ID, group, lines_of, names, uids
 
 ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
@@ -25,13 +24,13 @@ ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 def stuck_disk(monkeypatch):
     """Every write waits until the event is set."""
     go = threading.Event()
-    real = batch.write_all
+    real = open_file.write_all
 
     def slow(fd, data):
         go.wait(10)
         return real(fd, data)
 
-    monkeypatch.setattr(batch, "write_all", slow)
+    monkeypatch.setattr(open_file, "write_all", slow)
     yield go
     go.set()
 
@@ -58,12 +57,12 @@ def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
             "rollouts_0001.jsonl.part",
             "FAILED_rollouts_0000.jsonl",
             "FAILED_rollouts_0001.jsonl.part",
-            "groups_0000.jsonl",
-            "groups_0001.jsonl",
-            "groups_0002.jsonl.part",
+            "ledger_0000.jsonl",
+            "ledger_0001.jsonl",
+            "ledger_0002.jsonl.part",
             "lock",
         }
-        for path in tmp_path.glob("*_groups_*.jsonl"):
+        for path in tmp_path.glob("*_ledger_*.jsonl"):
             assert len(path.read_bytes().splitlines()) == 4
     assert not {name for name in names(tmp_path) if "part" in name or "lock" in name}
     assert uids(tmp_path) == [str(k) for k in range(10)]
@@ -74,7 +73,7 @@ def test_a_later_attempt_goes_on_in_the_next_batch_and_overwrites_nothing(tmp_pa
     for attempt in (1, 2):
         with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
             writer.submit([group(attempt, attempt=attempt)])
-    assert names(tmp_path) == {f"{kind}_000{batch}.jsonl" for kind in ("rollouts", "groups") for batch in (0, 1)}
+    assert names(tmp_path) == {f"{kind}_000{batch}.jsonl" for kind in ("rollouts", "ledger") for batch in (0, 1)}
     assert uids(tmp_path) == ["1", "2"]
 
 
@@ -114,7 +113,39 @@ def test_generate_waits_for_a_disk_that_hangs_and_says_so(tmp_path, stuck_disk, 
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         asyncio.run(generate())
     assert uids(tmp_path) == ["0", "1"]
-    assert any(line.startswith("WARNING dump: waiting for the disk") for line in log)
+    assert any("waiting for the disk" in line and "2 groups not written" in line for line in log)
+
+
+def test_callers_without_a_loop_and_the_end_wait_for_a_disk_that_hangs_and_say_so(
+    tmp_path, stuck_disk, monkeypatch, log
+):
+    monkeypatch.setattr("rg_env.dump.write.writer.LOG_SECONDS", 0.01)
+    writer = DumpWriter(tmp_path, RUN_ID, 1)
+    writer.submit([group(0)])
+    threading.Timer(0.1, stuck_disk.set).start()
+    assert writer.write_blocking()
+    said = sum("waiting for the disk" in line for line in log)
+    assert said and writer.missing == 0
+    stuck_disk.clear()
+    writer.submit([group(k) for k in range(1, 20)])
+    threading.Timer(0.1, stuck_disk.set).start()
+    assert writer.close() == 0
+    assert uids(tmp_path) == [str(k) for k in range(20)]
+    assert sum("waiting for the disk" in line for line in log) > said
+
+
+def test_a_cancelled_caller_does_not_cancel_its_write(tmp_path, stuck_disk):
+    async def generate() -> None:
+        task = asyncio.ensure_future(writer.write([group(0)]))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        asyncio.run(generate())
+        stuck_disk.set()
+    assert uids(tmp_path) == ["0"]
 
 
 @pytest.mark.parametrize("ticks", range(8))
@@ -134,58 +165,17 @@ def test_a_cancellation_while_a_write_completes_is_not_lost(tmp_path: Path, monk
         assert task.cancelled() == was_waiting
 
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        monkeypatch.setattr(writer, "_hand_over", lambda groups, size: written)
+        monkeypatch.setattr(writer, "submit", lambda groups: written)
         asyncio.run(generate())
 
 
-@pytest.fixture
-def slow_disk(monkeypatch):
-    """Every write takes some time. Yields what waited at each of them, in bytes."""
-    waiting: list[int] = []
-    real = os.write
-
-    def slow(fd, data):
-        waiting.extend(writer._queue.waiting_bytes for writer in _OPEN)
-        time.sleep(0.002)
-        return real(fd, data)
-
-    monkeypatch.setattr("rg_env.dump.write.batch.os.write", slow)
-    return waiting
-
-
-@pytest.mark.parametrize("how", ["write", "submit"])
-def test_a_batch_ten_times_what_may_wait_is_written_whole_to_a_slow_disk(tmp_path, slow_disk, monkeypatch, log, how):
-    """Nothing is lost, and no more waits than may. The prompt is one text in memory, and counts once."""
-    monkeypatch.setattr("rg_env.dump.write.writer.LOG_SECONDS", 0.001)
-    prompt = {"role": "user", "content": "?" * 20_000}
-    texts = [{"role": "assistant", "content": "→" + "x" * 5_000} for _ in range(8)]
-    groups = [group(k, [rollout(1.0, n, conversation=[prompt, texts[n]]) for n in range(8)]) for k in range(60)]
-    limit = 60 * 65_000 // 10
-    with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=limit) as writer:
-        if how == "write":
-            assert asyncio.run(writer.write(groups))
-        else:
-            assert writer.submit(groups).result(20)
-        assert writer.missing == 0
-    assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == [str(k) for k in range(60)]
-    assert limit / 2 < max(slow_disk) <= limit
-    assert any("waiting for the disk" in line for line in log)
-
-
-def test_a_group_larger_than_what_may_wait_is_written(tmp_path):
-    big = group(0, [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])])
-    with DumpWriter(tmp_path, RUN_ID, 1, max_pending_bytes=1000) as writer:
-        assert asyncio.run(writer.write([big, group(1), big]))
-    assert uids(tmp_path) == ["0", "1", "0"]
-
-
 def test_a_record_that_cannot_be_json_costs_itself_only(tmp_path, log):
-    broken = group(1, step=1 << 70)  # beyond what JSON readers take for a number
+    broken = group(1, task="\ud800")
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        assert not writer.submit([group(0), broken, group(2)]).result(5)
+        writer.submit([group(0), broken, group(2)]).result(5)
         assert writer.missing == 1
     assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0", "2"]
-    assert any("1 record dropped, it cannot be written as JSON" in line for line in log)
+    assert any("1 record refused, it cannot be written as JSON" in line for line in log)
 
 
 def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
@@ -195,9 +185,7 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     assert not writer.submit([group(1)]).result(0)
     assert writer.close() == 1
     assert uids(tmp_path) == ["0"]
-    assert [line for line in log if line.startswith("ERROR")] == [
-        "ERROR dump: 1 record dropped so far, the dump is closed; training continues"
-    ]
+    assert [line for line in log if line.startswith("ERROR")] == ["ERROR dump: 1 record refused, the dump is closed"]
 
 
 _EXIT = """
@@ -260,33 +248,11 @@ def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
         assert writer.submit(_trained(2, 2)).result(5)
         assert writer.missing == 0
     lines = [line for file in list_files(tmp_path) if file.kind is FileKind.TRAINED for line in file.path.open("rb")]
-    assert [record_from_line(TrainedRecord, line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
+    assert [from_line(TrainedRecord, line) for line in lines] == _trained(1, 2, 4) + _trained(2, 2)
     assert {"trained_0000.jsonl", "trained_0001.jsonl"} <= names(tmp_path)
     dump = open_run(tmp_path)
     assert [record.uid for record in dump.ledger()] == [record.uid for record in dump.groups()] == ["0", "1", "2"]
     assert not dump.problems
-
-
-@pytest.mark.parametrize(
-    ("policy", "groups", "reasons"),
-    [
-        (DumpPolicy(dump_rollouts=False), [[1.0], [1.0, 0.0]], ["2 because dump_rollouts=false"]),
-        (DumpPolicy(threshold=1.0), [[1.0]], ["1 because no score was above rollout_save_score_threshold=1"]),
-        (
-            DumpPolicy(dump_failed_rollouts=False, threshold=0.5),
-            [[0.0], [0.5]],
-            ["1 because dump_failed_rollouts=false", "rollout_save_score_threshold=0.5 and dump_other_rollouts=false"],
-        ),
-        (DumpPolicy(dump_rollouts=False), [[1.0], [0.0]], []),
-        (DumpPolicy(), [], []),
-    ],
-)
-def test_a_run_that_kept_no_text_ends_with_the_reason(tmp_path, log, policy, groups, reasons):
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=policy) as writer:
-        writer.submit([group(number, scores) for number, scores in enumerate(groups)])
-    lines = [line for line in log if "the text of no group was kept" in line]
-    assert len(lines) == bool(reasons)
-    assert all(reason in lines[0] for reason in reasons)
 
 
 def test_a_second_run_in_a_folder_is_said_and_a_resumed_one_is_not(tmp_path, warnings):
@@ -296,3 +262,20 @@ def test_a_second_run_in_a_folder_is_said_and_a_resumed_one_is_not(tmp_path, war
     assert warnings == []
     with DumpWriter(tmp_path, "another", 1):
         assert len(warnings) == 1 and warnings[0].startswith(f"{tmp_path} already holds other runs (1); ")
+
+
+def test_the_manifest_says_how_the_run_ended(tmp_path):
+    for attempt in (1, 2):
+        writer = DumpWriter(tmp_path, RUN_ID, attempt)
+        write_manifest(tmp_path, RUN_ID, {"attempt": attempt})
+        assert "ended" not in read_manifest(tmp_path, RUN_ID)
+        writer.close()
+    manifest = read_manifest(tmp_path, RUN_ID)
+    assert [manifest["missing_groups"]] + [start["missing_groups"] for start in manifest["attempts"]] == [0, 0, 0]
+    assert manifest["ended"] and all(start["ended"] for start in manifest["attempts"])
+
+
+def test_progress_toward_the_two_files(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4) as writer:
+        writer.submit([group(k, [0.0, 0.0] if k == 5 else [1.0]) for k in range(6)]).result(5)
+        assert writer.progress == "dump 1/4 above the threshold, 1/4 all wrong"
