@@ -11,7 +11,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loguru import logger
@@ -106,12 +106,6 @@ _COLUMNS = {
 """Columns of a row, and the attributes that they hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Draw:
-    entry: dict[str, Any]
-    entry_json: str
-
-
 class ItemStream:
     """An unlimited sequence of items of one task, split and seed. Thread-safe; cheap to pickle.
 
@@ -139,8 +133,8 @@ class ItemStream:
         self._options, self._config_json = dict(options), encode_entry(dict(options))
         self._dataset = UpstreamDataset(task, options)
         self._lock = threading.RLock()
-        self._first: _Draw | None = None
-        self._fixed: list[_Draw] = []
+        self._first: Item | None = None
+        self._fixed: list[Item] = []
         self._fixed_questions: set[str] = set()
         self._warned: set[str] = set()
 
@@ -157,41 +151,42 @@ class ItemStream:
 
     def item(self, index: int) -> Item:
         """The item of an index, which is an integer of at least 0."""
-        draw = next(self._draws(index), None)
-        if draw is None:
-            self._warn("none of {} draws fits row {}; such rows repeat its first item", MAX_REDRAWS, index)
-        return self._as_item(index, draw or self._get_first())
+        item = next(self._draws(index), None)
+        if item is not None:
+            return item
+        self._warn("none of {} draws fits row {}; such rows repeat its first item", MAX_REDRAWS, index)
+        return replace(self._get_first(), id=self._id(index), index=index)
 
     def fixed_item(self, number: int) -> Item:
         """Item `number` of the fixed set, whose questions are distinct until the task runs out of them."""
         with self._lock:
-            while len(self._fixed) <= number:
-                self._fixed.append(self._next_fixed(len(self._fixed)))
-            return self._as_item(number, self._fixed[number])
+            while (known := len(self._fixed)) <= number:
+                self._fixed.append(replace(self._next_fixed(known), id=self._id(known), index=known))
+            return self._fixed[number]
 
-    def _get_first(self) -> _Draw:
+    def _get_first(self) -> Item:
         with self._lock:
             if self._first is None:
                 self._first = next(self._draws(0, strict=True))
             return self._first
 
-    def _next_fixed(self, number: int) -> _Draw:
+    def _next_fixed(self, number: int) -> Item:
         first = self._get_first()
         repeated = None
-        for draw in self._draws(number) if number else [first]:
-            question = draw.entry["question"]
+        for item in self._draws(number) if number else [first]:
+            question = item.entry["question"]
             if question not in self._fixed_questions:
                 self._fixed_questions.add(question)
-                return draw
-            repeated = repeated or draw
+                return item
+            repeated = repeated or item
             if len(self._fixed_questions) < number:  # it has repeated before, so there is no point in a search
                 break
         known = len(self._fixed_questions)
         self._warn("only {} different questions found for the fixed {} set; it repeats some", known, self.split)
         return repeated or first
 
-    def _draws(self, index: int, strict: bool = False) -> Iterator[_Draw]:
-        """The draws for an index that belong to this split and fit the prompt limit, in order.
+    def _draws(self, index: int, strict: bool = False) -> Iterator[Item]:
+        """The items drawn for an index that belong to this split and fit the prompt limit, in order.
 
         Raises:
             ConfigError: with `strict`, why the task has none, as soon as that is clear.
@@ -201,7 +196,7 @@ class ItemStream:
         for redraw in range(MAX_REDRAWS):
             try:
                 entry = self._dataset.make(hash64("item", self.seed, self.split, self.task, index, redraw) >> 32)
-                draw = _Draw(entry, encode_entry(entry))
+                entry_json = encode_entry(entry)
             except UnusableItemError:
                 continue
             except (OSError, MemoryError):  # not the item's fault
@@ -230,7 +225,17 @@ class ItemStream:
                     continue
             if split_of(self.task, question) is self.split:
                 usable += 1
-                yield draw
+                yield Item(
+                    id=self._id(index),
+                    task=self.task,
+                    split=self.split.value,
+                    index=index,
+                    seed=self.seed,
+                    entry=entry,
+                    entry_json=entry_json,
+                    config=self._options or None,
+                    config_json=self._config_json,
+                )
         if strict and not usable:
             raise ConfigError(
                 f"it has too few questions: none of {MAX_REDRAWS} draws is usable for the {self.split} split"
@@ -242,15 +247,5 @@ class ItemStream:
             self._warned.add(message)
             logger.warning(f"task {{}}: {message}", self.task, *values)
 
-    def _as_item(self, index: int, draw: _Draw) -> Item:
-        return Item(
-            id=f"{self.task}-{self.split}-{self.seed}-{index}",
-            task=self.task,
-            split=self.split.value,
-            index=index,
-            seed=self.seed,
-            entry=draw.entry,
-            entry_json=draw.entry_json,
-            config=self._options or None,
-            config_json=self._config_json,
-        )
+    def _id(self, index: int) -> str:
+        return f"{self.task}-{self.split}-{self.seed}-{index}"
