@@ -61,6 +61,7 @@ def sweep(case: dict[str, Any], task: str, complexity: float | None, options: di
 def main() -> None:
     """Sweep, and print the slowest draw of each task."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("tasks", nargs="*", help="all by default")
     parser.add_argument("--draws", type=int, default=2000, help="of each task at each level")
     parser.add_argument("--cpu-seconds", type=float, default=40, help="at most, for each task at each level")
     parser.add_argument("--state", type=Path, help="a file to continue from")
@@ -68,11 +69,12 @@ def main() -> None:
     state: dict[str, Any] = {}
     if arguments.state and arguments.state.exists():
         state = json.loads(arguments.state.read_text())
-    for task, complexity, _ in cases():
+    chosen = [case for case in cases() if not arguments.tasks or case[0] in arguments.tasks]
+    for task, complexity, _ in chosen:
         empty = {"draws": 0, "seconds": 0.0, "slowest": 0.0, "seed": 0, "failed": {}}
         state.setdefault(f"{task} {complexity}", empty)["wanted"] = arguments.draws
     for share in (1 / 40, 1 / 10, 1 / 4, 1):
-        for task, complexity, options in sorted(cases(), key=lambda case: -state[f"{case[0]} {case[1]}"]["slowest"]):
+        for task, complexity, options in sorted(chosen, key=lambda case: -state[f"{case[0]} {case[1]}"]["slowest"]):
             sweep(state[f"{task} {complexity}"], task, complexity, options, arguments.cpu_seconds * share)
             if arguments.state:
                 arguments.state.write_text(json.dumps(state))
