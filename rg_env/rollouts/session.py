@@ -279,9 +279,8 @@ class _Session:
         else:
             opened = reply.think_opened and not config.prefilled_think
             text = f"<think>{reply.text}" if opened else reply.text
-            judge = shared_scorer(config.scorer).score_response
-            verdict = await asyncio.to_thread(
-                judge, item.entry, text, item.config, config.prefilled_think, config.format
+            verdict = await shared_scorer(config.scorer).score_response_async(
+                item.entry, text, item.config, config.prefilled_think, config.format
             )
             watch.scored()
             tokens, stop_reason = reply.completion_tokens, reply.stop_reason

@@ -22,7 +22,6 @@ from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Verdict, Violation, shared_scorer
-from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import ScorerConfig
 from rg_env.scoring.workers import pool
 from rg_env.scoring.workers.fork_server import Worker
@@ -56,14 +55,6 @@ def test_oracle_answers_score_what_the_task_itself_gives(scorer: Scorer, item: I
     assert scored.score == max(scored.raw, scored.tagged)
     if entry["answer"] is not None:
         assert scored.score == 1.0
-
-
-def test_items_of_a_composite_are_scored_by_their_task(scorer: Scorer) -> None:
-    from reasoning_gym.composite import DatasetSpec
-
-    specs = [DatasetSpec(name="chain_sum", weight=1, config={})]
-    entry = reasoning_gym.create_dataset("composite", seed=1, size=1, datasets=specs)[0]
-    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 def test_options_of_the_dataset_reach_its_scorer(scorer: Scorer, item: Item) -> None:
@@ -165,11 +156,9 @@ def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
         Scorer(**bad)
 
 
-def test_auto_is_half_of_the_cores_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [workers_for("auto", cores) for cores in (1, 2, 3, 8, 32, 200)] == [2, 2, 2, 4, 16, 16]
+def test_auto_is_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rg_env.scoring.scorer.usable_cores", lambda: 8)
-    with Scorer() as scorer:
-        assert scorer.workers == 4
+    assert Scorer().workers == 4
     with pytest.raises(ConfigError, match=r"Scorer\.workers='many': must be auto, or a whole number"):
         Scorer(workers="many")
 
@@ -228,18 +217,6 @@ def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
             "bytearray(3 << 30)",
         ):
             assert scorer.score_answer(entry, dies_if(condition)).status is Status.OK, condition
-
-
-@pytest.mark.usefixtures("unguarded")
-def test_workers_fill_no_file_and_do_not_write_to_our_output(
-    scorer: Scorer, item: Item, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "written"
-    scorer.score_answer(item("spiral_matrix"), f"print('loud', file=open({str(target)!r}, 'w'), flush=True)")
-    scorer.score_answer(item("spiral_matrix"), "[print('loud', flush=True), __import__('os').write(2, b'loud')]")
-    assert not target.exists() or target.stat().st_size == 0
-    out, err = capfd.readouterr()
-    assert "loud" not in out + err
 
 
 # -- answers that hang

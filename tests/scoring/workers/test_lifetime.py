@@ -43,7 +43,7 @@ def script(body: str, entry: dict[str, Any]) -> list[str]:
         from rg_env.errors import ScorerPoolError
         from rg_env.scoring import Scorer, guard, shared_scorer
         sys.path.insert(0, os.getcwd())
-        from tests.scoring.workers.processes import fork_server_pid, living_children
+        from tests.scoring.workers.processes import fork_server_pid, fork_servers, living_children, wait_until
         entry = {entry!r}
         guard.admit = lambda entry, answer: guard.Admitted(answer, answer, pickle.dumps(entry))
     """
@@ -77,75 +77,55 @@ def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
     assert wait_until(lambda: not any(map(is_alive, {server, *workers})))
 
 
-@pytest.mark.parametrize("hanging", [True, False])
-def test_no_worker_outlives_its_trainer(item: Item, hanging: bool) -> None:
-    body = f"""
-        scorer = Scorer(workers=1, timeout=600)
-        scorer.score_answer(entry, "1/2")
-        if {hanging}:
-            threading.Thread(target=scorer.score_answer, args=(entry, "1e999999999"), daemon=True).start()
-            time.sleep(0.3)
-        server = fork_server_pid()
-        print(server, *living_children(server), flush=True)
-        time.sleep(600)
-    """
-    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as trainer:
-        assert trainer.stdout is not None
-        pids = [int(pid) for pid in trainer.stdout.readline().split()]
-        assert len(pids) == 2
-        assert all(map(is_alive, pids))
-        trainer.kill()
-    assert wait_until(lambda: not any(map(is_alive, pids)))
-
-
-def test_a_forked_child_of_the_trainer_does_not_keep_the_workers_alive(item: Item) -> None:
-    """It has a copy of the trainer's end of their sockets."""
-    body = """
-        scorer = Scorer(workers=1)
+TRAINERS = {
+    "idle": """
         scorer.score_answer(entry, entry["answer"])
+    """,
+    "scoring": """
+        threading.Thread(target=scorer.score_answer, args=(entry, "1e999999999"), daemon=True).start()
+        wait_until(lambda: fork_servers() and living_children(fork_server_pid()))
+    """,
+    "starting": """
+        threading.Thread(target=scorer.score_answer, args=(entry, entry["answer"]), daemon=True).start()
+        wait_until(fork_servers)
+    """,
+    "started by a thread that has ended": """
+        thread = threading.Thread(target=scorer.score_answer, args=(entry, entry["answer"]))
+        thread.start()
+        thread.join()
+    """,
+}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_no_process_outlives_its_trainer(item: Item, trainer: str) -> None:
+    """Not even if a forked child of the trainer has a copy of its end of the sockets."""
+    body = """
+        scorer = Scorer(workers=1, timeout=600)
+        {trainer}
         if (child := os.fork()) == 0:
             time.sleep(600)
         server = fork_server_pid()
         print(child, server, *living_children(server), flush=True)
         time.sleep(600)
-    """
-    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as trainer:
-        assert trainer.stdout is not None
-        child, *pids = [int(pid) for pid in trainer.stdout.readline().split()]
+    """.replace("        {trainer}", TRAINERS[trainer])
+    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        child, server, *workers = [int(pid) for pid in process.stdout.readline().split()]
         try:
-            assert len(pids) == 2
-            trainer.kill()
-            assert wait_until(lambda: not any(map(is_alive, pids)))
+            assert len(workers) == (trainer != "starting")
+            if trainer == "idle" and sys.platform == "linux":  # whose kernel ends a stopped process with its parent
+                os.kill(workers[0], signal.SIGSTOP)
+            process.kill()
+            assert wait_until(lambda: not any(map(is_alive, [server, *workers])))
             assert is_alive(child)
         finally:
             os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel ends a stopped process with its parent")
-def test_a_stopped_worker_dies_with_its_trainer(item: Item) -> None:
-    body = """
-        made = []
-        thread = threading.Thread(target=lambda: made.append(Scorer(workers=1)))
-        thread.start()
-        thread.join()  # the thread that started the processes is gone, but they stay
-        for _ in range(3):
-            assert made[0].score_answer(entry, entry["answer"]).score == 1.0
-        server = fork_server_pid()
-        print(server, *living_children(server), flush=True)
-        time.sleep(600)
-    """
-    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as trainer:
-        assert trainer.stdout is not None
-        pids = [int(pid) for pid in trainer.stdout.readline().split()]
-        assert len(pids) == 2
-        os.kill(pids[1], signal.SIGSTOP)
-        trainer.kill()
-    assert wait_until(lambda: not any(map(is_alive, pids)))
-
-
 @pytest.mark.usefixtures("unguarded")
 def test_no_worker_outlives_the_fork_server(item: Item) -> None:
-    with Scorer(workers=1, timeout=2.0) as scorer, ThreadPoolExecutor(1) as threads:
+    with Scorer(workers=1, timeout=0.5) as scorer, ThreadPoolExecutor(1) as threads:
         entry = item("coin_flip")
         scorer.score_answer(entry, entry["answer"])
         server = fork_server_pid()
