@@ -116,6 +116,9 @@ class TrainLoader(DataLoader[Example]):
         cfg: SkyRL's, with ours in it.
         dataset: items on demand, or the rows of files.
 
+    Attributes:
+        is_restored: whether it continues where a checkpoint says.
+
     Raises:
         ConfigError: the data has fewer rows than a batch.
     """
@@ -132,6 +135,7 @@ class TrainLoader(DataLoader[Example]):
             workers = 0
         self._settings = settings | {"train_batch_size": batch_size}
         self._steps: int = rows // batch_size
+        self.is_restored = False
         at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
         self.order = _Order(rows, cfg.trainer.epochs, self._steps * batch_size, at_once)
         super().__init__(
@@ -174,6 +178,7 @@ class TrainLoader(DataLoader[Example]):
             names = ", ".join(f"{name} was {before.get(name)}, is {self._settings[name]}" for name in changed)
             logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", names)
         self.order.begin(epoch, place)
+        self.is_restored = True
 
 
 class AsyncRows(_AsyncDataloader):

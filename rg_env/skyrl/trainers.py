@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from loguru import logger
@@ -11,7 +12,7 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
 
-from rg_env.errors import RGEnvError
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import named
 from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader
@@ -62,8 +63,18 @@ class RGTrainerMixin(RecordingTrainer):
         return metrics
 
     def load_checkpoints(self) -> Any:
-        """As in SkyRL. The step from which the run continues is reported."""
+        """As in SkyRL. The step from which the run continues is reported.
+
+        Raises:
+            ConfigError: the checkpoint does not say which rows were trained on. SkyRL only warns, and trains on the
+                first rows again.
+        """
         loaded = super().load_checkpoints()  # type: ignore[misc]
+        if loaded[0] and not self.train_dataloader.is_restored:
+            raise ConfigError(
+                f"the checkpoint of step {loaded[0]} does not say which rows were trained on, so it is not one of "
+                "rg_env; to start from its weights, export them and name the folder in trainer.policy.model.path"
+            )
         if loaded[0]:
             self.reports.send(line=f"resumed from step {loaded[0]}", resumed=loaded[0])
         return loaded
@@ -149,6 +160,9 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.async_train_dataloader = AsyncRows(self.train_dataloader)
+        self._trained_step = 0
+        """The last step that was trained, in this attempt or an earlier one."""
+        self._saved_steps: dict[str, int] = {}
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         super()._build_train_dataloader_and_compute_training_steps()
@@ -156,8 +170,31 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
 
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
         status = await super()._run_training(training_input)
+        self._trained_step = self.global_step
         self.report_step()
         return status
+
+    def load_checkpoints(self) -> Any:
+        loaded = super().load_checkpoints()
+        self._trained_step = self._saved_steps["checkpoint"] = loaded[0]
+        return loaded
+
+    def save_checkpoints(self) -> str:
+        """As of the step that was trained last: SkyRL counts on before its final save. Once for each step."""
+        return str(self._save("checkpoint", super().save_checkpoints))
+
+    def save_models(self) -> None:
+        """As `save_checkpoints`."""
+        self._save("model", super().save_models)
+
+    def _save(self, what: str, save: Callable[[], Any]) -> Any:
+        if self._saved_steps.get(what) == self._trained_step:
+            return f"{self.cfg.trainer.ckpt_path}/global_step_{self._trained_step}"
+        counted, self.global_step = self.global_step, self._trained_step
+        try:
+            return save()
+        finally:
+            self._saved_steps[what], self.global_step = self._trained_step, counted
 
 
 def _has_signal(output: GeneratorOutput, uids: list[str]) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 
 import pytest
+import torch
 from loguru import logger
 from rg_env.dump.write.batch import Batch
 from skyrl.train.trainer import RayPPOTrainer
@@ -17,7 +18,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import FileKind, TrainedRecord, from_line, group_id, open_lines, open_run
 from rg_env.dump.repair.validate import validate
-from rg_env.errors import RGEnvError
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.group_uid import GroupUid
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, build, train
@@ -306,6 +307,30 @@ def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, sett
     assert resumed.global_step == whole.global_step
     last = (tmp_path / "killed" / "checkpoints" / "latest_ckpt_global_step.txt").read_text()
     assert last == str(whole.global_step)
+
+
+def test_a_fully_async_run_is_trained_on_from_its_last_step(tmp_path):
+    """SkyRL counts on before its final save; with a larger limit, the run goes on with the next step and epoch."""
+    settings = {**KEEP_ALL, **FULLY_ASYNC, **CHECKPOINTS, "trainer__epochs": 3}
+    train(build(tmp_path, **settings, trainer__max_training_steps=2))
+    latest = tmp_path / "checkpoints" / "latest_ckpt_global_step.txt"
+    assert latest.read_text() == "2"
+    train(build(tmp_path, attempt=2, **settings, trainer__max_training_steps=7))
+    assert latest.read_text() == "7"
+    assert sorted(trained_in(tmp_path / "dumps")) == [1, 2, 3, 4, 5, 6, 7]
+    assert not (tmp_path / "checkpoints" / "global_step_8").exists()
+
+
+@pytest.mark.parametrize("content", [None, {"_num_yielded": 3}], ids=["none", "of stock SkyRL"])
+def test_a_checkpoint_that_does_not_know_its_rows_is_refused(tmp_path, content):
+    settings = {**KEEP_ALL, **CHECKPOINTS}
+    train(build(tmp_path, **settings, trainer__max_training_steps=2))
+    state = tmp_path / "checkpoints" / "global_step_2" / "data.pt"
+    state.unlink()
+    if content:
+        torch.save(content, state)
+    with pytest.raises(ConfigError, match="does not say which rows were trained on"):
+        train(build(tmp_path, attempt=2, **settings, trainer__max_training_steps=4))
 
 
 @pytest.mark.parametrize("failed", [3, 5])
