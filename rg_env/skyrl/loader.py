@@ -8,9 +8,8 @@ Invariants:
 - After the last epoch there are no more rows, however often SkyRL asks. With dynamic sampling, it asks too often after
   a resumption, because it derives the epoch from the number of steps.
 
-The batches are made by torch's `DataLoader`, with SkyRL's settings. SkyRL's own loader adds a state (torchdata 0.11)
-with which a resumed run gets no row in its first epoch if the checkpoint is the last of an epoch, and other rows than
-an uninterrupted run in later epochs.
+SkyRL's own loader (torchdata 0.11) gives a resumed run no row in its first epoch if the checkpoint is the last of an
+epoch, and other rows than an uninterrupted run in later epochs.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from skyrl.train.dataset import PromptDataset
 from skyrl.train.fully_async_trainer import _AsyncDataloader
 from torch.utils.data import DataLoader, Dataset
 
-from rg_env.config import RGDumpConfig
 from rg_env.dataset import Example, ReasoningGymDataset
 from rg_env.errors import ConfigError, need
-from rg_env.eval_set import EvalSet
 from rg_env.processes import die_with_parent, usable_cores
 from rg_env.tasks import hash64
 from rg_env.user_code import import_inherited
@@ -79,24 +76,21 @@ class _Order:
         self.begin(0)
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
-        """The batches that are left in the epoch."""
+        """The batches that are left in the epoch, or those of the next."""
+        if self.place > 0 and self.place + self._at_once > self._end:
+            self.begin(self.epoch + 1)
         first = self.epoch * self._rows
         left = range(first + self.place, first + self._end) if self.epoch < self._epochs else range(0)
         batches = batched((number for number in left if number not in self.used), self._at_once)
         return (batch for batch in batches if len(batch) == self._at_once)  # a resumed run may have another size
 
-    def take(self, last: int) -> None:
-        """Note that the rows up to number `last` are handed out."""
-        self.place = last + 1 - self.epoch * self._rows
-
     def begin(self, epoch: int, place: int = 0, used: Iterable[int] = ()) -> None:
         """Continue at another place."""
         self.epoch, self.place, self.used = epoch, place, set(used)
 
-    def enter(self) -> None:
-        """Begin the next epoch if this one is over."""
-        if self.place > 0 and self.place + self._at_once > self._end:
-            self.begin(self.epoch + 1)
+    def take(self, last: int) -> None:
+        """Note that the rows up to number `last` are handed out."""
+        self.place = last + 1 - self.epoch * self._rows
 
 
 def _begin_worker(number: int) -> None:
@@ -124,17 +118,15 @@ class TrainLoader(DataLoader[Example]):
     """
 
     def __init__(self, cfg: Any, dataset: ReasoningGymDataset | PromptDataset) -> None:
-        rg: RGDumpConfig = cfg.rg_dump
         rows, batch_size = len(dataset), cfg.trainer.train_batch_size
         need(rows >= batch_size, "trainer.train_batch_size", batch_size, f"the data has only {rows} rows")
         if isinstance(dataset, ReasoningGymDataset):
-            settings = {name: getattr(rg, name) for name in ("tasks", "seed", "complexity")}
+            settings = {name: getattr(cfg.rg_dump, name) for name in ("tasks", "seed", "complexity")}
             workers = min(cfg.data.dataloader.num_workers, usable_cores())  # more would only delay the first batch
         else:  # the rows are in memory: there is nothing to make
             settings = {"data.train_data": list(cfg.data.train_data), "trainer.seed": cfg.trainer.seed}
             workers = 0
-        self._settings = settings | {"train_batch_size": batch_size}
-        self._steps: int = rows // batch_size
+        self._settings, self._steps = settings | {"train_batch_size": batch_size}, rows // batch_size
         self.is_restored = False
         at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
         self.order = _Order(rows, cfg.trainer.epochs, self._steps * batch_size, at_once)
@@ -150,11 +142,10 @@ class TrainLoader(DataLoader[Example]):
 
     def __len__(self) -> int:
         """Steps in an epoch, if each takes one batch."""
-        return self._steps
+        return int(self._steps)
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
-        self.order.enter()
         for batch in super().__iter__():
             self.order.take(_number(batch[-1]["uid"]))
             yield batch
@@ -214,25 +205,3 @@ class AsyncRows(_AsyncDataloader):
     def _begin(self, epoch: int) -> None:
         self._loader.order.begin(epoch, used=map(_number, self._consumed_data_uids))
         self._rows = iter(self._loader)
-
-
-class EvalLoader:
-    """The batches of an evaluation, the same each time. SkyRL's trainers use it in place of their own loader, whose
-    processes would make a fixed evaluation set anew.
-
-    Args:
-        dataset: its rows; waited for only when they are needed.
-        batch_size: in rows; the last batch may have fewer.
-    """
-
-    def __init__(self, dataset: EvalSet | PromptDataset, batch_size: int) -> None:
-        self._dataset, self._batch_size = dataset, batch_size
-
-    def __len__(self) -> int:
-        return -(-len(self._dataset) // self._batch_size)
-
-    def __iter__(self) -> Iterator[Batch]:
-        rows = len(self._dataset)
-        for start in range(0, rows, self._batch_size):
-            batch = [self._dataset[row] for row in range(start, min(start + self._batch_size, rows))]
-            yield self._dataset.collate_fn(batch)

@@ -11,11 +11,12 @@ from skyrl.train.dataset import PromptDataset
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
+from torch.utils.data import DataLoader
 
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import named
-from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader
+from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.recording import RecordingTrainer
 from rg_env.terminal.reports import Reports
 
@@ -29,7 +30,7 @@ class RGTrainerMixin(RecordingTrainer):
     cfg: Any
     train_dataset: Any
     train_dataloader: TrainLoader
-    eval_dataloader: EvalLoader | None
+    eval_dataloader: DataLoader[Any] | None
     reports: Reports = Reports()
     _batches_drawn = 0
     """By dynamic sampling, for the next step."""
@@ -37,8 +38,9 @@ class RGTrainerMixin(RecordingTrainer):
     def __init__(self, *args: Any, eval_dataset: EvalSet | PromptDataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.eval_dataset = eval_dataset
-        if eval_dataset is not None:
-            self.eval_dataloader = EvalLoader(eval_dataset, self.cfg.trainer.eval_batch_size)
+        if eval_dataset is not None:  # the processes of SkyRL's loader would make the evaluation set anew
+            batch = {"batch_size": self.cfg.trainer.eval_batch_size, "collate_fn": eval_dataset.collate_fn}
+            self.eval_dataloader = DataLoader(eval_dataset, **batch)  # type: ignore[arg-type]
 
     def report_step(self) -> None:
         """Report and log what has been trained on since the last report, if anything."""

@@ -17,7 +17,7 @@ from loguru import logger
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
-from rg_env.skyrl.loader import AsyncRows, EvalLoader, TrainLoader
+from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from tests.e2e.conftest import ROOT
 
 BATCH, ROWS = 4, 26
@@ -189,16 +189,6 @@ def test_a_foreign_state_is_refused_and_changes_nothing(state):
     with pytest.raises(ConfigError, match="not one of rg_env's loader"):
         loader.load_state_dict(state)
     assert begun + run(loader, 4) == run(build(), 6)
-
-
-def test_an_evaluation_has_the_same_batches_each_time_and_the_last_may_be_smaller():
-    dataset = _dataset(10, None)
-    loader = EvalLoader(dataset, 4)
-    batches = list(loader)
-    assert [len(batch) for batch in batches] == [4, 4, 2]
-    assert len(loader) == 3
-    assert [row for batch in batches for row in batch] == dataset.collate_fn(dataset[:])
-    assert list(loader) == batches
 
 
 def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(log):
