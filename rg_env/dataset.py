@@ -25,8 +25,8 @@ from rg_env.errors import ConfigError, need, need_number
 from rg_env.parquet import write_parquet
 from rg_env.prompts import Message, Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
-from rg_env.tasks.levels import Scale
-from rg_env.tasks.registry import known_to_work
+from rg_env.tasks.audited import AUDITED_TASKS
+from rg_env.tasks.levels import Scale, scale_of
 
 ENV_CLASS = "rg_dump"
 FIXED_COMPLEXITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -63,7 +63,7 @@ def scales_of(mix: TaskMix, complexity: Complexity) -> dict[str, Scale]:
     is_number = isinstance(complexity, (int, float)) and not isinstance(complexity, bool) and 0 <= complexity <= 1
     right = "must be null, random or a number in [0, 1]"
     need(complexity == "random" or is_number, "complexity", complexity, right)
-    scales = {task.name: task.scale for task in mix.tasks if task.scale is not None}
+    scales = {task.name: scale for task in mix.tasks if (scale := scale_of(task.name, task.options))}
     if not scales:
         raise ConfigError(
             f"complexity={complexity}: no task of the mix has levels; leave it out, or add tasks with levels "
@@ -114,7 +114,7 @@ class ItemSource:
 
     def fault(self, task: TaskSpec, complexity: float | None) -> str:
         """Why a task has no items at a complexity; empty if it has some."""
-        if not task.options and self.prompts.max_length is None and known_to_work(task.name):
+        if not task.options and self.prompts.max_length is None and task.name in AUDITED_TASKS:
             return ""
         stream = self.stream(task, complexity)
         if stream not in self._faults:

@@ -24,35 +24,35 @@ def show_levels(task: str, as_json: bool) -> None:
     """
     check_name(task)
     scale, cut = scale_of(task, {}), why_cut(task)
-    used = {part.name: part for part in scale.attributes} if scale else {}
+    usable = {attribute.name: attribute for attribute in scale.attributes} if scale else {}
     attributes: list[dict[str, Any]] = [
         {
-            "name": part.name,
-            "levels": [dict(options) for options in part.values],
-            "lowest": used[part.name].low,
-            "highest": used[part.name].high,
+            "name": attribute.name,
+            "levels": [dict(options) for options in attribute.values],
+            "lowest": usable[attribute.name].low,
+            "highest": usable[attribute.name].high,
         }
-        for part in attributes_of(task)
-        if part.name in used
+        for attribute in attributes_of(task)
+        if attribute.name in usable
     ]
-    found = [_sample(scale, *pair) for pair in zip(_SHOWN, seconds_of(task), strict=True)] if scale else []
+    questions = [_sample(scale, *pair) for pair in zip(_SHOWN, seconds_of(task), strict=True)] if scale else []
     if as_json:
         facts = {"task": task, "has_levels": scale is not None}
-        print_json(facts | {"attributes": attributes, "cut": cut, "samples": found})
+        print_json(facts | {"attributes": attributes, "cut": cut, "samples": questions})
         return
     if scale is None:
         print_line(f"{task} has no levels and always has its default options: {cut['all']}")
         return
     table = Table("attribute", "level", "options", "used", box=None)
     for attribute in attributes:
-        for number, options in enumerate(attribute["levels"]):
-            is_used = attribute["lowest"] <= number <= attribute["highest"]
-            name = "" if number else attribute["name"]
-            table.add_row(cell(name), str(number), cell(_words(options, "=")), "yes" if is_used else "no")
+        for level, options in enumerate(attribute["levels"]):
+            is_used = attribute["lowest"] <= level <= attribute["highest"]
+            name = "" if level else attribute["name"]
+            table.add_row(cell(name), str(level), cell(_words(options, "=")), "yes" if is_used else "no")
     console().print(table)
     for end, reason in cut.items():
         print_line(f"levels cut off ({end}): {reason}")
-    for sample in found:
+    for sample in questions:
         question = sample["question"]
         if len(question) > _MAX_CHARS:
             question = f"{question[:_MAX_CHARS]} … ({len(question)} characters)"

@@ -24,8 +24,7 @@ from typing import Any
 import yaml
 from loguru import logger
 
-from rg_env.errors import ConfigError, describe, did_you_mean
-from rg_env.tasks.levels import Scale, scale_of
+from rg_env.errors import ConfigError, describe, did_you_mean, need_number
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 
@@ -47,11 +46,6 @@ class TaskSpec:
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
     named: bool = False
-
-    @functools.cached_property
-    def scale(self) -> Scale | None:
-        """The task's scale of difficulty; None if it has no levels, or if the options fix all attributes."""
-        return scale_of(self.name, self.options)
 
 
 @dataclass(frozen=True)
@@ -162,13 +156,9 @@ def _entries(spec: Any) -> Iterable[TaskSpec]:
         options = value.get("config") or {}
         if not isinstance(options, Mapping):
             raise ConfigError(f"tasks.{selector}.config={options!r}: must be a mapping of options to values")
-        yield TaskSpec(selector, _weight(selector, value.get("weight", 1.0)), options)
-
-
-def _weight(selector: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ConfigError(f"tasks.{selector}: weight {value!r} must be a finite number of at least 0")
-    return float(value)
+        weight = value.get("weight", 1.0)
+        need_number(f"tasks.{selector}: weight", weight, at_least=0)
+        yield TaskSpec(selector, float(weight), options)
 
 
 def _select(selector: str) -> tuple[list[str], bool]:
@@ -183,21 +173,18 @@ def _select(selector: str) -> tuple[list[str], bool]:
         if wanted not in known:
             hint = did_you_mean(wanted, known, f"there are {', '.join(known)}")
             raise ConfigError(f"unknown category {wanted!r}{hint}")
-        found = [name for name, category in categories.items() if category == wanted]
+        matching = [name for name, category in categories.items() if category == wanted]
     else:
-        found = fnmatch.filter(categories, selector)
-        if not found:
+        matching = fnmatch.filter(categories, selector)
+        if not matching:
             raise ConfigError(f"tasks: the pattern {selector!r} matches no task; `rg-env tasks` lists them")
-    if not (sound := _sound(found)):
+    sound = [name for name in matching if soundness_of(name) is not Soundness.UNSOUND]
+    if not sound:
         raise ConfigError(
-            f"tasks: {selector!r} matches only tasks whose scores cannot be trusted ({_shorten(found)}); "
+            f"tasks: {selector!r} matches only tasks whose scores cannot be trusted ({_shorten(matching)}); "
             "name them exactly to use them anyway"
         )
     return sound, False
-
-
-def _sound(names: Iterable[str]) -> list[str]:
-    return [name for name in names if soundness_of(name) is not Soundness.UNSOUND]
 
 
 def _shorten(parts: Sequence[str], limit: int = 4) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from rg_env.errors import ConfigError, describe, did_you_mean
-from rg_env.tasks.audited import AUDITED_TASKS, AUDITED_VERSION, installed_version
+from rg_env.setting_types import check_value
+from rg_env.tasks.audited import AUDITED_TASKS
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream.dataset import MIXERS, registered
@@ -75,11 +76,6 @@ def list_tasks() -> list[TaskInfo]:
     ]
 
 
-def known_to_work(name: str) -> bool:
-    """Whether a task makes items of both splits with its default options: a test tries all audited ones."""
-    return installed_version() == AUDITED_VERSION and name in AUDITED_TASKS
-
-
 def check_name(name: str) -> None:
     """Refuse what is not a task.
 
@@ -88,17 +84,10 @@ def check_name(name: str) -> None:
     """
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
-    known = AUDITED_TASKS if _none_can_be_added() else task_names()
+    # Modules of users that add tasks import reasoning-gym; without them, a wrong name is found without importing it.
+    known = task_names() if "reasoning_gym" in sys.modules else AUDITED_TASKS
     if name not in known:
         raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, '`rg-env tasks` lists them')}")
-
-
-def _none_can_be_added() -> bool:
-    """Whether the audited tasks are all there are, so that a wrong name is found without importing reasoning-gym.
-
-    Modules of users that add tasks import it.
-    """
-    return "reasoning_gym" not in sys.modules and installed_version() == AUDITED_VERSION
 
 
 def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,8 +118,9 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
         default = known[name].default
         if isinstance(default, tuple) and isinstance(value, list):
             value = tuple(value)
-        if default is not MISSING and (right := _expected(default, value)):
-            raise ConfigError(f"task {task!r}: option {name}={value!r} must be {right}, such as {default!r}")
+        if isinstance(default, (bool, int, float, str, tuple)):
+            kind = list if isinstance(default, tuple) else type(default)
+            check_value(f"task {task!r}: option {name}", value, kind, {})
         checked[name] = value
     try:
         config = config_class(**checked)
@@ -140,22 +130,3 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
         given = ", ".join(f"{name}={value!r}" for name, value in checked.items())
         raise ConfigError(f"task {task!r} refuses {given}: {describe(error)}") from error
     return checked
-
-
-_KINDS: tuple[tuple[type, tuple[type, ...], str], ...] = (
-    (bool, (bool,), "true or false"),
-    (int, (int,), "a whole number"),
-    (float, (int, float), "a number"),
-    (str, (str,), "a text"),
-    (tuple, (tuple,), "a list"),
-)
-"""Type of an option's default, types of the values that may replace it, and those in words."""
-
-
-def _expected(default: Any, value: Any) -> str | None:
-    """What an option with this default takes, in words; None if `value` may pass."""
-    for kind, allowed, words in _KINDS:
-        if isinstance(default, kind):
-            ok = isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
-            return None if ok else words
-    return None
