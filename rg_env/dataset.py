@@ -88,6 +88,7 @@ class ItemSource:
         self.seed, self.split, self.complexity, self.prompts = seed, Split(split), complexity, prompts
         self._streams: dict[tuple[str, str], ItemStream] = {}
         self._faults: dict[ItemStream, str] = {}
+        self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
         self._scales = scales_of(mix, complexity)
         self.mix = mix.keep(lambda task: next(self.usable(task)))
@@ -118,15 +119,18 @@ class ItemSource:
             return ""
         stream = self.stream(task, complexity)
         if stream not in self._faults:
-            fault = ""
             try:
                 stream.check()
+                self._faults[stream] = ""
             except ConfigError as error:
-                fault = str(error)
-                if self.complexity == "random" and complexity is not None:
-                    logger.info("task {}: its items have no complexity near {:g}: {}", task.name, complexity, fault)
-            self._faults[stream] = fault
+                self._faults[stream] = str(error)
+                self._say(stream, complexity, str(error))
         return self._faults[stream]
+
+    def _say(self, stream: ItemStream, complexity: float | None, fault: str) -> None:
+        if self.complexity == "random" and complexity is not None and stream not in self._said:
+            self._said.add(stream)
+            logger.info("task {}: items near complexity {:g} get another one: {}", stream.task, complexity, fault)
 
     def stream(self, task: TaskSpec, complexity: float | None) -> ItemStream:
         """The items of a task at the level of a complexity."""
@@ -152,13 +156,23 @@ class ItemSource:
     def item(self, task: TaskSpec, index: int) -> Item:
         """The item of a training row.
 
-        With `complexity=random`, a complexity at which the task has no items (prompts over the limit, options of the
-        mix that contradict the level) is redrawn, and the item says which one it has.
+        With `complexity=random`, a complexity at which it cannot be made (prompts over the limit, options of the mix
+        that contradict the level) is redrawn, and the item says which one it has.
+
+        Raises:
+            ConfigError: it can be made at none.
         """
+        fault = ""
         for complexity in self._complexities(task, index):
-            if not self.fault(task, complexity):
-                return self.label(self.stream(task, complexity).item(index), complexity, index)
-        raise AssertionError("`mix` has only tasks with a usable complexity")
+            fault = self.fault(task, complexity)
+            if not fault:
+                stream = self.stream(task, complexity)
+                try:
+                    return self.label(stream.item(index), complexity, index)
+                except ConfigError as error:
+                    fault = str(error)
+                    self._say(stream, complexity, fault)
+        raise ConfigError(f"task {task.name}: no item can be made for row {index}: {fault}")
 
     def _complexities(self, task: TaskSpec, index: int) -> Iterator[float | None]:
         if self.complexity == "random" and task.name in self._scales:
@@ -171,10 +185,7 @@ class ItemSource:
 class Rows(ABC):
     """A sequence of items as SkyRL's rows."""
 
-    @property
-    @abstractmethod
-    def prompts(self) -> Prompts:
-        """Makes the prompts."""
+    prompts: Prompts
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -263,21 +274,15 @@ class ReasoningGymDataset(Rows):
     ) -> None:
         need_number("size", size, whole=True, at_least=1)
         self._size = size
-        self._source = ItemSource(tasks, seed, split, complexity, Prompts(**prompt))
+        self.prompts = Prompts(**prompt)
+        self._source = ItemSource(tasks, seed, split, complexity, self.prompts)
+        self.mix = self._source.mix
+        """The requested task mix without the tasks that cannot be used."""
 
     @classmethod
     def train_of(cls, config: RGDumpConfig, size: int, **limits: Any) -> ReasoningGymDataset:
         """The first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
         return cls(config.tasks, size=size, seed=config.seed, split="train", **prompt_options(config, **limits))
-
-    @property
-    def mix(self) -> TaskMix:
-        """The requested task mix without the tasks that cannot be used."""
-        return self._source.mix
-
-    @property
-    def prompts(self) -> Prompts:
-        return self._source.prompts
 
     def __len__(self) -> int:
         return self._size

@@ -46,7 +46,7 @@ class EvalSet(Rows):
         **prompt: Any,
     ) -> None:
         need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
-        self._prompts = Prompts(**prompt)
+        self.prompts = Prompts(**prompt)
         self._made: Future[Sequence[Item]] = Future()
         arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity)
         threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
@@ -56,10 +56,6 @@ class EvalSet(Rows):
         """The fixed evaluation set of the settings; `limits` as in `rg_env.dataset.prompt_options`."""
         options = prompt_options(config, **limits)
         return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
-
-    @property
-    def prompts(self) -> Prompts:
-        return self._prompts
 
     @property
     def items(self) -> Sequence[Item]:
@@ -74,7 +70,7 @@ class EvalSet(Rows):
 
     def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
         try:
-            source = ItemSource(mix, seed, "eval", complexity, self._prompts)
+            source = ItemSource(mix, seed, "eval", complexity, self.prompts)
             self._made.set_result(list(_items(source, samples_per_task)))
         except BaseException as error:
             self._made.set_exception(error)

@@ -154,8 +154,9 @@ class ItemStream:
         item = next(self._draws(index), None)
         if item is not None:
             return item
+        first = self._get_first()
         self._warn("none of {} draws fits row {}; such rows repeat its first item", MAX_REDRAWS, index)
-        return replace(self._get_first(), id=self._id(index), index=index)
+        return replace(first, id=self._id(index), index=index)
 
     def fixed_item(self, number: int) -> Item:
         """Item `number` of the fixed set, whose questions are distinct until the task runs out of them."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loguru import logger
 from typer.testing import CliRunner
 
 from rg_env.cli import app
@@ -23,6 +24,7 @@ from rg_env.scoring import Scorer
 from rg_env.tasks import Item, task_names
 from rg_env.tasks.levels import RECORD, Scale, attributes_of, samples, scale_of, seconds_of, why_cut
 from rg_env.tasks.registry import check_options
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 WITHOUT = ("acre", "gsm_symbolic", "list_functions")
 """Tasks without a curriculum in reasoning-gym."""
@@ -173,6 +175,28 @@ def test_a_complexity_whose_prompts_do_not_fit_is_redrawn_and_recorded() -> None
     assert {item.complexity for item in questions} < set(FIXED_COMPLEXITIES)
     with pytest.raises(ConfigError, match="its prompts do not fit max_prompt_length=22"):
         ReasoningGymDataset(["chain_sum"], complexity=1, **LIMIT)
+
+
+def test_a_level_that_fails_is_said_once_and_never_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = UpstreamDataset.make
+
+    def fail(dataset: UpstreamDataset, seed: int) -> dict[str, Any]:
+        if dataset.options["max_terms"] > 4:
+            raise ValueError("too many terms")
+        return make(dataset, seed)
+
+    monkeypatch.setattr(UpstreamDataset, "make", fail)
+    lines: list[str] = []
+    sink = logger.add(lines.append, format="{message}", level="INFO")
+    rows = ReasoningGymDataset(["chain_sum"], size=12, complexity="random")
+    items = [rows.item(index) for index in range(12)]
+    logger.remove(sink)
+    assert all(item.entry["metadata"]["difficulty"]["num_terms"][0] <= 4 for item in items)
+    assert all(json.loads(item.level) == scale("chain_sum").level(item.complexity or 0) for item in items)
+    assert len({item.complexity for item in items}) > 6, "not all at c = 0"
+    said = [line for line in lines if "get another one: it cannot make an item: ValueError: too many terms" in line]
+    levels = {str(scale("chain_sum").level(float(line.split()[5]))) for line in said}
+    assert said and len(said) == len(levels), "a line for each level"
 
 
 def test_levels_that_contradict_fixed_options_are_redrawn() -> None:
