@@ -72,6 +72,7 @@ def check_worked_examples(examples: object, format: str = ResponseFormat.STRICT)
         ConfigError: naming the example by its number and what is wrong with it.
     """
     from rg_env.scoring import parse_response
+    from rg_env.tasks.registry import check_name
 
     if not isinstance(examples, (list, tuple)):
         raise ConfigError(f"worked_examples must be a list of {{question, response}}, not {type(examples).__name__}")
@@ -80,6 +81,11 @@ def check_worked_examples(examples: object, format: str = ResponseFormat.STRICT)
             raise ConfigError(f"worked_examples[{number}]: needs `question` and `response` (and may name a `task`)")
         if not all(isinstance(example[key], str) for key in _REQUIRED):
             raise ConfigError(f"worked_examples[{number}]: question and response must be texts")
+        if example.get("task") is not None:
+            try:
+                check_name(str(example["task"]))
+            except ConfigError as error:
+                raise ConfigError(f"worked_examples[{number}]: {error}") from None
         violation = parse_response(example["response"], format=format).violation
         if violation is not None:
             right = "<answer>…</answer>" if format == ResponseFormat.LENIENT else _STRICT_FORM

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rg_env.choices import ResponseFormat
+from rg_env.errors import refuse
 from rg_env.scoring.types import ParsedResponse, Span, Violation
 
 _TAG = re.compile(r"</?(?:think|answer)>")
@@ -43,10 +44,11 @@ def parse_response(
     | `answer_too_long`     | the answer, without whitespace around it, has more than `max_answer_chars` characters   |
 
     The lenient format is the rule of the Atropos environment: an answer block is enough, with or without a think block,
-    also inside it, with tags in any case. The last answer block counts; two outside of closed think blocks are
-    `multiple_answers`. `no_answer`, `unclosed_answer`, `empty_answer` and `answer_too_long` are the other violations.
-    Unlike Atropos, an empty answer is a violation, and a response that is well-formed in the strict format has the same
-    answer in both, even if it also contains tags in upper case.
+    also inside it, with tags in any case. The last answer block counts, from the last `<answer>` before its closing
+    tag, so that a think block may mention the tag; two outside of closed think blocks are `multiple_answers`.
+    `no_answer`, `unclosed_answer`, `empty_answer` and `answer_too_long` are the other violations. Unlike in Atropos, an
+    empty answer is a violation, and a response that is well-formed in the strict format has the same answer in both,
+    even if it also contains tags in upper case.
 
     Args:
         text: the response, as decoded.
@@ -54,6 +56,9 @@ def parse_response(
             One more `<think>` at the very beginning is allowed. `no_think` cannot occur.
         max_answer_chars: the longest answer allowed, in characters, at least 1.
         format: `strict` or `lenient`.
+
+    Raises:
+        ConfigError: `format` is neither.
 
     Returns:
         `think` if the think block is closed and `answer` if there is no violation, both without surrounding
@@ -66,6 +71,8 @@ def parse_response(
     >>> parse_response("It is <ANSWER>4</ANSWER>.", format="lenient").answer
     '4'
     """
+    if format not in tuple(ResponseFormat):
+        refuse("format", format, "use strict or lenient")
     parsed = _parse_strict(text, prefilled_think, max_answer_chars)
     if parsed.violation is None or format == ResponseFormat.STRICT:
         return parsed
@@ -176,7 +183,7 @@ def _parse_lenient(text: str, prefilled_think: bool, max_answer_chars: int) -> P
 
 
 def _blocks(tags: Iterable[tuple[str, Span]], name: str, start: int | None = None) -> tuple[list[Span], int | None]:
-    """The insides of closed blocks, each from an opening tag to the next closing one.
+    """The insides of closed blocks: a think block from its first opening tag, an answer block from its last one.
 
     Args:
         start: where a block begins that was opened before the first tag.
@@ -186,7 +193,7 @@ def _blocks(tags: Iterable[tuple[str, Span]], name: str, start: int | None = Non
     """
     blocks = []
     for tag, span in tags:
-        if tag == f"<{name}>" and start is None:
+        if tag == f"<{name}>" and (start is None or name == "answer"):
             start = span.end
         elif tag == f"</{name}>" and start is not None:
             blocks.append(Span(start, span.start))

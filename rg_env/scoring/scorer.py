@@ -25,7 +25,7 @@ from rg_env.processes import usable_cores
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import Baselines, PartialCredit, base_score
 from rg_env.scoring.guard.expressions import Refusal
-from rg_env.scoring.normalize import other_forms
+from rg_env.scoring.normalize import unwrapped
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Form, ScorerConfig, Status, Verdict
 from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
@@ -159,16 +159,15 @@ class Scorer:
     async def _score_forms(
         self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
     ) -> AnswerScore:
-        """The best score of the answer as written and, with `normalize`, in its other forms."""
+        """The best score of the answer as written and, with `normalize`, without formatting around it."""
         best = await self._score_form(task, config, entry, answer)
-        if self._normalize and best.score < 1 and best.status not in (Status.TIMEOUT, Status.CRASHED):
-            for form in other_forms(answer, str(entry.get("question", ""))):
-                again = await self._score_form(task, config, entry, form)
-                if again.starved:
-                    return again
-                if again.score > best.score:
-                    best = replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
-        return best
+        form = unwrapped(answer) if self._normalize else answer
+        if form == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
+            return best
+        again = await self._score_form(task, config, entry, form)
+        if again.score > best.score:
+            return replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
+        return again if again.starved else best
 
     async def _score_form(
         self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str

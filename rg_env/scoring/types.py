@@ -23,8 +23,8 @@ class ScorerConfig:
     max_answer_chars: int = setting(8192, at_least=1)
     """Longer answers are the violation `answer_too_long`."""
     normalize: bool = False
-    """Score an imperfect answer a second time without extra formatting (code fence, `\\boxed{}`, `$`, bold, full stop),
-    LaTeX fractions and signs, thousands separators. Can only raise a score, and is recorded as `normalized`."""
+    """Score an imperfect answer a second time without the formatting around it (`\\boxed{}`, `$…$`, bold, code fence).
+    Can only raise a score, and is recorded as `normalized`."""
     partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
     """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
     beyond what that policy scores on the same item (`rg_env.scoring.base_score`). `none`: as 0."""
@@ -120,7 +120,7 @@ class AnswerScore:
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
             exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if
             `normalized`, `detail` shows the form that was scored.
-        normalized: the score is that of another form of the answer, from `rg_env.scoring.normalize`, because the
+        normalized: the score is that of the answer without formatting, from `rg_env.scoring.normalize`, because the
             answer as written scored less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
         starved: the scorer process got no CPU time: the machine, not the answer, is the reason for the failure. Such a

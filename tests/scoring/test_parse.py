@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rg_env.errors import ConfigError
 from rg_env.scoring import ParsedResponse, Violation, parse, parse_response
 
 V = Violation
@@ -172,3 +173,9 @@ def test_long_hostile_texts_are_parsed_in_linear_time(before: str, piece: str) -
 def test_the_examples_in_its_docstrings_hold() -> None:
     assert doctest.testmod(parse).attempted > 0
     assert doctest.testmod(parse).failed == 0
+
+
+@pytest.mark.parametrize("format", ["Strict", "", "LENIENT", "none"])
+def test_a_format_that_does_not_exist_is_an_error(format: str) -> None:
+    with pytest.raises(ConfigError, match="use strict or lenient"):
+        parse_response("4", format=format)

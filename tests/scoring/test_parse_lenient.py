@@ -29,7 +29,8 @@ LENIENT = ResponseFormat.LENIENT
         ("<answer>3</answer><think>no, <answer>4</answer></think>", "4"),
         ("<think>a</think><think>b</think><answer>4</answer>", "4"),
         ("<think>a <answer>4</answer>", "4"),
-        ("<answer><answer>4</answer>", "<answer>4"),
+        ("<answer><answer>4</answer>", "4"),
+        ("<think>it asks for an <answer> tag</think><answer>4</answer>", "4"),
         ("<answer>4</answer></answer>", "4"),
     ],
 )
@@ -68,7 +69,7 @@ def reference(text: str) -> tuple[str | None, Violation | None]:
     strict = parse_response(text, max_answer_chars=5)
     if strict.violation is None:
         return strict.answer, None
-    pattern = re.compile("<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
+    pattern = re.compile("<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
     # a separator, so that no tag is made of what was before and after a think block
     outside = re.sub("<think>.*?</think>", "|", text, flags=re.IGNORECASE | re.DOTALL)
     if len(pattern.findall(outside)) > 1:

@@ -10,7 +10,19 @@ def test_the_same_answer_in_another_form(one, other):
     assert is_same_answer(one, other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("one", "1"), ("0.1", "0.0"), ("12", "1 2 3"), ("", "0"), ("nan", "0")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("one", "1"),
+        ("0.1", "0.0"),
+        ("1234567890", "1234567891"),
+        ("1_0", "10"),
+        ("1 23", "12 3"),
+        ("12", "1 2 3"),
+        ("", "0"),
+        ("nan", "0"),
+    ],
+)
 def test_another_answer(one, other):
     assert not is_same_answer(one, other)
 
