@@ -105,6 +105,7 @@ def _start() -> Connection:
         code = f"from rg_env.tasks.upstream.dataset import serve; serve({theirs.fileno()})"
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},  # noqa: PTH100
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # this process handles Ctrl-C
