@@ -12,6 +12,7 @@ from typing import Any
 
 from math_verify import parse, verify
 
+from rg_env.rewards import Rollout
 from rg_env.scoring import Verdict, guarded
 
 
@@ -26,8 +27,9 @@ equality = guarded(equal, timeout=2.0)
 """`equal` in worker processes, which start with the first call."""
 
 
-def skyrl_reward(verdicts: Sequence[Verdict]) -> list[float]:
+def skyrl_reward(rollouts: Sequence[Rollout]) -> list[float]:
     """SkyRL, `reward: examples.math_reward.skyrl_reward`: what equals a right answer of the group is right as well."""
+    verdicts = [rollout.verdict for rollout in rollouts]
     right = next((one.parsed.answer for one in verdicts if one.scored.score == 1), None)
     return [
         one.scored.score if right is None or one.parsed.answer is None else _value(right, one.parsed.answer, one)

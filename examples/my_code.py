@@ -12,18 +12,16 @@ import torch
 from loguru import logger
 from skyrl.backends.skyrl_train.utils.ppo_utils import register_advantage_estimator, register_policy_loss
 
-from rg_env.scoring import Verdict
+from rg_env.rewards import Rollout
 from rg_env.skyrl.experiment import RGExperiment
 
 
 # -- a reward function
-def brief(verdicts: Sequence[Verdict]) -> list[float]:
+def brief(rollouts: Sequence[Rollout]) -> list[float]:
     """The base score, and a little for a response that has the format and thinks briefly."""
-    thoughts = [verdict.parsed.think or "" for verdict in verdicts]
-    return [
-        verdict.scored.score + (0.1 / (1 + len(thought)) if verdict.parsed.violation is None else 0.0)
-        for verdict, thought in zip(verdicts, thoughts, strict=True)
-    ]
+    thoughts = [rollout.verdict.parsed.think for rollout in rollouts]
+    bonuses = [0.1 / (1 + len(thought)) if thought is not None else 0.0 for thought in thoughts]
+    return [rollout.verdict.scored.score + bonus for rollout, bonus in zip(rollouts, bonuses, strict=True)]
 
 
 # -- an advantage estimator

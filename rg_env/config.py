@@ -75,7 +75,7 @@ class RGDumpConfig:
     imports: list[str] = field(default_factory=list, metadata={"filled": True})
     """Modules that are imported in every process of the run."""
     reward: str | None = setting(None, filled=True)
-    """`module.function`: maps the verdicts of a group to one finite number each, used in place of the base score."""
+    """`module.function`: maps the rollouts of a group to one finite number each, used in place of the base score."""
     experiment_class: str | None = setting(None, filled=True)
     """`module.Class`: a subclass of `rg_env.skyrl.experiment.RGExperiment` that trains."""
 

@@ -1,28 +1,39 @@
-"""From the verdicts of a group to its rewards. Pure: no files, no processes, no SkyRL.
+"""From the rollouts of a group to its rewards. No files, no processes, no SkyRL.
 
 The order is fixed: base score → penalty factor → score → reward. A penalty never changes a group's outcome, because
-the outcome depends on base scores.
+the outcome depends on base scores. `group_rewards` is pure; what a user's function says comes from `RewardFunction`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from inspect import isawaitable
+from queue import SimpleQueue
+from threading import Thread, Timer
 from typing import Any
 
-from rg_env.config import RGDumpConfig
+from loguru import logger
+
+from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dump.schema import Message
-from rg_env.errors import RGEnvError, describe, one_line
+from rg_env.errors import RGEnvError, describe, one_line, refuse
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.length import Group, LengthPenaltyConfig, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.tasks import Item
+from rg_env.user_code import in_user_code, load_object
 
-RewardFunction = Callable[[Sequence[Verdict]], Sequence[float]]
-"""Maps the verdicts of a group, without rollouts that are kept out of the loss, to one finite number each."""
+CustomRewards = Sequence[float] | str
+"""What a user's function returned for the rollouts of a group that are trained on, or one line saying how it failed."""
 
+_SLOW = 60.0
+"""Seconds after which a call of a user's function is said to be slow."""
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
 
@@ -55,6 +66,16 @@ class Rollout:
     item: Item | None = None
     text: str = ""
     turns: list[dict[str, Any]] | None = None
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """Reasoning Gym's entry: `question`, `answer`, `metadata`. Empty if there is none."""
+        return self.item.entry if self.item is not None else {}
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the response took, without its scoring; None if nobody measured it."""
+        return self.stopwatch.generation or None if self.stopwatch is not None else None
 
     @property
     def responded(self) -> bool:
@@ -95,6 +116,17 @@ def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, additi
     return score + (config.format_bonus if well_formed else 0.0) + addition
 
 
+def is_masked(rollout: Rollout, config: RGDumpConfig) -> bool:
+    """Whether a rollout is kept out of the loss, because of the machine and never because of what its text does.
+
+    There is no response, its scorer got no CPU time, or with `on_scorer_failure=mask` its scorer died or cannot score
+    the item. An answer that used up its CPU seconds, or on which the scorer raised, is wrong.
+    """
+    scored = rollout.verdict.scored
+    excused = config.on_scorer_failure == "mask" and scored.excused
+    return not scored.status.is_counted or scored.starved or excused
+
+
 def group_rewards(
     group: Sequence[Rollout],
     config: RGDumpConfig,
@@ -102,7 +134,7 @@ def group_rewards(
     max_length: int,
     penalize: bool,
     zero_on_non_stop: bool = False,
-    reward_function: RewardFunction | None = None,
+    custom: CustomRewards | None = None,
 ) -> list[RolloutReward]:
     """Apply the group's rules.
 
@@ -112,20 +144,14 @@ def group_rewards(
         max_length: length in tokens at which the length penalty is complete, unless the settings have one.
         penalize: False outside the train phase: no length penalty.
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
-        reward_function: its values replace the base scores in the rewards. Outcome and score do not depend on it.
+        custom: from `RewardFunction.rate` of this group; replaces the base scores in the rewards. Outcome and score do
+            not depend on it.
 
     Returns:
-        one `RolloutReward` per rollout, in order. A rollout is masked if its status is not counted, if its scorer got
-        no CPU time, and with `on_scorer_failure=mask` if its scorer died or cannot score the item. An answer that used
-        up its CPU seconds, or on which the scorer raised, is wrong, not masked. A masked rollout gets the mean reward
-        of the others, so that it changes neither the group's mean nor, being masked, any weight.
+        one `RolloutReward` per rollout, in order. A masked rollout gets the mean reward of the others, so that dynamic
+        sampling judges the group as if it were not there.
     """
-    mask_failures = config.on_scorer_failure == "mask"
-    failed = [
-        not scored.status.is_counted or scored.starved or (mask_failures and scored.excused)
-        for scored in (rollout.verdict.scored for rollout in group)
-    ]
-    sound = [rollout for rollout, bad in zip(group, failed, strict=True) if not bad]
+    sound = [rollout for rollout in group if not is_masked(rollout, config)]
     scores = [rollout.verdict.scored.score for rollout in sound]
     penalty = group_penalty(
         config.length_penalty if penalize else _NO_PENALTY,
@@ -136,21 +162,117 @@ def group_rewards(
         ),
         max_length,
     )
-    custom: Sequence[float | None] = [None] * len(sound)
-    error = ""
-    if reward_function is not None and sound:
-        custom, error = _custom_rewards(reward_function, [rollout.verdict for rollout in sound])
+    error = custom if isinstance(custom, str) else ""
+    values: Sequence[float | None] = [None] * len(sound) if custom is None or isinstance(custom, str) else custom
     rewards = []
-    for rollout, factor, addition, value in zip(sound, penalty.factors, penalty.additions, custom, strict=True):
+    for rollout, factor, addition, value in zip(sound, penalty.factors, penalty.additions, values, strict=True):
         score = rollout.verdict.scored.score * factor
         value_or_score = score if value is None else value * factor
         reward = compose_reward(value_or_score, rollout.verdict.parsed.violation is None, config, addition)
         if error or (zero_on_non_stop and not rollout.stopped):
             reward = 0.0
         rewards.append(RolloutReward(score, factor, reward, bool(error), value, error))
-    neutral = RolloutReward(0.0, 1.0, _mean([one.reward for one in rewards]), masked=True)
+    neutral = RolloutReward(0.0, 1.0, _mean([reward.reward for reward in rewards]), masked=True)
     remaining = iter(rewards)
-    return [neutral if bad else next(remaining) for bad in failed]
+    return [neutral if is_masked(rollout, config) else next(remaining) for rollout in group]
+
+
+def _mean(rewards: Sequence[float]) -> float:
+    """0 if there are none. Of equal rewards exactly the same, so that their group still gives no signal."""
+    if len(set(rewards)) <= 1:
+        return next(iter(rewards), 0.0)
+    return sum(rewards) / len(rewards)
+
+
+class RewardFunction:
+    """A user's reward function, whose calls run one after another in one thread of their own.
+
+    Args:
+        function: maps the rollouts of a group, without masked ones, to one finite number each. It may be a coroutine
+            function; all its calls are awaited in the same event loop.
+        explain: the one line about an exception that it raised.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Sequence[Rollout]], Any],
+        explain: Callable[[BaseException], str] = describe,
+    ) -> None:
+        self._function, self._explain = function, explain
+        self._calls: SimpleQueue[tuple[Future[CustomRewards], Sequence[Rollout]]] = SimpleQueue()
+        self._is_slow = False
+        Thread(target=self._serve, name="reward function", daemon=True).start()
+
+    def rate(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
+        """Call the function for a group. Never raises."""
+        return self._submit(group, config).result()
+
+    async def rate_async(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
+        """`rate`, for event loops."""
+        return await asyncio.wrap_future(self._submit(group, config))
+
+    def _submit(self, group: Sequence[Rollout], config: RGDumpConfig) -> Future[CustomRewards]:
+        future: Future[CustomRewards] = Future()
+        sound = [rollout for rollout in group if not is_masked(rollout, config)]
+        if sound:
+            self._calls.put((future, sound))
+        else:
+            future.set_result([])
+        return future
+
+    def _serve(self) -> None:
+        with asyncio.Runner() as runner:
+            while True:
+                future, rollouts = self._calls.get()
+                if future.set_running_or_notify_cancel():
+                    future.set_result(self._call(rollouts, runner))
+
+    def _call(self, rollouts: Sequence[Rollout], runner: asyncio.Runner) -> CustomRewards:
+        timer = Timer(_SLOW, self._say_slow)
+        timer.start()
+        try:
+            returned = self._function(rollouts)
+            if isawaitable(returned):
+                returned = runner.run(_wait_for(returned))
+            values = [float(value) for value in returned]
+        except BaseException as error:  # user code can raise anything
+            return self._explain(error)
+        finally:
+            timer.cancel()
+        if len(values) != len(rollouts):
+            return f"the reward function returned {len(values)} values for {len(rollouts)} rollouts"
+        return values if all(map(math.isfinite, values)) else "the reward function returned a value that is not finite"
+
+    def _say_slow(self) -> None:
+        if not self._is_slow:
+            logger.warning("a call of the reward function takes over {:g} s; its groups wait for it", _SLOW)
+        self._is_slow = True
+
+
+async def _wait_for(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def load_reward(config: RGDumpConfig, folder: str | None = None) -> RewardFunction | None:
+    """The function that `reward` names; None if it is not set.
+
+    Args:
+        folder: the run's log folder, for tracebacks; None: they are written nowhere.
+
+    Raises:
+        UserCodeError, ConfigError: there is none.
+    """
+    if config.reward is None:
+        return None
+    function = load_object("reward", config.reward)
+    if not callable(function):
+        refuse(f"{PREFIX}.reward", config.reward, "is not a function")
+
+    def explain(error: BaseException) -> str:
+        known = in_user_code(error, config, folder)
+        return one_line(known) if known else describe(error)
+
+    return RewardFunction(function, explain)
 
 
 def try_reward_function(function: RewardFunction) -> None:
@@ -164,30 +286,21 @@ def try_reward_function(function: RewardFunction) -> None:
         "<think>2 + 2</think><answer>5</answer>": 0.0,
         "4": None,
     }
-    verdicts = [
-        Verdict(parse_response(text), AnswerScore(score, score, score or 0.0, Status.OK))
-        for text, score in responses.items()
+    entry = {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": "chain_sum", "source_index": 0}}
+    item = Item("chain_sum-train-0-0", "chain_sum", "train", 0, 0, entry, json.dumps(entry), None, "")
+    group = [
+        Rollout(
+            Verdict(parse_response(text), AnswerScore(score, score, score or 0.0, Status.OK)),
+            response_tokens=len(text.split()),
+            stop_reason="stop",
+            conversation=[{"role": "user", "content": "2 + 2 ="}, {"role": "assistant", "content": text}],
+            repetition=number,
+            stopwatch=Stopwatch(),
+            item=item,
+            text=text,
+        )
+        for number, (text, score) in enumerate(responses.items())
     ]
-    _, error = _custom_rewards(function, verdicts)
-    if error:
-        raise RGEnvError(error)
-
-
-def _mean(rewards: Sequence[float]) -> float:
-    """0 if there are none. Of equal rewards exactly the same, so that their group still gives no signal."""
-    if len(set(rewards)) <= 1:
-        return next(iter(rewards), 0.0)
-    return sum(rewards) / len(rewards)
-
-
-def _custom_rewards(function: RewardFunction, verdicts: Sequence[Verdict]) -> tuple[Sequence[float | None], str]:
-    """The values of the user's function, or None for each and what is wrong."""
-    try:
-        values = [float(value) for value in function(verdicts)]
-    except Exception as error:  # user code can raise anything
-        return [None] * len(verdicts), one_line(error) if isinstance(error, RGEnvError) else describe(error)
-    if len(values) != len(verdicts):
-        return [None] * len(verdicts), f"the reward function returned {len(values)} values for {len(verdicts)} rollouts"
-    if not all(map(math.isfinite, values)):
-        return [None] * len(verdicts), "the reward function returned a value that is not finite"
-    return values, ""
+    values = function.rate(group, RGDumpConfig())
+    if isinstance(values, str):
+        raise RGEnvError(values)

@@ -6,14 +6,13 @@ Invariant: an error in user code is one line with its file and line number; duri
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -84,31 +83,6 @@ def load_object(setting: str, path: str) -> Any:
     if not hasattr(sys.modules[module], name):
         refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}")
     return getattr(sys.modules[module], name)
-
-
-def load_reward(config: RGDumpConfig, folder: str | None = None) -> Callable[[Sequence[Any]], Any] | None:
-    """The function that `reward` names; None if it is not set. Its exceptions become `in_user_code`.
-
-    Args:
-        folder: as of `in_user_code`.
-
-    Raises:
-        UserCodeError, ConfigError: as `load_object`.
-    """
-    if config.reward is None:
-        return None
-    function = load_object("reward", config.reward)
-    if not callable(function):
-        refuse(f"{PREFIX}.reward", config.reward, "is not a function")
-
-    @functools.wraps(function)
-    def reward(verdicts: Sequence[Any]) -> Any:
-        try:
-            return function(verdicts)
-        except Exception as error:
-            raise in_user_code(error, config, folder) or error from error
-
-    return reward
 
 
 def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None) -> UserCodeError | None:

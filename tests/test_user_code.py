@@ -1,21 +1,25 @@
 """Modules, reward functions and experiments of users: found, loaded, and one line where they are wrong."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from rg_env import rewards as rewards_module
 from rg_env.config import RGDumpConfig
 from rg_env.errors import RGEnvError
-from rg_env.rewards import Rollout, group_rewards
+from rg_env.rewards import RewardFunction, Rollout, group_rewards, load_reward, try_reward_function
 from rg_env.rollouts.group import Origin, group_record
+from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.config import load_config
 from rg_env.tasks import Item
-from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object, load_reward
+from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object
 from tests.documents import ROOT, python_blocks
 from tests.rollouts.server import completion, serving
 
@@ -45,32 +49,36 @@ def verdict(score):
 
 def rewards_of(reward, *scores, **config):
     group = [Rollout(verdict(score), 5, "stop") for score in scores]
-    return group_rewards(group, RGDumpConfig(**config), max_length=100, penalize=True, reward_function=reward)
+    settings = RGDumpConfig(**config)
+    custom = reward.rate(group, settings) if reward else None
+    return group_rewards(group, settings, max_length=100, penalize=True, custom=custom)
 
 
 def test_a_reward_function_replaces_the_base_score_before_bonus_and_penalty():
-    rewards = rewards_of(lambda verdicts: [2 * v.scored.score - 1 for v in verdicts], 1.0, 0.25, format_bonus=0.5)
+    function = RewardFunction(lambda rollouts: [2 * rollout.verdict.scored.score - 1 for rollout in rollouts])
+    rewards = rewards_of(function, 1.0, 0.25, format_bonus=0.5)
     assert [(one.score, one.custom_reward, one.reward) for one in rewards] == [(1.0, 1.0, 1.5), (0.25, -0.5, 0.0)]
     assert not any(one.masked for one in rewards)
 
 
-def raising(verdicts):
+def raising(rollouts):
     raise KeyError("colour")
 
 
 @pytest.mark.parametrize(
     ("function", "error"),
     [
-        (lambda verdicts: [1.0], "1 values for 2 rollouts"),
-        (lambda verdicts: [1.0, float("nan")], "not finite"),
-        (lambda verdicts: [1.0, float("inf")], "not finite"),
-        (lambda verdicts: None, "TypeError"),
-        (lambda verdicts: ["a", "b"], "ValueError"),
+        (lambda rollouts: [1.0], "1 values for 2 rollouts"),
+        (lambda rollouts: [1.0, float("nan")], "not finite"),
+        (lambda rollouts: [1.0, float("inf")], "not finite"),
+        (lambda rollouts: None, "TypeError"),
+        (lambda rollouts: ["a", "b"], "ValueError"),
         (raising, "KeyError: 'colour'"),
+        (lambda rollouts: sys.exit(), "SystemExit"),
     ],
 )
 def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, error):
-    rewards = rewards_of(function, 1.0, 0.0)
+    rewards = rewards_of(RewardFunction(function), 1.0, 0.0)
     assert all(one.masked and one.reward == 0 and error in one.reward_error for one in rewards)
     assert [one.score for one in rewards] == [1.0, 0.0]
     item = Item.from_extra_info(a_row()["extra_info"])
@@ -85,13 +93,13 @@ def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, 
 
 
 def test_a_reward_function_is_tried_before_a_run_starts(module):
-    name = module("def reward(verdicts):\n    return [verdict.score for verdict in verdicts]\n")
+    name = module("def reward(rollouts):\n    return [rollout.score for rollout in rollouts]\n")
     with pytest.raises(RGEnvError, match=rf"fails on a made-up group: \S+{name}.py:2: AttributeError"):
         load_config([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
 
 
 def test_a_reward_function_that_raises_is_named_with_its_line_and_leaves_one_traceback(module, tmp_path):
-    name = module("def reward(verdicts):\n    return [1 / 0 for verdict in verdicts]\n")
+    name = module("def reward(rollouts):\n    return [1 / 0 for verdict in rollouts]\n")
     config = RGDumpConfig(reward=f"{name}.reward")
     import_modules(config)
     for _ in range(2):
@@ -100,6 +108,68 @@ def test_a_reward_function_that_raises_is_named_with_its_line_and_leaves_one_tra
     place = tmp_path / f"{name}.py"
     assert rewards[0].reward_error == f"{place}:2: ZeroDivisionError: division by zero; the traceback is in {log}"
     assert log.read_text().count("Traceback") == 1
+
+
+def test_calls_run_one_after_another_and_block_no_event_loop():
+    running, most = 0, 0
+
+    def slow(rollouts):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.05)
+        running -= 1
+        return [1.0] * len(rollouts)
+
+    async def five_groups():
+        function, ticks = RewardFunction(slow), 0
+        calls = asyncio.gather(*(function.rate_async([Rollout(verdict(1.0))], RGDumpConfig()) for _ in range(5)))
+        while not calls.done():
+            ticks += 1
+            await asyncio.sleep(0.001)
+        return await calls, ticks
+
+    values, ticks = asyncio.run(five_groups())
+    assert values == [[1.0]] * 5 and most == 1
+    assert ticks > 5
+
+
+def test_a_coroutine_function_is_awaited_in_one_event_loop():
+    loops = set()
+
+    async def patient(rollouts):
+        await asyncio.sleep(0)
+        loops.add(asyncio.get_running_loop())
+        return [0.5 for _ in rollouts]
+
+    function = RewardFunction(patient)
+    assert [function.rate([Rollout(verdict(1.0))], RGDumpConfig()) for _ in range(2)] == [[0.5]] * 2
+    assert len(loops) == 1
+
+
+def test_a_slow_call_is_said_once(monkeypatch, warnings):
+    monkeypatch.setattr(rewards_module, "_SLOW", 0.01)
+    function = RewardFunction(lambda rollouts: [time.sleep(0.1) or 1.0])
+    for _ in range(2):
+        assert function.rate([Rollout(verdict(1.0))], RGDumpConfig()) == [1.0]
+    assert len([line for line in warnings if "reward function takes over" in line]) == 1
+
+
+def test_the_examples_make_tokens_and_time_cost_something():
+    """As docs/your-code.md shows them."""
+
+    def rollout(score, tokens, seconds, stop_reason="stop"):
+        watch = Stopwatch()
+        watch.generation = seconds
+        return Rollout(verdict(score), tokens, stop_reason, stopwatch=watch)
+
+    group = [rollout(1.0, 1000, 1.0), rollout(1.0, 3000, 4.0), rollout(1.0, 100, 1.0, "length")]
+    of_tokens = load_reward(RGDumpConfig(reward="examples.costs.of_tokens"))
+    of_time = load_reward(RGDumpConfig(reward="examples.costs.of_time"))
+    assert of_tokens.rate(group, RGDumpConfig()) == pytest.approx([0.9, 0.7, -0.01])
+    assert of_time.rate(group, RGDumpConfig()) == pytest.approx([1.0, 0.85, 1.0])
+    for function in (of_tokens, of_time):
+        try_reward_function(function)
 
 
 def a_row():
@@ -129,7 +199,7 @@ def test_a_module_that_cannot_be_imported_is_one_line_with_its_place(module, tex
 
 
 def test_what_does_not_exist_is_named(module):
-    name = module("def reward(verdicts): ...\nnumber = 3\n")
+    name = module("def reward(rollouts): ...\nnumber = 3\n")
     with pytest.raises(UserCodeError, match="no module 'no_such_module'"):
         import_modules(RGDumpConfig(imports=["no_such_module"]))
     import_modules(RGDumpConfig(imports=[name]))
@@ -137,11 +207,10 @@ def test_what_does_not_exist_is_named(module):
         load_object("reward", f"{name}.rewrad")
     with pytest.raises(RGEnvError, match="is not a function"):
         load_reward(RGDumpConfig(reward=f"{name}.number"))
-    assert load_reward(RGDumpConfig(reward=f"{name}.reward")).__wrapped__ is load_object("reward", f"{name}.reward")
 
 
 def test_an_error_during_a_run_is_one_line_and_its_traceback_is_in_the_log(module, tmp_path):
-    name = module("def reward(verdicts):\n    return verdicts[9]\n")
+    name = module("def reward(rollouts):\n    return rollouts[9]\n")
     config = RGDumpConfig(reward=f"{name}.reward")
     import_modules(config)
     with pytest.raises(IndexError) as raised:

@@ -23,11 +23,10 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
 from rg_env.errors import ConfigError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import Rollout, RolloutReward, group_rewards
+from rg_env.rewards import Rollout, RolloutReward, group_rewards, load_reward
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.settings import generator_settings
 from rg_env.tasks import Item
-from rg_env.user_code import load_reward
 
 if TYPE_CHECKING:
     import datasets
@@ -115,6 +114,7 @@ class GRPOReward:
                 conversation=[*_messages(prompt), {"role": "assistant", "content": text}],
                 stopwatch=watch,
                 item=item,
+                text=text,
             )
             for item, prompt, text, ids, (verdict, watch) in zip(
                 items, prompts, texts, completion_ids, judge_all(self.config, items, texts), strict=True
@@ -157,7 +157,7 @@ class GRPOReward:
             self.config,
             max_length=self._max_length,
             penalize=_item(group).split == Phase.TRAIN,
-            reward_function=self._reward,
+            custom=self._reward.rate(group, self.config) if self._reward else None,
         )
 
     def _of_all_processes(

@@ -22,11 +22,10 @@ from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.rewards import RewardFunction, Rollout, group_rewards
+from rg_env.rewards import RewardFunction, Rollout, group_rewards, load_reward
 from rg_env.rollouts.settings import apply_overrides
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.user_code import load_reward
 
 _ENDLESS = 2**62
 """Rows of a dataset of which only the first few are made."""
@@ -136,13 +135,14 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     @vf.reward
     async def reward(self, trace: vf.Trace) -> float:
         """Base score, format bonus and the user's reward function, as in SkyRL's evaluation."""
-        rollout = Rollout(await self._judged(trace))
+        config, custom = self.config.rg_env, self.config.reward_function
+        rollout = Rollout(await self._judged(trace), item=item_from_text(self.data.item), text=_text_of(trace))
         (reward,) = group_rewards(
             [rollout],
-            self.config.rg_env,
+            config,
             max_length=1,
             penalize=False,
-            reward_function=self.config.reward_function,
+            custom=await custom.rate_async([rollout], config) if custom else None,
         )
         if reward.masked:
             raise RuntimeError(reward.reward_error or _why(rollout.verdict))
@@ -161,9 +161,8 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         """The verdict on the last reply, computed once. Raises RuntimeError if the scorer failed."""
         if trace.state.verdict is None:
             item, config = item_from_text(self.data.item), self.config.rg_env
-            text = text_of([message.model_dump() for message in trace.assistant_messages])
             verdict = await shared_scorer(config.scorer).score_response_async(
-                item.entry, text, item.config, config.prefilled_think, config.format
+                item.entry, _text_of(trace), item.config, config.prefilled_think, config.format
             )
             if verdict.scored.excused:
                 raise RuntimeError(_why(verdict))
@@ -171,6 +170,11 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         verdict = trace.state.verdict
         assert isinstance(verdict, Verdict)
         return verdict
+
+
+def _text_of(trace: vf.Trace) -> str:
+    """The last reply."""
+    return text_of([message.model_dump() for message in trace.assistant_messages])
 
 
 class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):

@@ -25,7 +25,7 @@ from rg_env.dump import DumpWriter, Phase, check_folder, write_manifest
 from rg_env.dump.schema import GroupRecord, answered
 from rg_env.errors import MissingGroupsError, RGEnvError
 from rg_env.output import counted, print_error
-from rg_env.rewards import Rollout, group_rewards
+from rg_env.rewards import Rollout, group_rewards, load_reward
 from rg_env.rollouts.endpoint import Endpoint, EndpointError, Sampling
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.rollouts.plan import Claim, Plan, claim, done_questions
@@ -35,7 +35,6 @@ from rg_env.rollouts.server import Server, ServerError, program_for, serving
 from rg_env.rollouts.settings import generator_settings
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring import Verdict, shared_scorer
-from rg_env.user_code import load_reward
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GIVE_UP = 8
@@ -249,7 +248,7 @@ class _Session:
             config,
             max_length=self._options.sampling.max_tokens,
             penalize=self._phase is Phase.TRAIN,
-            reward_function=self._reward,
+            custom=await self._reward.rate_async(rollouts, config) if self._reward else None,
         )
         origin = Origin(self._run.run_id, self._run.attempt, self._phase, None, number)
         record = group_record(origin, question.item, question.item.id, rollouts, rewards, config.solved_at)
@@ -285,7 +284,7 @@ class _Session:
             watch.scored()
             tokens, stop_reason = reply.completion_tokens, reply.stop_reason
         conversation = [*question.messages, {"role": "assistant", "content": text}]
-        return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch)
+        return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch, item, text)
 
     async def _write(self, records: list[GroupRecord]) -> None:
         if records:

@@ -20,13 +20,12 @@ from skyrl.train.generators.utils import get_rollout_metrics
 from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Outcome
 from rg_env.dump.schema import answered
-from rg_env.rewards import RolloutReward, group_rewards
+from rg_env.rewards import RolloutReward, group_rewards, load_reward
 from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.rollouts.summary import StepSummary
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
 from rg_env.skyrl.recorder import Call, Recorder
 from rg_env.skyrl.rollout_log import RolloutLog
-from rg_env.user_code import load_reward
 
 
 class RGDumpGenerator(SkyRLGymGenerator):
@@ -71,7 +70,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if self.batched:
             _share_generation([call.rollouts[one].stopwatch for group in groups for one in group])
         for group in groups:
-            self._reward_group(call, group)
+            await self._reward_group(call, group)
         records = self.recorder.records(call)
         self._add_metrics(call, groups, [record for record in records if record.environment == ENV_CLASS])
         (self.summary if call.phase == "train" else self.evaluated).add(records)
@@ -88,15 +87,16 @@ class RGDumpGenerator(SkyRLGymGenerator):
             return await super()._run_in_executor_if_available(func, *args, **kwargs)
         return await env.step_async(*args, **kwargs) if func == env.step else func(*args, **kwargs)
 
-    def _reward_group(self, call: Call, group: Sequence[int]) -> None:
+    async def _reward_group(self, call: Call, group: Sequence[int]) -> None:
         """Apply the rules of a group, and put the rewards into SkyRL's output."""
+        rollouts = [call.rollouts[trajectory] for trajectory in group]
         rewards = group_rewards(
-            [call.rollouts[one] for one in group],
+            rollouts,
             self.config,
             max_length=self.generator_cfg.sampling_params.max_generate_length,
             penalize=call.phase == "train",
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
-            reward_function=self._reward,
+            custom=await self._reward.rate_async(rollouts, self.config) if self._reward else None,
         )
         self._warn(rewards)
         for trajectory, one in zip(group, rewards, strict=True):

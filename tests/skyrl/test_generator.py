@@ -128,7 +128,7 @@ def test_zero_reward_on_non_stop_is_honored(rows):
 
 
 def test_a_reward_function_that_fails_is_one_warning_and_trains_nothing(rows, tmp_path, monkeypatch, warnings):
-    (tmp_path / "failing_reward.py").write_text("def reward(verdicts):\n    return verdicts[9]\n")
+    (tmp_path / "failing_reward.py").write_text("def reward(rollouts):\n    return rollouts[9]\n")
     monkeypatch.syspath_prepend(tmp_path)
     output, _ = run(rows, script_for(rows, *RESPONSES), config=RGDumpConfig(reward="failing_reward.reward"))
     (warning,) = [text for text in warnings if "reward function" in text]
