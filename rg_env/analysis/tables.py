@@ -30,11 +30,12 @@ _LABEL = 26
 """Width for the names of tasks next to columns of runs."""
 
 
-def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _NO_NAMES) -> str:
+def headline(found: Measured, *, from_ledger: bool, whole: bool = True, names: Mapping[str, str] = _NO_NAMES) -> str:
     """Summarize in one line what was read.
 
     Args:
         from_ledger: whether every run has a ledger.
+        whole: whether nothing is missing in it.
         names: of the runs, by run id.
     """
     groups = found.groups
@@ -47,7 +48,11 @@ def headline(found: Measured, *, from_ledger: bool, names: Mapping[str, str] = _
         *([f"steps {first} to {last}"] if first is not None else []),
         *([f"{counted(unsolved, 'group')} above the threshold, none solved"] if unsolved else []),
         *([f"{counted(found.left_out, 'rollout')} left out (no response, or unscored)"] if found.left_out else []),
-        "every group, from the ledger" if from_ledger else "no ledger: groups whose text was not kept are missing",
+        "no ledger: groups whose text was not kept are missing"
+        if not from_ledger
+        else "every group, from the ledger"
+        if whole
+        else "from the ledger, not every group: see below",
     ]
     return " · ".join(parts)
 

@@ -21,9 +21,10 @@ from textual.worker import get_current_worker
 
 from rg_env.browser.facts import group_facts, place_of, prompt, ranked, thresholds
 from rg_env.browser.pane import Pane, plain_content
-from rg_env.browser.query import PLACE, SCORE, SORTED_BY, Query
+from rg_env.browser.query import SCORE, SORTED_BY, Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome
+from rg_env.dump.read.dump import TextIndex
 from rg_env.dump.read.where import ConditionError
 from rg_env.errors import RGEnvError
 from rg_env.output import counted
@@ -44,7 +45,7 @@ def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
     """A row for each group with a text, sorted or in the order of run, step and phase.
 
     Returns:
-        `group_id`, its place (`PLACE`), `step`, `phase`, `task`, `outcome`; its `best`, `mean` and `worst` base score;
+        `run_id`, `group_id`, `step`, `phase`, `task`, `outcome`; its `best`, `mean` and `worst` base score;
         and `troubles`: its violations, and each status other than ok.
 
     Raises:
@@ -56,7 +57,7 @@ def rows_of(dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
         .filter(pl.col("text") != "")
         .group_by("run_id", "group_id", maintain_order=True)
         .agg(
-            pl.col(*PLACE[1:], "step", "phase", "task", "outcome").first(),
+            pl.col("step", "phase", "task", "outcome").first(),
             SCORE.max().alias("best"),
             SCORE.mean().alias("mean"),
             SCORE.min().alias("worst"),
@@ -108,6 +109,8 @@ class Browser(App[None]):
         self._sort = sort
         self._open = open_dump
         self._dump = open_dump()
+        self._thresholds = thresholds(self._dump)
+        self._texts: TextIndex
         self.shown_query = query or Query()
         self.failure: RGEnvError | None = None
         self._group: GroupRecord | None = None
@@ -158,16 +161,19 @@ class Browser(App[None]):
         """Read the rows unless they are known, and find those that match the query."""
         worker = get_current_worker()
         try:
-            every = rows_of(dump, self._sort) if every is None else every
+            if every is None:
+                every, self._texts = rows_of(dump, self._sort), TextIndex(dump)
             found = every
             if query.conditions:
                 try:
-                    found = every.join(query.places(dump), on=["run_id", "group_id"], how="semi", maintain_order="left")
+                    found = every.join(
+                        query.matching(dump), on=["run_id", "group_id"], how="semi", maintain_order="left"
+                    )
                 except ConditionError:  # nothing matches
                     found = every.clear()
             if query.text:
                 ids = set()
-                for group in dump.texts_of(found.sort(PLACE)):
+                for group in dump.groups(ids=set(found["group_id"])):
                     if worker.is_cancelled:
                         return
                     if query.matches_text(group):
@@ -224,13 +230,13 @@ class Browser(App[None]):
 
     def _select(self, row: pl.DataFrame | None) -> None:
         try:
-            self._group = None if row is None else next(self._dump.texts_of(row), None)
+            self._group = None if row is None else self._texts.read(row["run_id"].item(), row["group_id"].item())
             message = "" if row is None or self._group else "the text of this group is damaged or has changed (key r)"
         except RGEnvError as error:
             self._group, message = None, f"{error} (key r)"
         group = self._group
         self._right = max(0, len(group.rollouts) - 1) if group else 0
-        facts = f"{group.group_id}\n{group_facts(group, thresholds(self._dump))}" if group else message
+        facts = f"{group.group_id}\n{group_facts(group, self._thresholds)}" if group else message
         self.query_one("#facts", Static).update(plain_content(facts))
         asked = "\n".join(f"{role}: {content}" for role, content in prompt(group)) if group else ""
         self.query_one("#prompt Static", Static).update(plain_content(asked))
@@ -306,6 +312,7 @@ class Browser(App[None]):
     def action_reload(self) -> None:
         try:
             self._dump = self._open()
+            self._thresholds = thresholds(self._dump)
         except RGEnvError as error:
             self._fail(error)
             return

@@ -14,11 +14,10 @@ import polars as pl
 
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
+from rg_env.dump.read.dump import TextIndex
 from rg_env.dump.read.where import parse_conditions
 from rg_env.scoring.types import UNCOUNTED
 
-PLACE = ("run_id", "text", "text_batch", "text_offset")
-"""Columns by which texts are read in the order of the files."""
 SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
 """The base score of a rollout; null where there was no response."""
 SORTED_BY = {
@@ -67,18 +66,15 @@ class Query:
         condition = " AND ".join(text if one else f"({text})" for text in self.conditions)
         return " ".join([*([condition] if condition else []), *([_TEXT + self.text] if self.text else [])])
 
-    def places(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
-        """`group_id` and `PLACE` of the groups that match, except for the text, sorted or in the order of the files.
+    def matching(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
+        """`run_id` and `group_id` of the groups that match, except for the text, sorted or in the order of the files.
 
         Raises:
             ConditionError: nothing matches.
         """
-        rows = dump.where(list(self.conditions)).scan().group_by("group_id", *PLACE, maintain_order=True)
-        found = rows.agg(order=SORTED_BY[sort] if sort else pl.lit(None)).collect(engine="streaming")
-        found = found.sort(PLACE, maintain_order=True).sort(
-            "order", descending=True, nulls_last=True, maintain_order=True
-        )
-        return found.drop("order")
+        rows = dump.where(self.conditions).scan().group_by("run_id", "group_id", maintain_order=True)
+        groups = rows.agg(order=SORTED_BY[sort] if sort else pl.lit(None)).collect(engine="streaming")
+        return groups.sort("order", descending=True, nulls_last=True, maintain_order=True).drop("order")
 
     def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
         """The groups that match and have a text, sorted or in the order of the files.
@@ -87,7 +83,13 @@ class Query:
             ConditionError: nothing matches the conditions.
             DumpError: as `Dump.groups`.
         """
-        groups = dump.texts_of(self.places(dump, sort)) if self.conditions or sort else dump.groups()
+        groups: Iterator[GroupRecord] = dump.groups()
+        if sort is not None:
+            index = TextIndex(dump)
+            found = (index.read(*names) for names in self.matching(dump, sort).iter_rows())
+            groups = (group for group in found if group is not None)
+        elif self.conditions:
+            groups = dump.groups(ids=set(self.matching(dump)["group_id"]))
         return (group for group in groups if self.matches_text(group))
 
     def matches_text(self, group: GroupRecord) -> bool:

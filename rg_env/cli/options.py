@@ -62,7 +62,7 @@ def print_remarks(*dumps: Dump, biases: bool = True) -> None:
         more = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
         shown = [*problems[:_PROBLEMS_SHOWN], *([more] if len(problems) > _PROBLEMS_SHOWN else [])]
         copies = [remark for run in dump.runs for _, remark in run.copies]
-        remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *copies, *shown])
+        remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *dump.missing, *copies, *shown])
     for remark in remarks:
         print_error(remark)
 

@@ -119,8 +119,10 @@ def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _source(dump: Dump) -> list[str]:
     if dump.caveat:
         return [f"{dump.caveat[0].upper()}{dump.caveat[1:]}."]
+    scope = "count every group and every rollout; they" if dump.has_every_group else "do not count every group; they"
     return [
-        "Statistics and charts count every group and every rollout; they come from the ledger and are unbiased.",
+        *(f"Missing: {what}." for what in dump.missing),
+        f"Statistics and charts {scope} come from the ledger.",
         "Brackets and bands are 95 % confidence intervals, clustered by group.",
     ]
 

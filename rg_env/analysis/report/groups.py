@@ -76,7 +76,7 @@ def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT
     )
     groups = {rank[one.pop(GROUP)]: one for one in ledger.iter_rows(named=True)}
     ids = {one["group_id"]: place for place, one in groups.items()}
-    texts, stride = _texts(dump, ledger, ids, budget)
+    texts, stride = _texts(dump, ids, budget)
     joined = [_joined(groups[place], texts.get(place)) for place in sorted(groups)]
     return Shown(joined, len(every), stride)
 
@@ -91,13 +91,13 @@ def _joined(group: Group, texts: Group | None) -> Group:
     return group | texts | {"rollouts": rollouts}
 
 
-def _texts(dump: Dump, ledger: pl.DataFrame, ids: dict[str, int], budget: int) -> tuple[dict[int, Group], int]:
+def _texts(dump: Dump, ids: dict[str, int], budget: int) -> tuple[dict[int, Group], int]:
     """The texts by rank of the group, and the stride of ranks that have one."""
     kept: dict[int, Group] = {}
     total, stride = 0, 1
-    for record in dump.texts_of(ledger.sort("run_id", "text", "text_batch", "text_offset", nulls_last=True)):
-        number = ids.get(record.group_id)
-        if number is None or number % stride:
+    for record in dump.groups(ids=ids):
+        number = ids[record.group_id]
+        if number % stride:
             continue
         kept[number] = _text_of(record)
         total += _characters(kept[number])

@@ -54,6 +54,9 @@ def show(
         return
     dump = open_run(*paths)
     count = print_groups(dump, query, sort=sort, limit=limit, every_rollout=every_rollout, rollout=rollout)
+    if limit is None:
+        for _ in dump.ledger(all_attempts=True):  # says which texts are missing
+            pass
     print_remarks(dump, biases=False)
     if not count:
         print_error(f"no group matches {query}" if str(query) else "there are no groups")

@@ -94,7 +94,7 @@ def stats(
     elif as_csv:
         print_csv(with_names)
     else:
-        print_line(headline(found, from_ledger=dump.caveat is None, names=names))
+        print_line(headline(found, whole=dump.has_every_group, from_ledger=dump.caveat is None, names=names))
         totals = statistics(found, By.PHASE)
         if details:
             console().print(*render_details(frame, names))

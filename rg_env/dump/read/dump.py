@@ -1,36 +1,36 @@
-"""Reading dumps: a folder or files, ours or Atropos', finished or being written, in constant memory.
+"""Reading dumps: a folder or files, finished or being written, in constant memory.
 
-Invariant: a damaged line affects no other line. It is skipped and listed in `problems`; nothing is left out silently.
-Objects and frames are made from the same lines by the same rules. Needs neither torch nor ray nor skyrl.
+A damaged line affects no other line: it is skipped and listed in `problems`. What is missing is listed in `missing`.
+Objects and frames are made from the same records. Needs neither torch nor ray nor skyrl.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rg_env.dump.codec import BadLineError, from_line
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import bundles, size_of
-from rg_env.dump.read.lines import Line, lines_in, lines_of
-from rg_env.dump.read.runs import Run as Run
-from rg_env.dump.read.runs import find_runs, run_names
-from rg_env.dump.read.texts import TextReader
-from rg_env.dump.read.where import Condition, ConditionError, parse_conditions
+from rg_env.dump.open_file import open_lines
+from rg_env.dump.read.lines import MAX_LINE, Line, lines_in, raw_lines
+from rg_env.dump.read.runs import IsReplaced, Run, find_runs, run_names
 from rg_env.dump.schema import (
     ROLLOUT_FACTS,
+    TEXT_KINDS,
     FileKind,
     GroupRecord,
     LedgerRecord,
     Phase,
-    Place,
+    Record,
     RolloutRecord,
+    StepRecord,
     TrainedRecord,
 )
 from rg_env.output import counted
@@ -39,11 +39,14 @@ from rg_env.sanitize import visible
 if TYPE_CHECKING:
     import polars as pl
 
-_R = TypeVar("_R", GroupRecord, LedgerRecord, TrainedRecord)
+    from rg_env.dump.read.where import Condition
+
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
-_Replaced = frozenset[tuple[str, int | None, int]]
-"""Phase, step and attempt of what a later attempt has replaced."""
+_GROUP_ID = re.compile(rb'"group_id":"((?:[^"\\]|\\.)*)"')
+"""In a line: within a text, the quotes are escaped."""
+_FRAME_BYTES, _FRAME_LINES = 1 << 24, 5_000
+"""Lines from which one frame is made: enough for throughput, few enough to hold several in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,23 @@ class Problem:
         return f"{self.path.name}, line {self.line}: {self.reason}; skipped"
 
 
+@dataclass
+class _Read:
+    """What was found out while reading, shared by all parts of a dump."""
+
+    problems: dict[tuple[Path, int], Problem] = field(default_factory=dict)
+    replaced: dict[str, IsReplaced] = field(default_factory=dict)
+    texts_read: set[str] = field(default_factory=set)
+    records: dict[Path, Counter[str]] = field(default_factory=dict)
+    """How many records each file has that was read to its end; of the ledger, by the kind of file with the text."""
+
+
 @dataclass(repr=False)
 class Dump:
     """The runs that `open_run` found.
 
     By default a step that was run again after a crash is taken from its last attempt only. Iterators are lazy;
-    `problems` fills as they advance.
+    `problems` and `missing` fill as they advance.
 
     Attributes:
         runs: ordered by run id.
@@ -72,8 +86,7 @@ class Dump:
 
     runs: tuple[Run, ...]
     conditions: tuple[Condition, ...] = ()
-    _problems: dict[tuple[Path, int], Problem] = field(default_factory=dict, compare=False)
-    _replaced_by_run: dict[str, _Replaced] = field(default_factory=dict, compare=False)
+    _read: _Read = field(default_factory=_Read, compare=False)
 
     def __repr__(self) -> str:
         """Three lines: the runs, their files, and how to read them."""
@@ -84,7 +97,7 @@ class Dump:
         ledgers = sum(run.has_ledger for run in self.runs)
         lines = (
             f"Dump of {counted(len(names), 'run')}: {shown}",
-            f"{len(files)} files, {sum(map(size_of, files)) / 1e6:.1f} MB: {kinds}; runs with a ledger: {ledgers}",
+            f"{len(files)} files: {kinds}; runs with a ledger: {ledgers}",
             "one row per rollout: scan(), ledger_frame(); texts: groups(), rollouts()",
         )
         return "\n".join(visible(line, one_line=True) for line in lines)
@@ -97,7 +110,7 @@ class Dump:
     @property
     def problems(self) -> list[Problem]:
         """The lines skipped so far, in the order in which they were read."""
-        return list(self._problems.values())
+        return list(self._read.problems.values())
 
     @property
     def caveat(self) -> str | None:
@@ -106,19 +119,31 @@ class Dump:
         without = [names[run.run_id] for run in self.runs if not run.has_ledger]
         if not without:
             return None
-        return (
-            f"no ledger found ({', '.join(without)}); statistics are biased: groups whose text was not kept are "
-            "missing; Atropos files have no base score, so their `score`, after the length penalty, is used instead"
-        )
+        return f"no ledger found ({', '.join(without)}): groups whose text was not kept are missing in statistics"
+
+    @property
+    def missing(self) -> list[str]:
+        """What is known to be missing, one line each: files, groups, the regular end of a run. More is known after
+        reading.
+        """
+        return [what for run in self.runs for what in (*self._missing_in(run, FileKind), *self._missing_texts(run))]
+
+    @property
+    def has_every_group(self) -> bool:
+        """Whether all runs have a ledger in which nothing is missing, as far as anybody knows after reading it."""
+        ledgers = {file.path for run in self.runs for file in run.files_of(FileKind.LEDGER)}
+        damaged = any(problem.path in ledgers for problem in self.problems)
+        missing = any(any(self._missing_in(run, [FileKind.LEDGER])) for run in self.runs)
+        return self.caveat is None and not damaged and not missing
 
     # -- conditions
 
     def where(self, conditions: Iterable[str]) -> Dump:
-        """The rollouts that match all conditions, in every reader. Records of training, which have no columns of
-        rollouts, are not filtered.
+        """The rollouts that match all conditions, in every reader. Records of training and of steps, which have no
+        columns of rollouts, are not filtered.
 
         Args:
-            conditions: in SQL, see `parse_condition`.
+            conditions: in SQL, see `where.parse_condition`.
 
         Returns:
             a dump that reads only these. Its readers of rollouts raise a `ConditionError` if nothing matches.
@@ -126,8 +151,10 @@ class Dump:
         Raises:
             ConditionError: a condition is invalid.
         """
-        found = parse_conditions(conditions)
-        return replace(self, conditions=(*self.conditions, *found)) if found else self
+        from rg_env.dump.read.where import parse_condition
+
+        parsed = tuple(map(parse_condition, conditions))
+        return replace(self, conditions=(*self.conditions, *parsed)) if parsed else self
 
     @property
     def whole_groups(self) -> bool:
@@ -146,46 +173,28 @@ class Dump:
         ids: Collection[str] | None = None,
         all_attempts: bool = False,
     ) -> Iterator[GroupRecord]:
-        """The groups whose text was kept, file by file.
+        """The groups whose text was kept, by run and kind, in the order of writing.
 
         Args:
-            kinds: kinds of text files; all by default.
-            phase: `train` or `eval`; both by default.
-            ids: only the groups with these `group_id`; all by default. The ledger says where their texts are, so that
-                the others are not read.
+            kinds: files to read; all by default.
+            phase: only `train` or only `eval` groups.
+            ids: only groups with these ids.
             all_attempts: also those that a later attempt replaced.
 
         Raises:
             NewerSchemaError: a file needs a later version of rg_env.
         """
-        wanted = [kind for kind in FileKind if kind.holds_text and (kinds is None or kind in kinds)]
-        if ids is None and not self.conditions:
-            found = self._records(wanted, GroupRecord, all_attempts)
-        else:
-            found = self.texts_of(self._places(wanted, ids, all_attempts))
-        for group in found:
-            if phase in (None, group.phase):
-                yield group
-
-    def texts_of(self, places: pl.DataFrame) -> Iterator[GroupRecord]:
-        """The texts of groups that a frame has found, in its order.
-
-        Args:
-            places: a row for each group, with the columns `run_id`, `group_id`, `text`, `text_batch` and `text_offset`
-                of a frame; with `repetition`, a list, only these rollouts. Groups whose text was not kept are left out.
-        """
-        import polars as pl
-
-        places = places.filter(pl.col("text") != "")
-        reader = TextReader(self.runs, self._all_places)
-        keep = "repetition" in places.columns
-        columns = ["run_id", "group_id", "text", "text_batch", "text_offset", *(["repetition"] if keep else [])]
-        with closing(reader):
-            for run_id, group_id, text, batch, offset, *repetitions in places.select(columns).iter_rows():
-                place = None if batch is None or offset is None else (batch, offset)
-                group = reader.read(run_id, group_id, FileKind(text), place)
-                if group is not None:
-                    yield _only(group, repetitions[0]) if keep else group
+        wanted = [kind for kind in TEXT_KINDS if kinds is None or kind in kinds]
+        for run in self.runs:
+            kept = self._kept_rollouts(run, all_attempts) if self.conditions else None
+            for group in self._records(run, wanted, GroupRecord, all_attempts):
+                if (phase is not None and group.phase != phase) or (ids is not None and group.group_id not in ids):
+                    continue
+                if kept is None:
+                    yield group
+                elif group.group_id in kept:
+                    yield _only(group, kept[group.group_id])
+            self._read.texts_read.add(run.run_id)
 
     def rollouts(
         self,
@@ -205,20 +214,23 @@ class Dump:
         Raises:
             NewerSchemaError: as `groups`.
         """
-        records = self._records([FileKind.LEDGER], LedgerRecord, all_attempts)
-        if not self.conditions:
-            return records
-        places = self._places(list(FileKind), None, all_attempts)
-        chosen = dict(zip(places["group_id"], places["repetition"], strict=True))
-        return (_only(record, chosen[record.group_id]) for record in records if record.group_id in chosen)
+        for run in self.runs:
+            kept = self._kept_rollouts(run, all_attempts) if self.conditions else {}
+            for record in self._records(run, [FileKind.LEDGER], LedgerRecord, all_attempts):
+                if not self.conditions:
+                    yield record
+                elif record.group_id in kept:
+                    yield _only(record, kept[record.group_id])
 
     def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
-        """What each step was trained on, where our trainers have recorded it.
+        """What each step was trained on, where our trainers have recorded it. Errors as `groups`."""
+        for run in self.runs:
+            yield from self._records(run, [FileKind.TRAINED], TrainedRecord, all_attempts)
 
-        Raises:
-            NewerSchemaError: as `groups`.
-        """
-        return self._records([FileKind.TRAINED], TrainedRecord, all_attempts)
+    def steps(self, *, all_attempts: bool = False) -> Iterator[StepRecord]:
+        """The trainer's own numbers of each step. Errors as `groups`."""
+        for run in self.runs:
+            yield from self._records(run, [FileKind.STEPS], StepRecord, all_attempts)
 
     # -- as frames
 
@@ -235,54 +247,67 @@ class Dump:
             all_attempts: also those that a later attempt replaced.
 
         Yields:
-            One row per rollout, the rollouts of a group one below the other and never in two frames; null for what is
-            absent. `frames.GROUP_INDEX` numbers the groups. Groups without rollouts have no row.
+            One row per rollout, the rollouts of a group one below the other and never in two frames; null for numbers
+            and "" for texts that are absent. Groups without rollouts have no row.
 
         Raises:
             ConditionError: no rollout matches the conditions.
             DumpError: a file cannot be read.
             NewerSchemaError: as `groups`.
         """
-        from rg_env.dump.read import frames
+        from rg_env.dump.read.frames import SCHEMA, TEXT_SCHEMA
+        from rg_env.dump.read.where import ConditionError
 
-        wanted = list((frames.TEXT_SCHEMA if texts else frames.SCHEMA) if columns is None else columns)
-        matching = self._matching(wanted, texts, all_attempts)
-        yield from frames.count_on(frame for _, frame in matching)
+        names = list((TEXT_SCHEMA if texts else SCHEMA) if columns is None else columns)
+        tests = [condition.test for condition in self.conditions]
+        tested = ["task", *(name for condition in self.conditions for name in condition.columns)] if tests else []
+        tasks: set[str] = set()
+        matches = not tests
+        for run in self.runs:
+            for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts, all_attempts):
+                if tests:
+                    tasks.update(frame["task"].unique())
+                    frame = frame.filter(tests)
+                    matches = matches or frame.height > 0
+                yield frame.select(names)
+        if tasks and not matches:
+            conditions = " and ".join(condition.text for condition in self.conditions)
+            raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
 
     def scan(self, *, texts: bool = False, all_attempts: bool = False) -> pl.LazyFrame:
         """`frames` as one LazyFrame: nothing is read before `collect`, and then only what the query asks for.
 
         Collected with `engine="streaming"`, a query that aggregates takes constant memory.
         """
-        from rg_env.dump.read import frames
-        from rg_env.dump.read.scan import scan
+        from rg_env.dump.read.frames import SCHEMA, TEXT_SCHEMA, scan_frames
 
-        schema = frames.TEXT_SCHEMA if texts else frames.SCHEMA
-        return scan(schema, partial(self.frames, texts=texts, all_attempts=all_attempts))
+        return scan_frames(
+            TEXT_SCHEMA if texts else SCHEMA, partial(self.frames, texts=texts, all_attempts=all_attempts)
+        )
 
     def ledger_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """One row per rollout with the columns of the ledger; made from texts where a run has no ledger.
 
-        Groups without rollouts have no row. Absent values are null.
-
-        Raises:
-            NewerSchemaError: as `groups`.
+        Groups without rollouts have no row. Errors as `frames`.
         """
         import polars as pl
 
-        from rg_env.dump.read import frames
+        from rg_env.dump.read.frames import SCHEMA
 
-        nothing = pl.DataFrame(schema=frames.SCHEMA)
-        return pl.concat([nothing, *(f.select(*frames.SCHEMA) for f in self.frames(all_attempts=all_attempts))])
+        return pl.concat([pl.DataFrame(schema=SCHEMA), *self.frames(all_attempts=all_attempts)])
 
     def trained_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """`trained` with one row per record."""
-        import polars as pl
+        from rg_env.dump.read.frames import records_frame
 
-        from rg_env.dump.read.frames import schema_of
+        return records_frame(TrainedRecord, self.trained(all_attempts=all_attempts))
 
-        rows = [msgspec.structs.asdict(record) for record in self.trained(all_attempts=all_attempts)]
-        return pl.DataFrame(rows, schema=schema_of(TrainedRecord))
+    def steps_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
+        """`steps` with one row per number: `run_id`, `attempt`, `step`, `name`, `value`."""
+        from rg_env.dump.read.frames import records_frame
+
+        frame = records_frame(StepRecord, self.steps(all_attempts=all_attempts))
+        return frame.explode("name", "value").drop("schema_version").drop_nulls("name")
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
@@ -290,119 +315,126 @@ class Dump:
 
     # -- inside
 
-    def _records(self, kinds: Collection[FileKind], of: type[_R], all_attempts: bool) -> Iterator[_R]:
-        for run in self.runs:
-            files = run.files_of(*kinds)
-            replaced = frozenset() if all_attempts or not files else self.replaced(run)
-            for file in files:
-                for line in self._sound(lines_in(file)):
-                    record = line.record
-                    assert isinstance(record, of)
-                    if (getattr(record, "phase", Phase.TRAIN), record.step, record.attempt) not in replaced:
-                        yield record
+    def _missing_in(self, run: Run, kinds: Iterable[FileKind]) -> Iterator[str]:
+        yield from run.missing_files(kinds)
+        yield from run.how_it_ended()
 
-    def _matching(self, columns: Sequence[str], texts: bool, all_attempts: bool) -> Iterator[tuple[int, pl.DataFrame]]:
-        """The number of a run, and some of its rows that match the conditions."""
-        from rg_env.dump.read import frames
+    def _missing_texts(self, run: Run) -> Iterator[str]:
+        """Groups whose text the ledger names, and that are not there; known after both were read."""
+        named = [self._read.records.get(file.path) for file in run.files_of(FileKind.LEDGER)]
+        if not run.has_ledger or None in named or run.run_id not in self._read.texts_read:
+            return
+        for kind in TEXT_KINDS:
+            count = sum(counts[kind] for counts in named if counts) - (self._count(run, kind) or 0)
+            if count > 0:
+                yield f"{counted(count, 'group')} of run {run.run_id} in no {kind} file, though the ledger says so"
 
-        tests = [condition.test for condition in self.conditions]
-        asked = ["task", *(name for condition in self.conditions for name in condition.columns)] if tests else []
-        read = list(dict.fromkeys([*columns, *asked]))
-        tasks: set[str] = set()
-        matches = not tests
-        for number, run in enumerate(self.runs):
-            for frame in self._frames_of(run, read, texts, all_attempts):
-                if tests:
-                    tasks.update(frame["task"].unique())
-                    frame = frame.filter(tests)
-                    matches = matches or frame.height > 0
-                yield number, frame.select(frames.GROUP_INDEX, *columns)
-        if tasks and not matches:
-            conditions = " and ".join(condition.text for condition in self.conditions)
-            raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
+    def _count(self, run: Run, kind: FileKind) -> int | None:
+        """The records in the files of a kind; None if one was not read to its end."""
+        counts = [self._read.records.get(file.path) for file in run.files_of(kind)]
+        return None if None in counts else sum(count.total() for count in counts if count)
 
-    def _places(self, kinds: Collection[FileKind], ids: Collection[str] | None, all_attempts: bool) -> pl.DataFrame:
-        """Where the texts of the matching groups are, for `texts_of`, in the order of the files."""
-        import polars as pl
+    def _kept_rollouts(self, run: Run, all_attempts: bool) -> dict[str, frozenset[int]]:
+        """The repetitions of the rollouts that match the conditions, by group."""
+        from rg_env.dump.read.where import ConditionError
 
-        from rg_env.dump.read import frames
+        kept: dict[str, frozenset[int]] = {}
+        try:
+            for frame in replace(self, runs=(run,)).frames(["group_id", "repetition"], all_attempts=all_attempts):
+                for group_id, repetitions in frame.group_by("group_id").agg("repetition").iter_rows():
+                    kept[group_id] = frozenset(repetitions)
+        except ConditionError:  # another run may match
+            pass
+        return kept
 
-        columns = ["run_id", "group_id", "text", "text_batch", "text_offset", "repetition"]
-        schema: dict[str, Any] = {name: frames.SCHEMA[name] for name in columns} | {
-            "repetition": pl.List(pl.Int64),
-            "run": pl.Int32,
-        }
-        found = [pl.DataFrame(schema=schema)]
-        for number, frame in self._matching(columns, False, all_attempts):
-            if ids is not None:
-                frame = frame.filter(pl.col("group_id").is_in(list(ids)))
-            of_group = [pl.col(name).first() for name in columns[:-1]]
-            groups = frame.group_by(frames.GROUP_INDEX, maintain_order=True).agg(*of_group, "repetition")
-            found.append(groups.select(*columns, run=pl.lit(number, pl.Int32)))
-        order = {str(kind): number for number, kind in enumerate(FileKind)}
-        rank = pl.col("text").replace_strict(order, default=None, return_dtype=pl.Int64())
-        wanted = (pl.col("text") == "") | pl.col("text").is_in(list(map(str, kinds)))
-        return pl.concat(found).filter(wanted).sort("run", rank, "text_batch", "text_offset", maintain_order=True)
+    def _records[R: Record](
+        self, run: Run, kinds: Collection[FileKind], of: type[R], all_attempts: bool
+    ) -> Iterator[R]:
+        files = run.files_of(*kinds)
+        for line in self._counted_lines(run, files, all_attempts):
+            assert isinstance(line.record, of)
+            yield line.record
 
-    def _all_places(self) -> dict[str, tuple[FileKind, Place]]:
-        """Where all texts are, found in the text files, by group id."""
-        columns = ["group_id", "text", "text_batch", "text_offset"]
-        once_more = Dump(self.runs, _problems=self._problems)
-        return {
-            group_id: (FileKind(text), (batch, offset))
-            for frame in once_more.frames(columns, texts=True, all_attempts=True)
-            for group_id, text, batch, offset in frame.select(columns).iter_rows()
-        }
+    def _counted_lines(self, run: Run, files: Iterable[DumpFile], all_attempts: bool) -> Iterator[Line]:
+        """The lines of files of a run that are records and were not replaced."""
+        files = list(files)
+        is_replaced = self._is_replaced(run) if files and not all_attempts else None
+        for file in files:
+            for line in self._sound_lines(file):
+                record: Any = line.record
+                phase = getattr(record, "phase", Phase.TRAIN)
+                if is_replaced is None or not is_replaced(phase, record.step, record.attempt):
+                    yield line
 
-    def _frames_of(self, run: Run, columns: Collection[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
-        from rg_env.dump.read import frames
+    def _frames_of(self, run: Run, columns: list[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
+        from rg_env.dump.read.frames import rollouts_frame
 
-        replaced = frozenset() if all_attempts else self.replaced(run)
-        wanted = [*columns, *(name for name in frames.REPLACED_BY if replaced and name not in columns)]
-        for parts in bundles(run.files_for_frames(texts=texts)):
-            for part in parts:
-                if part.damage is not None:
-                    self._note(part.file, part.first_line, part.damage)
-            frame = frames.read_bundle(parts, wanted, lambda part: self._sound(lines_of(part)))
-            yield frames.without(frame, replaced).select(frames.GROUP_INDEX, *columns) if replaced else frame
+        held: list[Line] = []
+        size = 0
+        for line in self._counted_lines(run, run.files_for_frames(texts=texts), all_attempts):
+            if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
+                yield rollouts_frame(held, columns)
+                held, size = [], 0
+            held.append(line)
+            size += len(line.raw)
+        if held:
+            yield rollouts_frame(held, columns)
 
-    def replaced(self, run: Run) -> _Replaced:
-        """Phase, step and attempt of what a later attempt of the run has replaced.
+    def _is_replaced(self, run: Run) -> IsReplaced:
+        if run.run_id not in self._read.replaced:
+            self._read.replaced[run.run_id] = run.is_replaced()
+        return self._read.replaced[run.run_id]
 
-        What belongs to no step replaces nothing.
-        """
-        from rg_env.dump.read import frames
-
-        if run.run_id not in self._replaced_by_run:
-            found: _Replaced = frozenset()
-            if run.may_have_attempts():
-                once_more = Dump((run,), _problems=self._problems)
-                found = frames.replaced(once_more.frames(frames.REPLACED_BY, all_attempts=True))
-            self._replaced_by_run[run.run_id] = found
-        return self._replaced_by_run[run.run_id]
-
-    def _sound(self, lines: Iterable[Line]) -> Iterator[Line]:
+    def _sound_lines(self, file: DumpFile) -> Iterator[Line]:
         """The lines that are records; what is wrong with the others becomes a problem."""
-        for line in lines:
+        counts: Counter[str] = Counter()
+        for line in lines_in(file):
             if line.record is None:
-                self._note(line.file, line.number, str(line.fault))
+                problem = Problem(file.path, line.number, str(line.fault))
+                self._read.problems.setdefault((file.path, line.number), problem)
             else:
+                counts[getattr(line.record, "text", "")] += 1
                 yield line
-
-    def _note(self, file: DumpFile, line: int, reason: str) -> None:
-        self._problems.setdefault((file.path, line), Problem(file.path, line, reason))
+        self._read.records[file.path] = counts
 
 
 def open_run(*paths: str | Path) -> Dump:
     """Find the dumps in folders and files.
 
     Args:
-        paths: dump folders, which are searched for Atropos' file names, and single files, whose name is free.
+        paths: dump folders, and single files, whose name is free.
 
     Raises:
         DumpError: a path does not exist, or there is no dump in it.
     """
     return Dump(find_runs(paths))
+
+
+class TextIndex:
+    """Where the text of each group is, to show groups in any order; found by reading the text files once."""
+
+    def __init__(self, dump: Dump) -> None:
+        self._places: dict[tuple[str, str], tuple[DumpFile, int]] = {}
+        for run in dump.runs:
+            for file in run.files_of(*TEXT_KINDS):
+                for _, offset, line in raw_lines(file):
+                    match = _GROUP_ID.search(line) if isinstance(line, bytes) else None
+                    if match is not None:
+                        self._places.setdefault((run.run_id, match[1].decode(errors="replace")), (file, offset))
+
+    def read(self, run_id: str, group_id: str) -> GroupRecord | None:
+        """The group, or None if its text is damaged or gone."""
+        name = msgspec.json.encode(group_id)[1:-1].decode()
+        if (run_id, name) not in self._places:
+            return None
+        file, offset = self._places[run_id, name]
+        try:
+            with open_lines(file.path) as lines:
+                lines.seek(offset)
+                group = from_line(GroupRecord, lines.readline(MAX_LINE).removesuffix(b"\n"))
+        except (OSError, BadLineError):
+            return None
+        return group if group.group_id == group_id else None
 
 
 def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int]) -> G:

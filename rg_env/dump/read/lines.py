@@ -1,22 +1,27 @@
-"""Reads dump files line by line, each line as a record or a fault.
+"""Dump files line by line, each line as a record or a fault.
 
-Invariant: every line of a file that is not blank is yielded once, in order, with its number and its bytes. A damaged
-line is yielded as a fault and affects no other line; so is the rest of a file that cannot be read. Only this module
-selects the parser by the kind of file. Memory does not grow with the file.
+Every line of a file that is not blank is yielded once, in order. A damaged line affects no other line; neither does the
+rest of a file that cannot be read, which is a fault at its place. Memory does not grow with the file.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line
 from rg_env.dump.files import DumpFile
-from rg_env.dump.read.chunks import Part, parts_of
+from rg_env.dump.open_file import open_lines
 from rg_env.dump.schema import Record
+from rg_env.errors import DumpError
 
-_AT_ONCE = 1 << 18
-"""Bytes read at a time: few, because lines are yielded one by one."""
+BLOCK = 1 << 18
+"""Bytes read at a time."""
+
+MAX_LINE = 1 << 28
+"""Longest line that is read, in bytes. Real lines have less than a tenth of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +52,60 @@ def lines_in(file: DumpFile) -> Iterator[Line]:
         DumpError: the file cannot be opened.
         NewerSchemaError: a line needs a later version of rg_env.
     """
-    for part in parts_of(file, _AT_ONCE):
-        yield from lines_of(part)
+    for number, offset, raw in raw_lines(file):
+        if isinstance(raw, BadLineError):
+            yield Line(file, number, offset, b"", None, raw)
+            continue
+        record, fault = None, None
+        try:
+            record = from_line(file.kind.record, raw.removesuffix(b"\n"))
+        except BadLineError as error:
+            fault = error
+        except NewerSchemaError as error:
+            raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
+        yield Line(file, number, offset, raw.removesuffix(b"\n"), record, fault, ended=raw.endswith(b"\n"))
 
 
-def lines_of(part: Part) -> Iterator[Line]:
-    """The lines of a part of a file, as `lines_in`."""
-    for place in part.placed():
-        yield _line(part, *place)
-    if part.damage is not None:
-        yield Line(part.file, part.first_line, part.offset, b"", None, BadLineError(part.damage))
+def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]:
+    """Number, offset and bytes of each line that is not blank. Damaged compressed data, a bad sector or a line without
+    end are a fault in place of the bytes, which is the last that is yielded.
 
-
-def _line(part: Part, number: int, at: int, raw: bytes) -> Line:
-    record, fault = None, None
+    Raises:
+        DumpError: the file cannot be opened.
+    """
     try:
-        record = from_line(part.file.kind.record, raw)
-    except BadLineError as error:
-        fault = error
-    except NewerSchemaError as error:
-        raise NewerSchemaError(f"{part.file.path.name}, line {number}: {error}") from None
-    return Line(part.file, number, part.offset + at, raw, record, fault, ended=at + len(raw) < len(part.data))
+        stream = open_lines(file.path)
+    except OSError as error:
+        raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
+    number, offset = 1, 0
+    with stream:
+        try:
+            for block in _whole_lines(stream):
+                if block.isspace():
+                    number, offset = number + block.count(b"\n"), offset + len(block)
+                    continue
+                for line in io.BytesIO(block):
+                    if not line.isspace():
+                        yield number, offset, line
+                    number, offset = number + 1, offset + len(line)
+        except OSError as error:
+            yield number, offset, BadLineError(f"{error.strerror}; the rest of the file is lost")
+
+
+def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """The stream in blocks that end where a line ends."""
+    rest: list[bytes] = []
+    held = 0
+    while block := stream.read(BLOCK):
+        end = block.rfind(b"\n") + 1
+        if not end or block.isspace():
+            rest.append(block)
+            held += len(block)
+            if held > MAX_LINE:
+                raise OSError(errno.EFBIG, f"more than {MAX_LINE} bytes without a record")
+            continue
+        yield b"".join((*rest, block[:end]))
+        rest = [block[end:]] if end < len(block) else []
+        held = len(block) - end
+    if rest:
+        yield b"".join(rest)

@@ -1,7 +1,8 @@
-"""The runs in folders and files.
+"""The runs in folders and files, and which attempts of a run count.
 
-Invariant: a run's files are listed once each, by kind, then in the order of writing. Files are identified by their
-names; for a file with any other name, the first line decides whether it is a ledger.
+A run's files are listed once each, by kind, then in the order of writing: of several forms of a file the one with the
+most whole records. Files are identified by their names; for a file with any other name, the first line decides whether
+it is a ledger. What happened is read from the lines; the manifest only says how the run was started and ended.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,18 +20,20 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
+from rg_env.dump.lock import is_held
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.open_file import open_regular
-from rg_env.dump.read.chunks import parts_of
-from rg_env.dump.read.lines import lines_in
-from rg_env.dump.schema import FileKind
+from rg_env.dump.read.lines import lines_in, raw_lines
+from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
 from rg_env.errors import DumpError
+from rg_env.output import counted
 from rg_env.sanitize import visible
 
 _LATER_ATTEMPT = re.compile(rb'"attempt":\s*(?!1\D)')
 """In a line, whose texts have their quotes escaped, and therefore no such key."""
-_AT_ONCE = 1 << 18
-"""Bytes in which it is looked for at a time."""
+
+IsReplaced = Callable[[str, int | None, int], bool]
+"""Whether what an attempt (last) recorded of a phase and step does not count, because a later attempt replaced it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,20 +69,63 @@ class Run:
         folder = self.files[0].path.resolve().parent
         return folder.parent.name if folder.name == "dumps" else folder.name
 
-    def may_have_attempts(self) -> bool:
-        """False if no line names a later attempt than the first."""
-        parts = (part for file in self.files_for_frames(texts=False) for part in parts_of(file, _AT_ONCE))
-        return any(_LATER_ATTEMPT.search(part.data) for part in parts)
-
     @property
     def has_ledger(self) -> bool:
         return bool(self.files_of(FileKind.LEDGER))
 
     def files_for_frames(self, *, texts: bool) -> list[DumpFile]:
         """The files to read for frames: the ledger, or the texts if requested or if there is no ledger."""
-        if self.has_ledger and not texts:
-            return self.files_of(FileKind.LEDGER)
-        return self.files_of(*(kind for kind in FileKind if kind.holds_text))
+        return self.files_of(FileKind.LEDGER) if self.has_ledger and not texts else self.files_of(*TEXT_KINDS)
+
+    def missing_files(self, kinds: Iterable[FileKind]) -> Iterator[str]:
+        """A line for each gap in the numbers of the files of these kinds."""
+        for kind in kinds:
+            numbers = sorted({file.batch for file in self.files_of(kind) if parse_name(file.path)})
+            for before, number in zip([-1, *numbers], numbers, strict=False):
+                if number - before == 2:
+                    yield f"file {number - 1:04d} of {kind} of run {self.run_id} is missing"
+                elif number - before > 2:
+                    yield f"files {before + 1:04d} to {number - 1:04d} of {kind} of run {self.run_id} are missing"
+
+    def how_it_ended(self) -> Iterator[str]:
+        """What the manifest says about groups that are missing, a line each. Without a manifest nothing is known."""
+        attempts = (self.manifest or {}).get("attempts")
+        entries = [entry for entry in attempts if isinstance(entry, dict)] if isinstance(attempts, list) else []
+        counts = [entry.get("missing_groups") for entry in entries]
+        missing = sum(count for count in counts if isinstance(count, int))
+        if missing:
+            yield f"{counted(missing, 'group')} of run {self.run_id} could not be written, as its manifest says"
+        if entries and not entries[-1].get("ended"):
+            live = is_held(self.files[0].path.parent, self.run_id)
+            yield f"run {self.run_id} {'is being written now' if live else 'has no regular end: it was killed'}"
+
+    def is_replaced(self) -> IsReplaced:
+        """What later attempts have replaced: all steps from the first one that they trained again, even if they did not
+        get as far. What belongs to no step neither replaces anything nor is replaced.
+        """
+        if not self._has_later_attempts():
+            return lambda phase, step, attempt: False
+        first: dict[int, int] = {}
+        last: dict[tuple[str, int], int] = {}
+        for file in self.files_for_frames(texts=False):
+            for group in (line.record for line in lines_in(file)):
+                if isinstance(group, GroupFacts) and group.step is not None:
+                    last[group.phase, group.step] = max(group.attempt, last.get((group.phase, group.step), 0))
+                    if group.phase is Phase.TRAIN:
+                        first[group.attempt] = min(group.step, first.get(group.attempt, group.step))
+
+        def is_replaced(phase: str, step: int | None, attempt: int) -> bool:
+            if step is None:
+                return False
+            abandoned = any(later > attempt and step >= start for later, start in first.items())
+            return abandoned or attempt < last.get((phase, step), attempt)
+
+        return is_replaced
+
+    def _has_later_attempts(self) -> bool:
+        files = self.files_for_frames(texts=False)
+        lines = (line for file in files for _, _, line in raw_lines(file))
+        return any(isinstance(line, bytes) and _LATER_ATTEMPT.search(line) for line in lines)
 
 
 def run_names(runs: Iterable[Run]) -> dict[str, str]:
@@ -89,17 +135,17 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
     runs = list(runs)
     forms = {run.run_id: _names(run) for run in runs}
     if len(runs) == 1:
-        return {run_id: found[:2][-1] for run_id, found in forms.items()}
-    taken = [Counter(found[min(k, len(found) - 1)] for found in forms.values()) for k in range(3)]
+        return {run_id: names[:2][-1] for run_id, names in forms.items()}
+    taken = [Counter(names[min(k, len(names) - 1)] for names in forms.values()) for k in range(3)]
     return {
-        run_id: next((name for name, times in zip(found, taken, strict=False) if times[name] == 1), found[-1])
-        for run_id, found in forms.items()
+        run_id: next((name for name, times in zip(names, taken, strict=False) if times[name] == 1), names[-1])
+        for run_id, names in forms.items()
     }
 
 
 def _names(run: Run) -> list[str]:
     if not run.model:
-        return [run.run_id]
+        return [visible(run.run_id, one_line=True)]
     model, folder = (visible(text, one_line=True) for text in (run.model, run.folder))
     return [model, f"{model} ({folder})", f"{model} ({folder}, {run.run_id})"]
 
@@ -112,17 +158,15 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     """
     if not paths:
         raise DumpError("no dump folder or file was given")
-    files: dict[Path, DumpFile] = {}
-    for path in map(Path, paths):
-        files |= {_real(file.path.parent) / file.path.name: file for file in _find(path)}
+    files = {_real(file.path.parent) / file.path.name: file for path in map(Path, paths) for file in _find(path)}
     kinds = list(FileKind)
     chosen, copies = _without_copies(list(files.values()))
-    in_order = sorted(_told_apart(chosen), key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
+    in_order = sorted(chosen, key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
     runs = []
-    for run_id, found in groupby(in_order, key=lambda file: file.run_id):
-        mine = tuple(found)
-        manifest = read_manifest(mine[0].path.parent, run_id)
-        runs.append(Run(run_id, mine, manifest, tuple(copies.get(run_id, ()))))
+    for run_id, group in groupby(in_order, key=lambda file: file.run_id):
+        of_run = tuple(group)
+        manifest = read_manifest(of_run[0].path.parent, run_id)
+        runs.append(Run(run_id, of_run, manifest, tuple(copies.get(run_id, ()))))
     return tuple(runs)
 
 
@@ -177,27 +221,6 @@ def _read_content(file: DumpFile) -> _Content:
     return _Content(file, records, frozenset(lines))
 
 
-def _told_apart(files: Sequence[DumpFile]) -> list[DumpFile]:
-    """The files, with other run ids where files of one name in several folders are of different runs, as Atropos' may
-    be: the id of a run without a ledger begins with its folder.
-    """
-    folders: dict[str, set[Path]] = {}
-    for file in files:
-        folders.setdefault(file.run_id, set()).add(_real(file.path.parent))
-    with_ledger = {file.run_id for file in files if file.kind is FileKind.LEDGER}
-    split = {run_id for run_id, found in folders.items() if len(found) > 1} - with_ledger
-    names = Counter(folder.name for run_id in split for folder in folders[run_id])
-    return [
-        replace(file, run_id=f"{_folder_name(file.path, names)}/{file.run_id}") if file.run_id in split else file
-        for file in files
-    ]
-
-
-def _folder_name(path: Path, names: Counter[str]) -> str:
-    folder = _real(path.parent)
-    return folder.name if names[folder.name] == 1 else str(folder)
-
-
 @lru_cache(maxsize=64)
 def _real(folder: Path) -> Path:
     return Path(os.path.realpath(folder))
@@ -206,8 +229,8 @@ def _real(folder: Path) -> Path:
 def _find(path: Path) -> Sequence[DumpFile]:
     try:
         if path.is_dir():
-            if found := list_files(path, every_form=True):
-                return found
+            if files := list_files(path, every_form=True):
+                return files
             raise DumpError(_nothing_in(path))
         with open_regular(path):
             pass
@@ -223,9 +246,11 @@ def _nothing_in(folder: Path) -> str:
 
 
 def _free_name(path: Path) -> DumpFile:
+    """A file of any name: its first record says which run and which kind it is."""
     file = DumpFile(path, FileKind.LEDGER, path.stem, 0, part=False, compressed=path.suffix == ZSTD)
-    with suppress(DumpError):  # reported by the reader of the file
-        first = next(lines_in(file), None)
-        if first is not None and first.record is not None:
-            return file
+    for kind in (FileKind.LEDGER, FileKind.ROLLOUTS):
+        with suppress(DumpError):  # reported by the reader of the file
+            first = next(lines_in(replace(file, kind=kind)), None)
+            if first is not None and isinstance(first.record, GroupFacts):
+                return replace(file, kind=kind, run_id=first.record.run_id)
     return replace(file, kind=FileKind.ROLLOUTS)

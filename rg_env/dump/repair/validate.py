@@ -1,11 +1,7 @@
-"""Checks what readers of a dump rely on: each line, the files against each other.
+"""Checks what readers of a dump rely on: each line, the files against each other, how the run ended.
 
-Invariant: it only reads. Everything that our runs can write passes, including a run that was killed at any moment and
-resumed. Memory does not grow with the texts: a digest and the place of each group of the current run are kept, and the
-number of findings that are listed is bounded.
-
-Not covered: what only a change by hand can cause, and the files of a run that is being written, which are not compared
-with each other, because they change while they are read.
+It only reads. What our runs can write passes, also when they were killed and resumed. Memory does not grow with the
+texts: a digest of each group of the current run is kept. Files of a run that is being written are not compared.
 """
 
 from __future__ import annotations
@@ -15,14 +11,12 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
 from rg_env.dump.codec import ledger_line, to_line
-from rg_env.dump.files import DumpFile, manifest_name, parse_name
+from rg_env.dump.files import manifest_name, parse_name
 from rg_env.dump.lock import is_held
 from rg_env.dump.read.dump import open_run
 from rg_env.dump.read.lines import Line, lines_in
@@ -34,7 +28,6 @@ from rg_env.dump.schema import (
     GroupFacts,
     GroupRecord,
     LedgerRecord,
-    Record,
     RolloutFacts,
     TrainedRecord,
     answered,
@@ -45,49 +38,35 @@ from rg_env.scoring.types import Status
 
 MAX_KEPT = 1000
 """Findings that are listed one by one."""
-_ASK = "find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"
-_RESUME = "readers read it; resuming the run finishes it"
-
-
-class Trouble(StrEnum):
-    """A kind of finding. `advice` says what to do about one."""
-
-    advice: str
-
-    def __new__(cls, value: str, advice: str) -> Self:
-        kind = str.__new__(cls, value)
-        kind._value_, kind.advice = value, advice
-        return kind
-
-    DAMAGED = "damaged_line", "readers skip it"
-    CONTRADICTION = "contradiction", _ASK
-    DUPLICATE = "duplicate", "remove the second one, or the file that was copied"
-    NO_LEDGER_LINE = "no_ledger_line", "resuming the run adds it"
-    NO_TEXT = "no_text", "look for the missing file"
-    DISAGREEMENT = "disagreement", _ASK
-    UNKNOWN_GROUP = "unknown_group", "look for the missing file"
-    GAP = "gap", "look for the missing file"
-    UNFINISHED = "unfinished", _RESUME
-    MANIFEST = "manifest", "restore it from a backup; without it the settings of the run are unknown"
+ADVICE = {
+    "damaged_line": "readers skip it",
+    "contradiction": "find out who changed the files; `rg-env dumps rescore` shows what the numbers would be",
+    "duplicate": "remove the second one, or the file that was copied",
+    "no_ledger_line": "resuming the run adds it",
+    "no_text": "look for the missing file",
+    "unknown_group": "look for the missing file",
+    "gap": "look for the missing file",
+    "unfinished": "resume the run; readers read it as it is",
+    "groups_missing": "they are lost: the disk failed or was full",
+    "no_regular_end": "resume the run, or bear in mind that it did not end",
+    "manifest": "restore it from a backup; without it the settings of the run are unknown",
+}
+"""What to do about each kind of finding."""
+_CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that was found.
+    """One thing that was found: of which kind (`ADVICE`), in which file and line; 0: it concerns the whole file."""
 
-    Attributes:
-        file: the file's name.
-        line: from 1; 0 if it concerns the whole file.
-    """
-
-    kind: Trouble
+    kind: str
     file: str
     line: int
     what: str
 
     def __str__(self) -> str:
         place = f"{self.file}, line {self.line}" if self.line else self.file
-        return f"{place}: {self.what} ({self.kind.advice})"
+        return f"{place}: {self.what} ({ADVICE[self.kind]})"
 
 
 @dataclass
@@ -95,15 +74,13 @@ class Validation:
     """What was read and what was found.
 
     Attributes:
-        kept: the first `MAX_KEPT` findings.
-        counts: of all findings, by kind.
+        kept: the first `MAX_KEPT` findings, and `counts` of all of them, by kind.
         remarks: what could not be checked, one sentence each; these are not errors.
-        texts: groups with their text.
-        ledger_lines, trained: records of these kinds.
+        records: how many of each kind of file were read.
     """
 
     kept: list[Fault] = field(default_factory=list)
-    counts: Counter[Trouble] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
     runs: int = 0
     records: Counter[FileKind] = field(default_factory=Counter)
@@ -113,24 +90,16 @@ class Validation:
         return not self.counts
 
     @property
-    def total(self) -> int:
-        """Number of findings."""
-        return self.counts.total()
-
-    @property
     def texts(self) -> int:
         """Number of groups with their text."""
         return sum(self.records[kind] for kind in TEXT_KINDS)
 
-    @property
-    def ledger_lines(self) -> int:
-        return self.records[FileKind.LEDGER]
-
-    def add(self, kind: Trouble, file: DumpFile | Path, line: int, what: str) -> None:
+    def add(self, kind: str, place: Line | Path | str, what: str) -> None:
         """Add a finding."""
         self.counts[kind] += 1
         if len(self.kept) < MAX_KEPT:
-            self.kept.append(Fault(kind, (file.path if isinstance(file, DumpFile) else file).name, line, what))
+            name = place.file.path.name if isinstance(place, Line) else str(getattr(place, "name", place))
+            self.kept.append(Fault(kind, name, place.number if isinstance(place, Line) else 0, what))
 
 
 def validate(*paths: str | Path) -> Validation:
@@ -147,148 +116,100 @@ def validate(*paths: str | Path) -> Validation:
     for path in map(Path, paths):
         for run in open_run(path).runs:
             result.runs += 1
-            _RunCheck(run, path.is_dir(), result).check()
+            live = path.is_dir() and is_held(run.files[0].path.parent, run.run_id)
+            if live:
+                result.remarks.append(f"run {run.run_id} is being written now: only its finished files were checked")
+            _check_files(run, result, whole=path.is_dir() and not live)
+            _check_lines(run, result, whole=path.is_dir() and not live, live=live)
     return result
 
 
-class _RunCheck:
-    """The checks of one run.
+def _check_files(run: Run, result: Validation, *, whole: bool) -> None:
+    path = run.files[0].path.parent / manifest_name(run.run_id)
+    if run.manifest is None and os.path.lexists(path):
+        result.add("manifest", path, "not a JSON object")
+    elif run.manifest is None and any(parse_name(file.path) for file in run.files):
+        result.remarks.append(f"run {run.run_id} has no manifest: its settings are unknown")
+    for path, what in run.copies:
+        result.add("duplicate", path, what)
+    if not whole:
+        return
+    for what in run.missing_files(FileKind):
+        result.add("gap", f"run {run.run_id}", what)
+    for what in run.how_it_ended():
+        result.add("no_regular_end" if "end" in what else "groups_missing", f"run {run.run_id}", what)
+    for file in run.files:
+        if file.part:
+            result.add("unfinished", file.path, "left behind by a run that was killed")
 
-    Args:
-        whole: whether `run` has all its files, so that they can be compared with each other.
-    """
 
-    def __init__(self, run: Run, whole: bool, result: Validation) -> None:
-        self.run = run
-        self.result = result
-        self.folder = run.files[0].path.parent
-        self.live = whole and is_held(self.folder, run.run_id)
-        self.whole = whole and not self.live
-        self.texts: dict[str, tuple[int, Line]] = {}
-        self.groups: set[str] = set()
+def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> None:
+    texts: dict[str, tuple[int, Line]] = {}
+    groups: set[str] = set()
+    trained: set[tuple[int, int, str]] = set()
+    for line in _sound_lines(run, result, live):
+        record = line.record
+        if isinstance(record, GroupRecord):
+            if record.group_id in texts:
+                first = texts[record.group_id][1]
+                where = f"{first.file.path.name}, line {first.number}"
+                result.add("duplicate", line, f"group {record.group_id} again, first in {where}")
+            else:
+                place = Line(line.file, line.number, line.offset, b"", None)
+                texts[record.group_id] = hash(ledger_line(record, line.file.kind)), place
+        elif isinstance(record, LedgerRecord):
+            if record.group_id in groups:
+                result.add("duplicate", line, f"group {record.group_id} again")
+            elif whole and (finding := _compare(record, texts.get(record.group_id))):
+                result.add(*finding[:1], line, finding[1])
+            groups.add(record.group_id)
+        elif isinstance(record, TrainedRecord):
+            key = record.attempt, record.step, record.group_id
+            if key in trained:
+                result.add("duplicate", line, f"group {record.group_id} again in step {record.step}")
+            elif whole and record.group_id not in groups:
+                result.add("unknown_group", line, f"group {record.group_id} is not in the ledger")
+            trained.add(key)
+    for group_id, (_, line) in texts.items() if whole else ():
+        if group_id not in groups:
+            result.add("no_ledger_line", line, f"group {group_id} is not in the ledger")
 
-    def check(self) -> None:
-        self._check_files()
-        trained: set[int] = set()
-        for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED):  # each refers to earlier ones
-            for file in self.run.files_of(kind):
-                for line, record in self._records(file):
-                    self.result.records[kind] += 1
-                    if isinstance(record, GroupRecord):
-                        self._check_text(line, record)
-                    elif isinstance(record, LedgerRecord):
-                        self._check_ledger_line(line, record)
-                    elif isinstance(record, TrainedRecord):
-                        self._check_trained(line, record, trained)
-        if self.whole:
-            for group_id, (_, line) in self.texts.items():
-                if group_id in self.groups:
+
+def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
+    """The lines that are records, those first to which others refer; everything else becomes a finding."""
+    for kind in (*TEXT_KINDS, FileKind.LEDGER, *(kind for kind in FileKind if kind not in TEXT_KINDS + (FileKind.LEDGER,))):
+        for file in run.files_of(kind):
+            for line in lines_in(file) if not (live and file.part) else ():
+                if line.record is None:
+                    result.add("damaged_line", line, str(line.fault))
                     continue
-                self._add(Trouble.NO_LEDGER_LINE, line, f"group {group_id} is not in the ledger")
-
-    def _check_files(self) -> None:
-        path = self.folder / manifest_name(self.run.run_id)
-        if self.run.manifest is None and os.path.lexists(path):
-            self.result.add(Trouble.MANIFEST, path, 0, "not a JSON object")
-        elif self.run.manifest is None and any(parse_name(file.path) for file in self.run.files):
-            self._remark("has no manifest: the settings of the run are unknown")
-        if self.live:
-            self._remark("is being written now: only its finished files were checked, each one alone")
-        for path, remark in self.run.copies:
-            self.result.add(Trouble.DUPLICATE, path, 0, remark)
-        due: Counter[FileKind] = Counter()
-        for file in self.run.files if self.whole else ():
-            if file.batch > due[file.kind]:
-                missing = f"batch {due[file.kind]:04d} or more before it are missing"
-                self.result.add(Trouble.GAP, file, 0, missing)
-            elif file.batch < due[file.kind]:
-                self.result.add(Trouble.DUPLICATE, file, 0, f"there are two files of batch {file.batch:04d}")
-            due[file.kind] = file.batch + 1
-            if file.part:
-                self.result.add(Trouble.UNFINISHED, file, 0, "left behind by a run that exited uncleanly")
-
-    def _records(self, file: DumpFile) -> Iterator[tuple[Line, Record]]:
-        """The sound records of a file; everything else in it becomes a finding."""
-        if self.live and file.part:
-            return
-        for line in lines_in(file):
-            if line.record is None:
-                self._add(Trouble.DAMAGED, line, str(line.fault))
-                continue
-            if not line.ended:
-                self._add(Trouble.DAMAGED, line, "the file ends without a line feed")
-            if isinstance(line.record, (GroupRecord, LedgerRecord)) and (what := contradiction(line.record)):
-                self._add(Trouble.CONTRADICTION, line, what)
-            yield line, line.record
-
-    def _check_text(self, line: Line, group: GroupRecord) -> None:
-        if group.group_id in self.texts:
-            _, first = self.texts[group.group_id]
-            what = f"group {group.group_id} again, first in {first.file.path.name}, line {first.number}"
-            self._add(Trouble.DUPLICATE, line, what)
-        else:
-            digest = hash(ledger_line(group, line.file.kind))
-            self.texts[group.group_id] = digest, Line(line.file, line.number, line.offset, b"", None)
-
-    def _check_ledger_line(self, line: Line, record: LedgerRecord) -> None:
-        if record.group_id in self.groups:
-            self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again")
-            return
-        self.groups.add(record.group_id)
-        if not self.whole:
-            return
-        if record.group_id not in self.texts:
-            if record.text:
-                self._add(Trouble.NO_TEXT, line, f"the text of group {record.group_id} is in no {record.text} file")
-            return
-        digest, text = self.texts[record.group_id]
-        place = f"{text.file.path.name}, line {text.number}"
-        if not record.text:
-            what = f"the ledger says that the text was not kept ({record.text_reason}), but it is in {place}"
-            self._add(Trouble.DISAGREEMENT, line, what)
-        elif digest != _digest(record):
-            self._add(Trouble.DISAGREEMENT, line, f"differs from {place}")
-        elif record.text_batch is not None and (record.text_batch, record.text_offset) != (
-            text.file.batch,
-            text.offset,
-        ):
-            there = f"{record.text_offset} of batch {record.text_batch}"
-            self._add(Trouble.DISAGREEMENT, line, f"says that the text is at byte {there}, but it is in {place}")
-
-    def _check_trained(self, line: Line, record: TrainedRecord, seen: set[int]) -> None:
-        key = hash((record.attempt, record.step, record.group_id))
-        if key in seen:
-            self._add(Trouble.DUPLICATE, line, f"group {record.group_id} again in step {record.step}")
-        seen.add(key)
-        if self.whole and record.group_id not in self.groups:
-            self._add(Trouble.UNKNOWN_GROUP, line, f"group {record.group_id} is not in the ledger")
-
-    def _add(self, kind: Trouble, line: Line, what: str) -> None:
-        self.result.add(kind, line.file, line.number, what)
-
-    def _remark(self, what: str) -> None:
-        self.result.remarks.append(f"run {self.run.run_id} {what}")
+                if not line.ended:
+                    result.add("damaged_line", line, "the file ends without a line feed")
+                if isinstance(line.record, (GroupRecord, LedgerRecord)) and (what := contradiction(line.record)):
+                    result.add("contradiction", line, what)
+                result.records[kind] += 1
+                yield line
 
 
-def _digest(record: LedgerRecord) -> int:
-    """Equal for equal numbers, regardless of white space in their lines. 64 bits, so collisions are unlikely."""
-    return hash(to_line(msgspec.structs.replace(record, text_batch=None, text_offset=None)))
-
-
-# -- values that contradict each other
-
-_CLOSE = 1e-9
-_SHARES_OF_GROUP = ("complexity", "baseline")
-_SHARES_OF_ROLLOUT = ("score", "base_score", "raw_score", "tagged_score", "penalty_factor")
+def _compare(record: LedgerRecord, text: tuple[int, Line] | None) -> tuple[str, str] | None:
+    """The finding about a ledger line and the text of its group, if there is one."""
+    if text is None:
+        return ("no_text", f"the text of group {record.group_id} is in no {record.text} file") if record.text else None
+    where = f"{text[1].file.path.name}, line {text[1].number}"
+    if not record.text:
+        return "contradiction", f"says that the text was not kept ({record.text_reason}), but it is in {where}"
+    same = hash(to_line(msgspec.structs.replace(record, text_batch=None, text_offset=None))) == text[0]
+    return None if same else ("contradiction", f"differs from {where}")
 
 
 def contradiction(group: GroupRecord | LedgerRecord) -> str:
     """What no run can have written, or ""."""
     if group.environment == RG_DUMP:
-        if what := _outside(group, _SHARES_OF_GROUP):
+        if what := _outside(group, ("complexity", "baseline")):
             return what
         for number, rollout in enumerate(group.rollouts):
-            if what := _outside(rollout, _SHARES_OF_ROLLOUT) or _contradiction_of_scores(group, rollout):
+            shares = ("score", "base_score", "raw_score", "tagged_score", "penalty_factor")
+            if what := _outside(rollout, shares) or _contradiction_of_scores(group, rollout):
                 return f"rollout {number}: {what}"
     rewards = [rollout.reward for rollout in answered(group.rollouts)]
     if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
@@ -299,11 +220,9 @@ def contradiction(group: GroupRecord | LedgerRecord) -> str:
 
 
 def _outside(record: GroupFacts | RolloutFacts, names: Sequence[str]) -> str:
-    for name in names:
-        value = getattr(record, name)
-        if value is not None and not 0 <= value <= 1:  # NaN, too
-            return f"`{name}` is {value}, outside [0, 1]"
-    return ""
+    values = ((name, getattr(record, name)) for name in names)
+    wrong = [(name, value) for name, value in values if value is not None and not 0 <= value <= 1]  # NaN, too
+    return f"`{wrong[0][0]}` is {wrong[0][1]}, outside [0, 1]" if wrong else ""
 
 
 def _contradiction_of_scores(group: GroupFacts, rollout: RolloutFacts) -> str:

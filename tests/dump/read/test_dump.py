@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ import tracemalloc
 import polars as pl
 import pytest
 from backports import zstd
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.cli import app
@@ -24,10 +27,11 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
-from rg_env.dump.read.frames import (
-    SCHEMA,
-)
-from rg_env.errors import DumpError
+from rg_env.dump.codec import ledger_line
+from rg_env.dump.read.dump import TextIndex
+from rg_env.dump.read.frames import SCHEMA
+from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS
+from rg_env.errors import DumpError, RGEnvError
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 POLICY = DumpPolicy(dump_eval_rollouts=True)
@@ -121,18 +125,77 @@ def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):
             read()
 
 
-def test_texts_are_read_where_the_ledger_says_and_searched_where_it_is_wrong(tmp_path):
+MUTATIONS = [3, -1, 2.5, 1e400, 2**63, True, None, "ok", "mixed", "", "x", [], [1, 2], {}, {"a": 1}]
+
+
+def _change(draw, value):
+    """The value with one part of it, chosen at random, replaced or removed."""
+    if isinstance(value, (dict, list)) and value and draw(st.integers(0, 4)):
+        key = draw(st.sampled_from(sorted(value) if isinstance(value, dict) else range(len(value))))
+        if not draw(st.integers(0, 5)):
+            return {k: v for k, v in value.items() if k != key} if isinstance(value, dict) else value[:key]
+        changed = _change(draw, value[key])
+        return {**value, key: changed} if isinstance(value, dict) else [*value[:key], changed, *value[key + 1 :]]
+    return draw(st.sampled_from(MUTATIONS))
+
+
+@st.composite
+def damaged_lines(draw, line):
+    """A line of a dump as it may be after damage to its bytes or to its values."""
+    how = draw(
+        st.sampled_from(["sound", "sound", "values", "values", "bytes", "cut", "glued", "NUL", "blank", "escape"])
+    )
+    if how == "values":
+        return json.dumps(_change(draw, json.loads(line))).encode() + b"\n"
+    if how == "bytes":
+        place = draw(st.integers(0, len(line) - 2))
+        return line[:place] + draw(st.binary(max_size=3)) + line[place + draw(st.integers(0, 3)) :]
+    changed = {
+        "sound": line,
+        "cut": line[: draw(st.integers(0, len(line)))],
+        "glued": line[:-1] + line,
+        "NUL": b"\0" * 40 + b"\n",
+        "blank": b" \n",
+        "escape": line.replace(
+            b"chain_sum", draw(st.sampled_from([b"\\ud800", b"\\ufffe", b"\xff", b"\\u0000", b"\\/"]))
+        ),
+    }
+    return changed[how]
+
+
+@settings(max_examples=150)
+@given(data=st.data(), kind=st.sampled_from([FileKind.ROLLOUTS, FileKind.LEDGER]), ends=st.booleans())
+def test_objects_and_frames_agree_on_every_line_however_it_is_damaged(tmp_path_factory, data, kind, ends):
+    members = [group(k, [1.0, violating(1), rollout(0.5, 2)]) for k in range(3)]
+    sound = [to_line(member) if kind.holds_text else ledger_line(member, FileKind.ROLLOUTS) for member in members]
+    content = b"".join(data.draw(damaged_lines(line)) for line in sound) + b"\n" * ends
+    folder = tmp_path_factory.mktemp("damaged")
+    path = folder / f"reasoning_gym_environment_{kind}_r_0000.jsonl"
+    path.write_bytes(content)
+    dump, again = open_run(folder), open_run(folder)
+    records = list(again.groups() if kind.holds_text else again.ledger())
+    expected = [
+        [None if value != value else value for value in (*(getattr(r, n) for n in ROLLOUT_FACTS), *_facts(record))]
+        for record in records
+        for r in record.rollouts
+    ]
+    frame = dump.scan(texts=kind.holds_text).select(*ROLLOUT_FACTS, *GROUP_FACTS).collect()
+    assert [list(row) for row in frame.iter_rows()] == expected
+    assert dump.problems == again.problems
+    assert len(records) + len(dump.problems) == sum(bool(line.strip()) for line in content.split(b"\n"))
+
+
+def _facts(record):
+    return [getattr(record, name) for name in GROUP_FACTS]
+
+
+def test_groups_are_chosen_by_id(tmp_path):
     _write(tmp_path, [group(k) for k in range(50)], groups_per_file=20)
     ids = {group(k).group_id for k in (7, 31)}
     assert [g.uid for g in open_run(tmp_path).groups(ids=ids)] == ["7", "31"]
-    for path in tmp_path.glob("*_rollouts_*"):  # now every place is wrong
-        path.write_bytes(b"\n".join(reversed(path.read_bytes().splitlines())) + b"\n")
-    assert {g.uid for g in open_run(tmp_path).groups(ids=ids)} == {"7", "31"}
-    for path in tmp_path.glob("*_rollouts_*"):
-        path.write_bytes(path.read_bytes().replace(b'"uid":"31"', b'"uid" "31"'))
-    dump = open_run(tmp_path)
-    assert [g.uid for g in dump.groups(ids=ids)] == ["7"]
-    assert len(dump.problems) == 1
+    index = TextIndex(open_run(tmp_path))
+    assert index.read(RUN_ID, group(31).group_id).uid == "31"
+    assert index.read(RUN_ID, "nothing") is None
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
@@ -214,7 +277,7 @@ def test_the_representation_has_three_safe_lines(tmp_path):
         (tmp_path / f"reasoning_gym_environment_rollouts_{run_id}_0000.jsonl").write_bytes(to_line(group(1)))
     first, files, advice = repr(open_run(tmp_path)).split("\n")
     assert first == "Dump of 4 runs: ␛[2J, one, three, …"
-    assert files.startswith("4 files, 0.0 MB: 4 rollouts; runs with a ledger: 0")
+    assert files.startswith("4 files: 4 rollouts; runs with a ledger: 0")
     assert "groups()" in advice
 
 
@@ -268,3 +331,52 @@ def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
     dump = open_run(tmp_path / "a", tmp_path / "b")
     assert len(dump.runs) == 1
     assert {g.uid for g in dump.where(["task = 'chain_sum'"]).groups()} == {"0", "1"}
+
+
+def test_what_is_missing_is_said(tmp_path):
+    _write(tmp_path, [group(k) for k in range(6)], groups_per_file=2)
+    dump = open_run(tmp_path)
+    assert sum(1 for _ in dump.groups()) == 6
+    assert dump.missing == [] and dump.has_every_group
+    texts = sorted(tmp_path.glob("*environment_rollouts*"))
+    texts[1].unlink()
+    texts[2].write_bytes(texts[2].read_bytes().splitlines(keepends=True)[0])
+    dump = open_run(tmp_path)
+    assert (sum(1 for _ in dump.groups()), sum(1 for _ in dump.ledger())) == (3, 6)
+    assert dump.missing == [
+        f"file 0001 of rollouts of run {RUN_ID} is missing",
+        f"3 groups of run {RUN_ID} in no rollouts file, though the ledger says so",
+    ]
+    assert dump.has_every_group, "in the ledger"
+    sorted(tmp_path.glob("*_ledger_*"))[1].unlink()
+    assert not open_run(tmp_path).has_every_group
+    done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
+    assert "not every group" in done.stdout
+    assert f"file 0001 of ledger of run {RUN_ID} is missing" in done.stderr.replace("\n", " ")
+    (tmp_path / "all").mkdir()
+    _write(tmp_path / "all", [group(0)])
+    write_manifest(tmp_path / "all", RUN_ID, {"missing_groups": 2})
+    dump = open_run(tmp_path / "all")
+    assert dump.missing == [
+        f"2 groups of run {RUN_ID} could not be written, as its manifest says",
+        f"run {RUN_ID} has no regular end: it was killed",
+    ]
+    assert not dump.has_every_group
+
+
+def test_a_cut_compressed_file_is_a_problem_of_that_file(tmp_path):
+    _write(tmp_path, [group(k, [rollout(float(k % 2), repetition=k, answer=str(k) * 5000)]) for k in range(8)])
+    for path in list(tmp_path.glob("*.jsonl")):
+        packed = zstd.compress(path.read_bytes())
+        path.with_name(path.name + ".zst").write_bytes(packed[: len(packed) * 2 // 3])
+        path.unlink()
+    for command in (
+        ["stats"],
+        ["show", "--plain"],
+        ["validate"],
+        ["export", "sft", "--out", str(tmp_path / "x.jsonl")],
+    ):
+        at = 2 if command[0] == "export" else 1
+        done = CliRunner().invoke(app, ["dumps", *command[:at], str(tmp_path), *command[at:]])
+        assert done.exception is None or isinstance(done.exception, (RGEnvError, SystemExit)), command
+        assert "damaged zstd data" in f"{done.stdout}{done.stderr}{done.exception}", command
