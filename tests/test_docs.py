@@ -14,7 +14,7 @@ from rg_env.analysis.export import Reason
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import FileKind
-from rg_env.dump.repair.validate import Trouble
+from rg_env.dump.repair.validate import ADVICE
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status, Violation
 from rg_env.skyrl.config import known_settings, load_config
@@ -215,6 +215,6 @@ def test_the_closed_sets_are_documented_in_full():
     status = rewards[rewards.index("## Status") : rewards.index("## Answer normalization")]
     assert {*Status} <= set(re.findall(r"`(\w+)`", status))
     findings = re.findall(r"^\| (`.*?) \|", check[check.index("| finding |") :].partition("\n\n")[0], re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*Trouble}
+    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*ADVICE}
     files = re.findall(r"^reasoning_gym_environment_(\w+?)_\{run_id\}_\{batch\}\.jsonl", dumps, re.MULTILINE)
     assert set(files) == {*FileKind}

@@ -161,7 +161,7 @@ def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> No
             if record.group_id in groups:
                 result.add("duplicate", line, f"group {record.group_id} again")
             elif whole and (finding := _compare(record, texts.get(record.group_id))):
-                result.add(*finding[:1], line, finding[1])
+                result.add(finding[0], line, finding[1])
             groups.add(record.group_id)
         elif isinstance(record, TrainedRecord):
             key = record.attempt, record.step, record.group_id
@@ -177,7 +177,7 @@ def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> No
 
 def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
     """The lines that are records, those first to which others refer; everything else becomes a finding."""
-    for kind in (*TEXT_KINDS, FileKind.LEDGER, *(kind for kind in FileKind if kind not in TEXT_KINDS + (FileKind.LEDGER,))):
+    for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
         for file in run.files_of(kind):
             for line in lines_in(file) if not (live and file.part) else ():
                 if line.record is None:

@@ -355,7 +355,7 @@ def test_what_is_missing_is_said(tmp_path):
     assert f"file 0001 of ledger of run {RUN_ID} is missing" in done.stderr.replace("\n", " ")
     (tmp_path / "all").mkdir()
     _write(tmp_path / "all", [group(0)])
-    write_manifest(tmp_path / "all", RUN_ID, {"missing_groups": 2})
+    write_manifest(tmp_path / "all", RUN_ID, {"missing_groups": 2, "ended": None})
     dump = open_run(tmp_path / "all")
     assert dump.missing == [
         f"2 groups of run {RUN_ID} could not be written, as its manifest says",

@@ -45,6 +45,8 @@ def write_record(folder: Path, *, attempts: int = 1) -> list[GroupRecord]:
     for attempt in range(1, attempts + 1):
         made = some_groups(attempt)
         groups += made
+        folder.mkdir(exist_ok=True)
+        write_manifest(folder, RUN_ID, manifest(attempt, dump_eval_rollouts=True, groups_per_file=4))
         policy = DumpPolicy(dump_eval_rollouts=True)
         writer = DumpWriter(folder, RUN_ID, attempt, policy=policy, groups_per_file=4)
         with writer:
@@ -52,5 +54,4 @@ def write_record(folder: Path, *, attempts: int = 1) -> list[GroupRecord]:
             for step in (1, 2):
                 trained = [TrainedRecord(RUN_ID, attempt, step, g.group_id, 2) for g in made if g.step == step]
                 assert writer.submit(trained).result(10)
-        write_manifest(folder, RUN_ID, manifest(attempt, dump_eval_rollouts=True, groups_per_file=4))
     return groups

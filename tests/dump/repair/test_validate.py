@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tracemalloc
-from pathlib import Path
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord
+from rg_env.cli import app
+from rg_env.dump import DumpWriter, FileKind
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.lock import RunLock
-from rg_env.dump.repair.validate import MAX_KEPT, Trouble, Validation, validate
+from rg_env.dump.repair.validate import MAX_KEPT, Validation, validate
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout
 from tests.dump.repair.damage import write_record
@@ -51,7 +53,7 @@ def test_what_runs_leave_passes(record):
     result = validate(record)
     assert result.good, result.kept
     assert not result.remarks
-    assert (result.runs, result.ledger_lines, result.texts) == (1, 14, 12)
+    assert (result.runs, result.records[FileKind.LEDGER], result.texts) == (1, 14, 12)
     assert result.records[FileKind.TRAINED] == 8
 
 
@@ -79,13 +81,13 @@ def _rollout(k, **changes):
 def test_a_line_that_contradicts_itself_is_found(record, change):
     path = _file(record)
     _change(path, 1, change)
-    assert (Trouble.CONTRADICTION, path.name, 1) in _found(record)
+    assert ("contradiction", path.name, 1) in _found(record)
 
 
 def test_a_ledger_line_that_contradicts_itself_is_found(record):
     path = _file(record, FileKind.LEDGER)
     _change(path, 1, lambda wire: wire.update(text=""))
-    assert (Trouble.CONTRADICTION, path.name, 1) in _found(record)
+    assert ("contradiction", path.name, 1) in _found(record)
 
 
 @pytest.mark.parametrize(
@@ -104,40 +106,38 @@ def test_damaged_lines_are_found(record, damage):
     path = _file(record)
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(damage(first) + b"".join(others))
-    assert _found(record)[0] == (Trouble.DAMAGED, path.name, 1)
+    assert _found(record)[0] == ("damaged_line", path.name, 1)
 
 
 def test_a_file_without_its_last_line_feed_is_found(record):
     path = _file(record, FileKind.TRAINED)
     content = path.read_bytes()
     path.write_bytes(content[:-1])
-    assert _found(record) == [(Trouble.DAMAGED, path.name, content.count(b"\n"))]
+    assert _found(record) == [("damaged_line", path.name, content.count(b"\n"))]
 
 
 def test_numbers_and_places_that_differ_from_the_text_are_found(record):
     path = _file(record, FileKind.LEDGER)
     _change(path, 1, lambda wire: wire.update(response_tokens=[8, 8], stop_reason=["length", "stop"]))
-    assert _found(record) == [(Trouble.DISAGREEMENT, path.name, 1)]
-    _change(path, 1, lambda wire: wire.update(text_offset=wire["text_offset"] + 1))
-    assert _found(record) == [(Trouble.DISAGREEMENT, path.name, 1)]
+    assert _found(record) == [("contradiction", path.name, 1)]
 
 
 def test_texts_without_ledger_lines_and_the_other_way_round(record):
     text, ledger = _file(record), _file(record, FileKind.LEDGER)
     content = text.read_bytes().splitlines(keepends=True)
     text.write_bytes(b"".join(content[1:]))
-    assert (Trouble.NO_TEXT, ledger.name, 1) in _found(record)
+    assert ("no_text", ledger.name, 1) in _found(record)
     text.write_bytes(b"".join(content))
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[1:]))
     found = _found(record)
-    assert (Trouble.NO_LEDGER_LINE, text.name, 1) in found
-    assert (Trouble.UNKNOWN_GROUP, _file(record, FileKind.TRAINED).name, 1) in found
+    assert ("no_ledger_line", text.name, 1) in found
+    assert ("unknown_group", _file(record, FileKind.TRAINED).name, 1) in found
 
 
 def test_a_text_that_the_ledger_says_is_not_kept(record):
     ledger = _file(record, FileKind.LEDGER)
     _change(ledger, 1, lambda wire: wire.update(text="", text_reason="dump_rollouts_off"))
-    assert _found(record) == [(Trouble.DISAGREEMENT, ledger.name, 1)]
+    assert _found(record) == [("contradiction", ledger.name, 1)]
 
 
 @pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER, FileKind.TRAINED])
@@ -145,23 +145,23 @@ def test_a_line_that_is_there_twice_is_found(record, kind):
     path = _file(record, kind)
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first * 2 + b"".join(others))
-    assert (Trouble.DUPLICATE, path.name, 2) in _found(record)
+    assert ("duplicate", path.name, 2) in _found(record)
 
 
 def test_missing_doubled_and_misnamed_files_are_found(record):
     second = _file(record, FileKind.LEDGER, 1)
     second.rename(second.with_name(second.name.replace("_0001", "_0007")))
-    assert (Trouble.GAP, second.name.replace("_0001", "_0007"), 0) in _found(record)
+    assert ("gap", f"run {RUN_ID}", 0) in _found(record)
     other = _file(record, FileKind.FAILED)
     shutil.copy(other, other.with_name(other.name + ".part"))
     counts = validate(record).counts
-    assert Trouble.DUPLICATE in counts
+    assert "duplicate" in counts
 
 
 def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
     path = record / manifest_name(RUN_ID)
     path.write_text("{")
-    assert _found(record) == [(Trouble.MANIFEST, path.name, 0)]
+    assert _found(record) == [("manifest", path.name, 0)]
     path.unlink()
     result = validate(record)
     assert result.good
@@ -187,16 +187,8 @@ def test_a_single_file_is_checked_for_itself(record):
 def test_findings_are_bounded():
     found = Validation()
     for k in range(MAX_KEPT + 5):
-        found.add(Trouble.GAP, Path(str(k)), 0, "")
-    assert (found.total, len(found.kept)) == (MAX_KEPT + 5, MAX_KEPT)
-
-
-def test_a_step_trained_on_nothing_is_found(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        writer.submit([group(0, [rollout()])])
-        writer.submit([TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 0)])
-    path = _file(tmp_path, FileKind.TRAINED)
-    assert (Trouble.DAMAGED, path.name, 1) in _found(tmp_path)
+        found.add("gap", str(k), "")
+    assert (found.counts.total(), len(found.kept)) == (MAX_KEPT + 5, MAX_KEPT)
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):
@@ -211,3 +203,15 @@ def test_memory_does_not_grow_with_the_texts(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] - peaks[0] < 200 * 1000  # bytes; the texts are 10 MB more
+
+
+def test_groups_that_were_never_written_and_an_irregular_end_are_found(record):
+    path = record / manifest_name(RUN_ID)
+    content = json.loads(path.read_text())
+    content["attempts"][0]["missing_groups"] = 3
+    path.write_text(json.dumps(content))
+    assert validate(record).counts["groups_missing"] == 1
+    assert CliRunner().invoke(app, ["dumps", "validate", str(record)]).exit_code == 3
+    content["attempts"][-1]["ended"] = None
+    path.write_text(json.dumps(content))
+    assert validate(record).counts["no_regular_end"] == 1
