@@ -240,6 +240,11 @@ def measure_dump(dump: Dump, *, solved_at: float = SOLVED_AT, to_match: bool = F
         raise NoRolloutsError(f"no rollout in {names}{why}") from None
 
 
+def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
+    """The trainer's own numbers of each step, such as loss, KL and gradient norm, by run id and step."""
+    return {(record.run_id, record.step): dict(zip(record.name, record.value, strict=True)) for record in dump.steps()}
+
+
 def above_threshold_unsolved(found: Measured) -> int:
     """Number of groups that are above the threshold by partial credit alone."""
     return int(found.groups["above_threshold_unsolved"].sum())

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from rg_env.analysis.compare import Unit
 from rg_env.analysis.stats import STATISTICS, Measured, above_threshold_unsolved
+from rg_env.dump.schema import Phase
 from rg_env.output import cell, counted, new_table
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _UNKNOWN = "–"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
+_NO_NUMBERS: Mapping[tuple[str, int], Row] = MappingProxyType({})
 _WIDTH = 80
 _LABEL = 26
 """Width for the names of tasks next to columns of runs."""
@@ -86,15 +88,18 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
     return table
 
 
-def render_details(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) -> Iterator[Table]:
+def render_details(
+    frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES, trainer: Mapping[tuple[str, int], Row] = _NO_NUMBERS
+) -> Iterator[Table]:
     """All statistics with their confidence intervals, one table per row.
 
     Args:
         names: of the runs, by run id.
+        trainer: the trainer's own numbers of each step, by run id and step; shown in rows of training by step.
     """
-    if "run_id" in frame.columns:
-        frame = frame.with_columns(pl.col("run_id").replace(dict(names)))
     for row in frame.iter_rows(named=True):
+        own = trainer.get((row.get("run_id", ""), row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
+        row["run_id"] = names.get(row.get("run_id", ""), row.get("run_id"))
         keys = _keys(frame)
         title = cell(" ".join(name_of(row, [key]) for key in keys))
         table = new_table([""], ["value", "95 % interval"], title=title, title_justify="left")
@@ -103,6 +108,8 @@ def render_details(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) ->
                 continue
             low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
             table.add_row(name, figure(row[name]), "" if low is None else f"{figure(low)} … {figure(high)}")
+        for name, value in own.items():
+            table.add_row(cell(name), "–" if value is None else f"{value:.4g}", "")
         yield table
 
 

@@ -81,23 +81,27 @@ def stats(
         _compare(dump, other, by, solved_at, details, as_json, as_csv)
         print_remarks(dump, other)
         return
-    from rg_env.analysis.stats import measure_dump, statistics
+    from rg_env.analysis.stats import measure_dump, statistics, step_numbers
     from rg_env.analysis.tables import headline, render_details, render_runs, render_table
 
     every_column = details or as_json or as_csv
     with spinner("reading"):
         found = measure_dump(dump, solved_at=solved_at, details=every_column)
     frame, names = statistics(found, by), dump.names
+    trainer = step_numbers(dump) if "step" in frame.columns and (details or as_json) else {}
     with_names = frame.select("run_id", frame["run_id"].replace(names).alias("run"), *frame.columns[1:])
     if as_json:
-        print_json(json.loads(with_names.write_json()))
+        rows = json.loads(with_names.write_json())
+        for row in rows if trainer else ():
+            row["trainer"] = trainer.get((row["run_id"], row["step"]), {}) if row["phase"] == "train" else {}
+        print_json(rows)
     elif as_csv:
         print_csv(with_names)
     else:
         print_line(headline(found, whole=dump.has_every_group, from_ledger=dump.caveat is None, names=names))
         totals = statistics(found, By.PHASE)
         if details:
-            console().print(*render_details(frame, names))
+            console().print(*render_details(frame, names, trainer))
         elif totals["run_id"].n_unique() > 1:
             console().print(*render_runs(frame, totals, names))
         else:

@@ -95,7 +95,7 @@ class Run:
         missing = sum(count for count in counts if isinstance(count, int))
         if missing:
             yield f"{counted(missing, 'group')} of run {self.run_id} could not be written, as its manifest says"
-        if entries and not entries[-1].get("ended", True):
+        if entries and not entries[-1].get("ended"):
             live = is_held(self.files[0].path.parent, self.run_id)
             yield f"run {self.run_id} {'is being written now' if live else 'has no regular end: it was killed'}"
 

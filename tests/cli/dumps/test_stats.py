@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -12,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.dump import write_manifest
+from rg_env.dump import DumpWriter, open_run, write_manifest
+from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger, write_texts
-from tests.dump.records import group
+from tests.dump.records import RUN_ID, group
 
 ATROPOS = '{"item_id":"gcd","rollouts":[{"conversation":[{"role":"user","content":"q"}],"score":%s}]}\n'
 
@@ -149,3 +151,19 @@ def test_sides_with_different_suites_are_named(folder, tmp_path):
     expected = "the runs answered different sets of questions: rg_easy (of rg_easy) and rg_hard (of rg_hard)"
     assert stats(folder, "--against", other).stderr.count(expected) == 1
     assert "different sets" not in stats(folder, "--against", folder).stderr
+
+
+def test_the_trainers_numbers_are_shown_by_step_without_those_of_abandoned_steps(tmp_path):
+    for attempt, steps in ((1, (1, 2)), (2, (2,))):
+        with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
+            for step in steps:
+                writer.submit([group(f"{attempt}-{step}", attempt=attempt, step=step)])
+                writer.submit([StepRecord(RUN_ID, attempt, step, ["policy/loss", "lr"], [attempt + step / 8, None])])
+    rows = json.loads(stats(tmp_path, "--by", "step", "--json").stdout)
+    assert [row["trainer"]["policy/loss"] for row in rows] == [1.125, 2.25]
+    shown = stats(tmp_path, "--by", "step", "--details").stdout
+    assert [re.findall(r"policy/loss +(\S+)", shown), re.findall(r"lr +(\S+)", shown)] == [
+        ["1.125", "2.25"],
+        ["–", "–"],
+    ]
+    assert open_run(tmp_path).steps_frame(all_attempts=True).height == 6
