@@ -167,8 +167,8 @@ _DIFFERENCE = ("difference", "low", "high")
 def _questions(side: Side, keys: Sequence[str], over_runs: bool = False) -> tuple[pl.DataFrame, list[str]]:
     """One row per question and value of the keys: sums and counts of all measures, and a group's id; and the measures.
 
-    Groups of dumps that do not record their questions (Atropos' files) are a question each, whose `item` is null. With
-    `over_runs`, each run is such a question.
+    Groups of dumps that do not record their questions are a question each, whose `item` is null. With `over_runs`,
+    each run is such a question.
     """
     found = side if isinstance(side, Measured) else measure(side, to_match=True)
     _, groups, tries, split = by_keys(found, keys)

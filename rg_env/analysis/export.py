@@ -259,7 +259,7 @@ def _examples(dump: Dump, kind: ExportKind, think: Think, include_eval: bool, re
     """The lines of all groups; counts them and what is left out."""
     seen: set[bytes] = set()
     settings = settings_of_attempts(dump.runs)
-    evaluations = foreign = asking = 0
+    evaluations = asking = 0
     for group in dump.groups():
         result.groups += 1
         result.rollouts += len(group.rollouts)
@@ -267,7 +267,6 @@ def _examples(dump: Dump, kind: ExportKind, think: Think, include_eval: bool, re
             result.left_out[Reason.EVALUATION] += 1
             continue
         evaluations += group.phase == Phase.EVAL
-        foreign += group.schema_version == 0
         asking += _asks_to_think(group)
         origin = {name: getattr(group, name) for name, _ in _ORIGIN}
         found = settings.get((group.run_id, group.attempt)) or default_settings()
@@ -286,12 +285,6 @@ def _examples(dump: Dump, kind: ExportKind, think: Think, include_eval: bool, re
         result.notes.append(
             f"CONTAMINATED: {evaluations} evaluation groups are included (--include-eval). "
             "A policy trained on this set can no longer be evaluated on those questions."
-        )
-    if foreign:
-        result.notes.append(
-            f"{foreign} groups come from plain Atropos files, which hold only a score, after the length penalty: it is "
-            "used as base score. Violations, scorer failures and truncation are unknown, so nothing was left out "
-            "because of them; the file name decides whether a group is an evaluation group."
         )
     if asking and think is Think.DROP:
         result.notes.append("Think blocks were dropped from the responses, but some system prompts still ask for one.")

@@ -33,7 +33,7 @@ class Observed:
     Attributes:
         answer: parsed from the response, stripped; None if there is none.
         thinking: the text of the think block; None if there is none.
-        reference: the item's reference answer; None if it was not recorded (Atropos files).
+        reference: the item's reference answer; None if it was not recorded.
         question: the last message before the response.
     """
 

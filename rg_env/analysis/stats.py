@@ -27,15 +27,12 @@ PERCENTILES = (10, 50, 90)
 GROUP = "group"
 """Column with a number for each group."""
 
-_JUDGED = pl.col("status").is_not_null()
-"""Whether the format and the status of a rollout are known: they are not in Atropos' files."""
-_FORMATTED = _JUDGED & (pl.col("environment") == RG_DUMP).fill_null(True)
-"""The same, for environments that have a format."""
+_FORMATTED = pl.col("environment") == RG_DUMP
+"""Whether the environment of a rollout has a format."""
 IN_TRAINING = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
 """Whether a rollout or group is not of an evaluation."""
-_LOST = pl.when(_JUDGED).then(pl.col("base_score") - pl.col("score"))
+_LOST = pl.col("base_score") - pl.col("score")
 _SCORED = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
-_UNKNOWN = pl.lit("unknown")
 
 
 class NoRolloutsError(DumpError):
@@ -282,7 +279,7 @@ def statistics(
         - `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved and unsolved rollouts
           (linear between two lengths).
 
-        Rates lie in [0, 1]; unknown values are null: of Atropos' files, which hold only a score, everything about
+        Rates lie in [0, 1]; unknown values are null: of other environments everything about
         violations, status, truncation and the length penalty. Statistics of whole groups (shares of groups,
         pass@k) are null if only some rollouts of a group are counted: by violation or status, or not `whole`.
 
@@ -333,7 +330,7 @@ def by_keys(found: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Data
     """
     rows = with_keys(found.rollouts, keys)
     if "violation" in keys:
-        rows = rows.with_columns(pl.when(_JUDGED).then(pl.col("violation").cast(pl.String)).otherwise(_UNKNOWN))
+        rows = rows.with_columns(pl.col("violation").cast(pl.String))
     apart = [key for key in keys if key in ROLLOUT_SCHEMA]
     groups = with_keys(_groups(rows, apart) if apart else found.groups, keys)
     groups, tries = _with_tries(_with_quarters(groups, keys))

@@ -24,6 +24,7 @@ from rg_env.dump import (
     Outcome,
     Phase,
     RolloutRecord,
+    check_folder,
     group_id,
     has_no_signal,
     open_lines,
@@ -97,6 +98,9 @@ def _run_of(path: Path) -> str:
 
 def _import_run(run_id: str, paths: Sequence[Path], out: Path, result: Imported) -> None:
     result.runs += 1
+    check_folder(out)
+    sources = [path.name for path in paths]
+    write_manifest(out, run_id, {"attempt": 1, "imported": {"from": "atropos", "files": sources, "lacks": LACKS}})
     with DumpWriter(out, run_id, 1) as writer:
         for path in paths:
             for number, line in _lines(path, result):
@@ -110,8 +114,6 @@ def _import_run(run_id: str, paths: Sequence[Path], out: Path, result: Imported)
                 result.groups += 1
                 result.rollouts += len(group.rollouts)
                 result.unscored += sum(rollout.status is Status.UNSCORED for rollout in group.rollouts)
-    sources = [path.name for path in paths]
-    write_manifest(out, run_id, {"attempt": 1, "imported": {"from": "atropos", "files": sources, "lacks": LACKS}})
 
 
 def _lines(path: Path, result: Imported) -> Iterator[tuple[int, object]]:

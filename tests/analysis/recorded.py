@@ -54,10 +54,10 @@ def recorded(
             reward=reward.reward,
             raw_score=verdict.scored.raw,
             tagged_score=verdict.scored.tagged,
-            violation=verdict.parsed.violation,
+            violation=verdict.parsed.violation or "",
             status=verdict.scored.status,
             detail=verdict.scored.detail,
-            answer=verdict.parsed.answer,
+            answer=verdict.parsed.answer or "",
             response_tokens=one_judged.response_tokens,
             stop_reason=one_judged.stop_reason,
             penalty_factor=reward.penalty_factor,
@@ -65,17 +65,18 @@ def recorded(
         for k, (text, verdict, one_judged, reward) in enumerate(zip(responses, verdicts, judged, rewards, strict=True))
     ]
     values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item": one.id}
-    values |= {"level": one.level or None, "complexity": one.complexity}
+    values |= {"level": one.level, "complexity": one.complexity}
     return group(uid, rollouts, **values | changes)
 
 
 def dump_of(folder: Path, groups: Sequence[GroupRecord], config: RGDumpConfig | None, **generator: Any) -> Dump:
     """A record of these groups, with a manifest where a config is given."""
     policy = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
-    with DumpWriter(folder, RUN_ID, 1, policy=policy) as writer:
-        assert writer.submit(groups).result(10)
     if config is not None:
         given = {"sampling_params": {"max_generate_length": MAX_LENGTH}, "zero_reward_on_non_stop": True} | generator
         settings = {"generator": given, "environment": {"skyrl_gym": {"rg_dump": asdict(config)}}}
+        folder.mkdir(parents=True, exist_ok=True)
         write_manifest(folder, RUN_ID, {"attempt": 1, "settings": settings})
+    with DumpWriter(folder, RUN_ID, 1, policy=policy) as writer:
+        assert writer.submit(groups).result(10)
     return open_run(folder)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import msgspec
+from backports import zstd
 
 from rg_env.analysis.intervals import t_quantile
 from rg_env.dump import GroupRecord, Outcome, RolloutRecord
-from rg_env.dump.schema import answered
+from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, answered
 from rg_env.scoring.types import Status, Violation
 
 Figures = dict[str, float | None]
@@ -50,6 +54,38 @@ def keys_of(by: str, g: GroupRecord, r: RolloutRecord) -> tuple[Any, ...]:
 def splits_groups(by: str) -> bool:
     """Whether the rollouts of a group may be in several rows."""
     return not {"violation", "status"}.isdisjoint(by.split(","))
+
+
+def read_plainly(*folders: Path) -> list[GroupRecord]:
+    """The groups of the ledger in folders of one run, read with `json` alone: of several forms of a file that with the
+    most lines; without the steps that a later attempt took back.
+    """
+    files: dict[str, list[dict[str, Any]]] = {}
+    for path in (path for folder in folders for path in folder.glob("*_ledger_*.jsonl*")):
+        lines = []
+        content = zstd.decompress(path.read_bytes()) if path.suffix == ".zst" else path.read_bytes()
+        for line in content.splitlines():
+            with suppress(ValueError):
+                lines.append(json.loads(line))
+        name = path.name.partition(".")[0]
+        files[name] = max(files.get(name, []), lines, key=len)
+    groups = [line for name in sorted(files) for line in files[name]]
+    starts: dict[int, int] = {}
+    for g in groups:
+        if g["phase"] == "train":
+            starts[g["attempt"]] = min(g["step"], starts.get(g["attempt"], g["step"]))
+    kept = [g for g in groups if not any(a > g["attempt"] and g["step"] >= step for a, step in starts.items())]
+    return [_as_record(g) for g in kept]
+
+
+def _as_record(line: dict[str, Any]) -> GroupRecord:
+    facts = {name: line[name] for name in GROUP_FACTS}
+    rows = zip(*(line[name] for name in ROLLOUT_FACTS), strict=True)
+    rollouts = [dict(zip(ROLLOUT_FACTS, row, strict=True)) for row in rows]
+    return GroupRecord(
+        **facts | {"outcome": Outcome(line["outcome"])},
+        rollouts=[RolloutRecord(**r | {"status": Status(r["status"])}, conversation=[]) for r in rollouts],
+    )
 
 
 def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:

@@ -18,6 +18,7 @@ from rg_env.errors import ConfigError, DumpError
 from rg_env.scoring import Status, Violation
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, item, recorded, response
+from tests.dump.records import group
 
 CONFIG = RGDumpConfig()
 CONFIG.scorer.timeout = 30.0
@@ -101,7 +102,7 @@ def test_the_lenient_format_is_known_from_the_manifest(scorer, tmp_path):
     lenient.scorer.timeout = 30.0
     text = f"<ANSWER>{item('chain_sum').entry['answer']}</ANSWER>"
     group = recorded(scorer, "chain_sum", [text], lenient)
-    assert (group.rollouts[0].base_score, group.rollouts[0].violation) == (1.0, None)
+    assert (group.rollouts[0].base_score, group.rollouts[0].violation) == (1.0, "")
     assert rescore(dump_of(tmp_path / "a", [group], lenient), workers=1).changed == 0
     strict = rescore(dump_of(tmp_path / "b", [group], None), workers=1, timeout=30.0)
     assert strict.changed == 1
@@ -113,10 +114,9 @@ def test_the_sample_in_the_repository_is_scored_as_it_was():
 
 
 def test_lines_without_questions_cannot_be_scored_again(tmp_path):
-    path = tmp_path / "old.jsonl"
-    path.write_text('{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 1}]}\n')
+    dump = dump_of(tmp_path, [group(0)], None)
     with pytest.raises(DumpError, match="do not contain their questions"):
-        rescore(open_run(path), workers=1)
+        rescore(dump, workers=1)
 
 
 def test_the_command(groups, tmp_path):

@@ -13,13 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.dump import DumpWriter, open_run, write_manifest
+from rg_env.dump import DumpWriter, open_run, to_line, write_manifest
 from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger, write_texts
 from tests.dump.records import RUN_ID, group
-
-ATROPOS = '{"item_id":"gcd","rollouts":[{"conversation":[{"role":"user","content":"q"}],"score":%s}]}\n'
 
 
 def stats(*args):
@@ -113,14 +111,14 @@ def as_a_process(*args):
 
 def test_bad_input_is_named_and_the_rest_is_counted(tmp_path):
     path = tmp_path / "theirs.jsonl"
-    good = ATROPOS % 1.0
-    path.write_text(good + good[:30] + "\n" + '{"some": "thing"}\n' + ATROPOS % "NaN" + good)
+    good = [to_line(group(k)).decode() for k in range(3)]
+    path.write_text(good[0] + good[1][:30] + "\n" + '{"some": "thing"}\n' + good[1] + good[2])
     done = as_a_process(path, "--json")
     (row,) = json.loads(done.stdout)
     assert (done.returncode, row["groups"]) == (0, 3)
     assert "theirs.jsonl, line 2: torn" in done.stderr
-    assert "theirs.jsonl, line 3: has no" in done.stderr
-    assert "biased" in done.stderr
+    assert "theirs.jsonl, line 3: not a record" in done.stderr
+    assert "no ledger found" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""`stats --json` of dumps equals a recount in plain Python: of the sample, and of what crashes and copies leave."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+
+import pytest
+from backports import zstd
+from typer.testing import CliRunner
+
+from rg_env.cli import app
+from rg_env.dump import DumpWriter
+from tests.analysis.recount import read_plainly, recount
+from tests.dump.records import RUN_ID, group
+
+SAMPLE = "dumps/sample"
+
+
+def _write(folder, groups, attempt=1, **options):
+    with DumpWriter(folder, RUN_ID, attempt, groups_per_file=4, **options) as writer:
+        assert writer.submit(groups).result(5)
+
+
+def _groups(steps, attempt=1):
+    tasks = ("chain_sum", "gcd")
+    scores = [[k % 3 / 2, 1.0, 0.0, float(k % 2)] for k in range(4)]
+    return [
+        group(f"{step}-{k}", scores[(step + k) % 4], attempt=attempt, step=step, task=tasks[k % 2])
+        for step in steps
+        for k in range(4)
+    ]
+
+
+def sample(folder):
+    shutil.copytree(SAMPLE, folder)
+
+
+def resumed(folder):
+    _write(folder, _groups((1, 2, 3)))
+    _write(folder, _groups((3, 4), attempt=2), attempt=2)
+
+
+def killed(folder):
+    """The file being filled has no final name and a torn last line."""
+    _write(folder, _groups((1, 2)))
+    last = sorted(folder.glob("*_ledger_*"))[-1]
+    part = last.rename(last.with_name(last.name + ".part"))
+    part.write_bytes(part.read_bytes()[:-20])
+
+
+def repeated_rsync(folder):
+    """The `.part` files of an earlier copy lie beside the finished ones, and a compressed one beside half of it."""
+    _write(folder, _groups((1, 2, 3)))
+    first, second, *_ = sorted(folder.glob("*_ledger_*"))
+    first.with_name(first.name + ".part").write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[:2]))
+    second.with_name(second.name + ".zst").write_bytes(zstd.compress(second.read_bytes()))
+    second.write_bytes(second.read_bytes()[:-100])
+
+
+def two_copies(folder):
+    _write(folder / "a", _groups((1, 2)))
+    shutil.copytree(folder / "a", folder / "b")
+    damaged = sorted((folder / "a").glob("*_ledger_*"))[0]
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+
+
+def missing_file(folder):
+    _write(folder, _groups((1, 2, 3)))
+    sorted(folder.glob("*_ledger_*"))[1].unlink()
+
+
+@pytest.mark.parametrize("make", [sample, resumed, killed, repeated_rsync, two_copies, missing_file])
+@pytest.mark.parametrize("by", ["task", "step"])
+def test_statistics_equal_a_plain_recount(make, by, tmp_path):
+    folder = tmp_path / "dump"
+    make(folder)
+    folders = sorted(path for path in folder.iterdir() if path.is_dir()) or [folder]
+    done = CliRunner().invoke(app, ["dumps", "stats", *map(str, folders), "--by", by, "--json"])
+    expected = recount(read_plainly(*folders), by)
+    rows = {(row["phase"], row[by]): row for row in json.loads(done.stdout)}
+    assert set(rows) == set(expected)
+    for key, figures in expected.items():
+        for name, value in figures.items():
+            if value is None or name.startswith("above_threshold"):  # which a ledger does not say by itself
+                assert value is not None or rows[key][name] is None, name
+            else:
+                assert math.isclose(rows[key][name], value, abs_tol=1e-9), name
+    said = done.stderr.replace("\n", " ")
+    assert ("is missing" in said) == (make is missing_file)
+    assert ("is left out" in said) == (make in (repeated_rsync, two_copies))
