@@ -32,6 +32,7 @@ import polars as pl
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
+from rg_env.dump.manifest import end_manifest
 from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
@@ -150,6 +151,7 @@ def import_run(root: Path, folder: Path, judge: Judge) -> None:
     suite = fingerprint.as_manifest(f"published/{name}")
     content = {"attempt": 1, "model": model or name, "settings": config.as_nested(), "suite": suite}
     write_manifest(folder, run_id, content | {"imported": "reasoning-gym-eval"})
+    end_manifest(folder, run_id, 1, 0)
 
 
 def import_all(path: Path, out: Path) -> list[Path]:

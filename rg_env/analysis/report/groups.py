@@ -118,7 +118,7 @@ def _text_of(record: GroupRecord) -> Group:
             {
                 "repetition": rollout.repetition,
                 "text": _shorten(rollout.transcript(FOLD)),
-                "answer": _shorten(rollout.answer) if rollout.answer else None,
+                "answer": _shorten(rollout.answer),
                 "detail": _shorten(rollout.detail),
             }
             for rollout in record.rollouts
