@@ -2,7 +2,6 @@
 
 Run: `python -m scripts.find_levels [--print] [TASK ...]`. A choice of levels is usable if items can be made, their
 questions differ, an item takes half a CPU second on average and 2.5 seconds at most, and every stored answer scores 1.
-Items are made in a forked process with a limit of CPU time.
 
 The search starts with all levels of a task. While the hardest choice is not usable, the attribute that is to blame
 loses its highest level; while the easiest is not, its lowest; then every choice in between is tried. With names of
@@ -12,17 +11,19 @@ tasks, only their entries are replaced.
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
-import multiprocessing
-import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rg_env.scoring import Scorer
-from rg_env.tasks import split_of, task_names
-from rg_env.tasks.levels import RECORD, Attribute, Scale, attributes_of, samples
+from rg_env.tasks import hash64, split_of, task_names
+from rg_env.tasks.levels import RECORD, Attribute, Scale, attributes_of
+from rg_env.tasks.upstream import deadline
+from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 ITEMS = 64
 """Items for each choice of levels; fewer if they take more than `ENOUGH` together, but at least `FEWEST`."""
@@ -32,7 +33,7 @@ MOST_SECONDS = 0.5
 SLOWEST = 2.5
 """CPU seconds of any item: a batch is not ready before its slowest item."""
 HANGS = 8
-"""CPU seconds after which the process is ended, and after ten times as many seconds in wall time."""
+"""CPU seconds after which a draw is ended."""
 FEWEST_DIFFERENT = 12
 """Different questions in `ITEMS` items, of both splits."""
 SCORED = 6
@@ -50,57 +51,30 @@ class Trial:
     questions: tuple[str, ...] = ()
 
 
-def make_items(task: str, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], float]:
-    """Entries and their CPU seconds, without the time to load the task.
-
-    Raises:
-        Exception: why a draw gives no item, if seven in eight give none.
-        TimeoutError: an item is too slow.
-    """
-    draws = samples(task, options)
-    next(draws)
-    start = before = time.process_time()
-    entries: list[dict[str, Any]] = []
-    for number, draw in enumerate(draws, 1):
-        before, took = time.process_time(), time.process_time() - before
-        if took > SLOWEST:
-            raise TimeoutError(f"an item takes {took:.1f} s")
-        if isinstance(draw, dict):
-            entries.append(draw)
-        elif number >= 4 * FEWEST and len(entries) < number / 8:
-            raise draw
-        if len(entries) == ITEMS or (len(entries) >= FEWEST and time.process_time() - start > ENOUGH):
-            break
-    return entries, time.process_time() - start
-
-
-def in_a_fork(task: str, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], float] | str:
-    """The result of `make_items`, or in words why there is none."""
-
-    def run() -> None:
-        receiver.close()
-        resource.setrlimit(resource.RLIMIT_CPU, (HANGS, HANGS))
-        resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
+def make_items(task: str, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], float] | str:
+    """Entries and their CPU seconds, without the time to load the task; or in words why there are none."""
+    dataset, entries = UpstreamDataset(task, options), []
+    total = 0.0
+    for number in itertools.count():
+        before = time.process_time()
         try:
-            sender.send(make_items(task, options))
+            make = functools.partial(dataset.make_here, hash64("levels", task, number) >> 32)
+            entries.append(deadline.make_in_time(make, HANGS))
+        except deadline.EndlessDrawError:
+            return "hangs"
         except Exception as error:
-            sender.send(f"{type(error).__name__}: {' '.join(str(error).split())[:100]}")
-
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=run, daemon=True)
-    process.start()
-    sender.close()
-    try:
-        found: tuple[list[dict[str, Any]], float] | str = "hangs"
-        if receiver.poll(10 * HANGS):
-            found = receiver.recv()
-    except EOFError:
-        found = "hangs"
-    finally:
-        process.kill()
-        process.join()
-    return found
+            if number >= 4 * FEWEST and len(entries) < number / 8:
+                return f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        seconds = time.process_time() - before
+        if number == 0:  # the task is loaded now
+            entries.clear()
+            continue
+        if seconds > SLOWEST:
+            return f"an item takes {seconds:.1f} s"
+        total += seconds
+        if len(entries) == ITEMS or (len(entries) >= FEWEST and total > ENOUGH):
+            return entries, total
+    raise AssertionError
 
 
 class Search:
@@ -113,7 +87,9 @@ class Search:
 
     def scale(self, low: Levels, high: Levels) -> Scale:
         bounds = zip(self.attributes, low, high, strict=True)
-        return Scale(self.task, {}, tuple(Attribute(part.name, part.values, *ends) for part, *ends in bounds))
+        return Scale(
+            self.task, {}, tuple(Attribute(attribute.name, attribute.values, *ends) for attribute, *ends in bounds)
+        )
 
     def attempt(self, levels: Levels) -> Trial:
         if levels not in self.trials:
@@ -121,7 +97,7 @@ class Search:
         return self.trials[levels]
 
     def _attempt(self, options: Mapping[str, Any]) -> Trial:
-        made = in_a_fork(self.task, options)
+        made = make_items(self.task, options)
         if isinstance(made, str):
             return Trial(0, made)
         entries, total = made
@@ -146,7 +122,7 @@ class Search:
 
     def run(self) -> dict[str, Any]:
         low = tuple(0 for _ in self.attributes)
-        high = tuple(len(part.values) - 1 for part in self.attributes)
+        high = tuple(len(attribute.values) - 1 for attribute in self.attributes)
         faults: dict[str, str] = {}
         high = self._narrowed(high, low, faults, "top")
         low = self._narrowed(low, high, faults, "bottom")
@@ -170,7 +146,7 @@ class Search:
         seconds = [self.attempt(tuple(scale.level(c).values())).seconds for c in (0, 0.5, 1)]
         cut = {"cut": faults} if faults else {}
         return {
-            "levels": {part.name: ends for part, *ends in bounds},
+            "levels": {attribute.name: ends for attribute, *ends in bounds},
             "seconds": [float(f"{s:.2g}") for s in seconds],
         } | cut
 
@@ -211,7 +187,7 @@ def main() -> None:
             for levels, trial in search.trials.items():
                 print("   ", levels, f"{trial.seconds:.4f}", trial.fault, flush=True)
     if not arguments.print:
-        lines = (f" {json.dumps(task)}: {json.dumps(found)}" for task, found in sorted(record.items()))
+        lines = (f" {json.dumps(task)}: {json.dumps(entry)}" for task, entry in sorted(record.items()))
         RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

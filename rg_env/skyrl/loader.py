@@ -35,7 +35,6 @@ from rg_env.tasks import hash64
 from rg_env.user_code import import_inherited
 
 Batch = list[dict[str, Any]]
-"""Rows as SkyRL's trainers expect them."""
 
 
 class _RunRows(Dataset[Example]):
@@ -56,11 +55,6 @@ class _RunRows(Dataset[Example]):
 @functools.lru_cache(maxsize=2)
 def _shuffled(rows: int, seed: int, epoch: int) -> list[int]:
     return sorted(range(rows), key=lambda row: hash64("pass", seed, epoch, row))
-
-
-def _number(uid: str) -> int:
-    """The number of a row of a run."""
-    return int(uid.rpartition("#")[2])
 
 
 class _Order:
@@ -88,9 +82,14 @@ class _Order:
         """Continue at another place."""
         self.epoch, self.place, self.used = epoch, place, set(used)
 
-    def take(self, last: int) -> None:
-        """Note that the rows up to number `last` are handed out."""
-        self.place = last + 1 - self.epoch * self._rows
+    def take(self, uid: str) -> None:
+        """Note that the rows up to this one are handed out."""
+        self.place = self.number(uid) + 1 - self.epoch * self._rows
+
+    @staticmethod
+    def number(uid: str) -> int:
+        """The number of a row of a run."""
+        return int(uid.rpartition("#")[2])
 
 
 def _begin_worker(number: int) -> None:
@@ -110,9 +109,6 @@ class TrainLoader(DataLoader[Example]):
         cfg: SkyRL's, with ours in it.
         dataset: items on demand, or the rows of files.
 
-    Attributes:
-        is_restored: whether it continues where a checkpoint says.
-
     Raises:
         ConfigError: the data has fewer rows than a batch.
     """
@@ -128,6 +124,7 @@ class TrainLoader(DataLoader[Example]):
             workers = 0
         self._settings, self._steps = settings | {"train_batch_size": batch_size}, rows // batch_size
         self.is_restored = False
+        """Whether it continues where a checkpoint says."""
         at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
         self.order = _Order(rows, cfg.trainer.epochs, self._steps * batch_size, at_once)
         super().__init__(
@@ -147,7 +144,7 @@ class TrainLoader(DataLoader[Example]):
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
         for batch in super().__iter__():
-            self.order.take(_number(batch[-1]["uid"]))
+            self.order.take(batch[-1]["uid"])
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -203,5 +200,5 @@ class AsyncRows(_AsyncDataloader):
         self._begin(self._loader.order.epoch)
 
     def _begin(self, epoch: int) -> None:
-        self._loader.order.begin(epoch, used=map(_number, self._consumed_data_uids))
+        self._loader.order.begin(epoch, used=map(_Order.number, self._consumed_data_uids))
         self._rows = iter(self._loader)
