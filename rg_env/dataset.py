@@ -26,7 +26,7 @@ from rg_env.parquet import write_parquet
 from rg_env.prompts import Message, Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
 from rg_env.tasks.audited import AUDITED_TASKS
-from rg_env.tasks.levels import Scale, scale_of
+from rg_env.tasks.levels import Scale, base_options, scale_of
 
 ENV_CLASS = "rg_dump"
 FIXED_COMPLEXITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -134,7 +134,8 @@ class ItemSource:
 
     def stream(self, task: TaskSpec, complexity: float | None) -> ItemStream:
         """The items of a task at the level of a complexity."""
-        options = task.options if complexity is None else self._scales[task.name].options(complexity)
+        plain = task.options or base_options(task.name)
+        options = plain if complexity is None else self._scales[task.name].options(complexity)
         key = task.name, encode_entry(dict(options))
         if key not in self._streams:
             limit = self.prompts.max_length

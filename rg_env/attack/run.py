@@ -5,7 +5,7 @@
 | code | an attack with code ended or stopped its process, or made the canary file |
 | poison | afterwards the right answer of an item, or a wrong one, has another score than before |
 | free reward | a text that is not the item's answer scores 0.3 or more, on average over all items |
-| often right | one attack is fully right on more than 0.4 of the items, or 0.75 where there are two answers |
+| often right | one attack is fully right on more than 0.4 of the items: 0.75 where there are two answers, 0.5 for three |
 | hang, crash, exception | the scorer used up its CPU time, its process died, or it raised: contained, so the answer scored 0 |
 
 Invariant: no attack reaches the calling process.
@@ -32,14 +32,14 @@ from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.same_answer import is_same_answer
 from rg_env.tasks import hash64, task_names
+from rg_env.tasks.levels import base_options
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 FREE_REWARD = 0.3
-OFTEN_RIGHT, OFTEN_RIGHT_OF_TWO = 0.4, 0.75
 FULLY_RIGHT = 1 - 1e-9
-_DEADLINE = 2.0
+_DEADLINE = 1.0
 """CPU seconds per answer."""
 _OTHERS = 40
 """Items whose answers the attacks may know, at most."""
@@ -127,7 +127,7 @@ def attack_tasks(
 
 
 def _entries(task: str, number: int) -> list[Entry]:
-    dataset = UpstreamDataset(task, {})
+    dataset = UpstreamDataset(task, base_options(task))
     entries: list[Entry] = []
     for draw in range(10 * number):
         with suppress(UnusableItemError):
@@ -143,7 +143,7 @@ def _attack(task: str, counts: bool, items: int, scorer: Scorer, canary: str) ->
     except Exception as error:  # whatever a user's generator raises
         return AttackedTask(task, counts, problem=describe(error))
     known = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
-    limit = OFTEN_RIGHT_OF_TWO if len(set(known)) <= 2 else OFTEN_RIGHT
+    limit = often_right(known)
     others = [str(entry["answer"]) for entry in entries[items:] if entry["answer"] is not None]
     attacked = entries[:items]
     texts = (str(attacked[0]["answer"]), "wrong", *others[:1])
@@ -168,6 +168,11 @@ def _attack(task: str, counts: bool, items: int, scorer: Scorer, canary: str) ->
         elif right > limit:
             hits.append(Hit(Hole.OFTEN_RIGHT, attack.name, right))
     return AttackedTask(task, counts, tuple(hits), *best)
+
+
+def often_right(answers: Sequence[str]) -> float:
+    """The share of items on which one answer may be right: 0.4, or half more than by chance among few answers."""
+    return max(0.4, 1.5 / max(1, len(set(answers))))
 
 
 def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[list[float], float, Status]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from rg_env.output import cell, console, print_fields, print_json, print_line
-from rg_env.tasks.levels import Scale, attributes_of, samples, scale_of, seconds_of, why_cut
+from rg_env.tasks.levels import Scale, attributes_of, base_options, samples, scale_of, seconds_of, why_cut
 from rg_env.tasks.registry import check_name
 
 _SHOWN = (0.0, 0.5, 1.0)
@@ -51,7 +51,10 @@ def show_levels(task: str, as_json: bool) -> None:
             table.add_row(cell(name), str(level), cell(_words(options, "=")), "yes" if is_used else "no")
     console().print(table)
     for end, reason in cut.items():
-        print_line(f"levels cut off ({end}): {reason}")
+        what = "upstream's defaults are not used" if end == "defaults" else f"levels cut off ({end})"
+        print_line(f"{what}: {reason}")
+    if base := base_options(task):
+        print_line(f"options without a complexity, and at every level that does not set them: {_words(base, '=')}")
     for sample in questions:
         question = sample["question"]
         if len(question) > _MAX_CHARS:

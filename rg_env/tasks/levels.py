@@ -9,7 +9,9 @@ alone, not those of easier levels too, so that an item is as hard as its level s
 
 `levels.json` in this folder says which levels are usable. An entry for each task that has a curriculum:
 - `levels`: attribute → [lowest, highest] usable level, counted from 0;
-- `cut`, where a scale is shorter than the curriculum: which end (`bottom`, `top`, or `between` for both) → why;
+- `options`, for a few tasks: what the mix uses in place of upstream's defaults, at all levels that do not set it;
+- `cut`, where a scale is shorter than the curriculum: which end (`bottom`, `top`, or `between` for both) → why; also
+  `defaults`, the reason for `options`;
 - `seconds`: CPU seconds an item at c = 0, 0.5 and 1, as measured when the levels were found;
 - or only `unusable`: why the task has no levels, and always its default options.
 """
@@ -29,8 +31,9 @@ from rg_env.tasks.items import hash64
 from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
-_WIDENED = frozenset({"puzzle24"})
-"""Tasks whose ranges include the values of easier levels: four numbers from 8 to 9 hardly ever make 24."""
+_WIDENED = frozenset({"isomorphic_strings", "puzzle24"})
+"""Tasks whose ranges include the values of easier levels: four numbers from 8 to 9 hardly ever make 24, and pairs of
+strings of one length are isomorphic exactly if the question is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,12 @@ class Scale:
     """The difficulty of a task with the options that a mix fixes.
 
     Attributes:
+        base: options that levels may change.
         attributes: those that no option fixes; at least one has several usable levels.
     """
 
     task: str
+    base: Mapping[str, Any]
     fixed: Mapping[str, Any]
     attributes: tuple[Attribute, ...]
 
@@ -70,7 +75,7 @@ class Scale:
 
     def options(self, complexity: float) -> dict[str, Any]:
         """The task's options at a complexity in [0, 1]."""
-        moved: dict[str, Any] = {}
+        moved = dict(self.base)
         for attribute in self.attributes:
             moved |= attribute.values[attribute.level(complexity)]
         return moved | dict(self.fixed)
@@ -86,7 +91,12 @@ def scale_of(task: str, fixed_options: Mapping[str, Any]) -> Scale | None:
     )
     if all(attribute.low == attribute.high for attribute in free):
         return None
-    return Scale(task, dict(fixed_options), free)
+    return Scale(task, {} if fixed_options else base_options(task), dict(fixed_options), free)
+
+
+def base_options(task: str) -> dict[str, Any]:
+    """Options in place of upstream's defaults, with which one answer is right too often; empty for most tasks."""
+    return dict(_record().get(task, {}).get("options", {}))
 
 
 def seconds_of(task: str) -> tuple[float, ...]:
@@ -95,7 +105,7 @@ def seconds_of(task: str) -> tuple[float, ...]:
 
 
 def why_cut(task: str) -> dict[str, str]:
-    """Which levels are not usable (`bottom`, `top`, `between`, `all`), and why."""
+    """Which levels are not usable (`bottom`, `top`, `between`, `all`, upstream's `defaults`), and why."""
     if not attributes_of(task):
         return {"all": "reasoning-gym has no curriculum for it"}
     entry = _record().get(task, {"unusable": "its levels were not tried"})

@@ -1,6 +1,6 @@
 """`rg-env train` in which one response in ten is replaced by an attack.
 
-python tests/e2e/attack_run.py attacked|left_alone METRICS.jsonl CONFIG.yaml [overrides]
+python tests/e2e/attack_run.py attacked|left_alone CONFIG.yaml [overrides]
 
 The inference client replaces the responses after sampling. At learning rate 0, the other responses are therefore
 identical, token for token, to those of a run without attacks. Attacks pass through everything that handles a response:
@@ -8,10 +8,8 @@ SkyRL's agent loop, the env, the pool, the trainer.
 """
 
 import hashlib
-import json
 import sys
 from collections import Counter
-from pathlib import Path
 
 import ray
 
@@ -43,23 +41,11 @@ def attack_on(prompt, asked_before):
 
 
 @ray.remote(num_cpus=1)
-def _train(cfg, attacked, metrics_path):
-    from skyrl.train.utils.callbacks import TrainingCallback
-
+def _train(cfg, attacked):
     from rg_env.cpu.client import CPUInferenceClient
     from rg_env.skyrl import experiment
 
-    class KeepMetrics(TrainingCallback):
-        def on_log(self, trainer, callback_input, control):
-            with Path(metrics_path).open("a") as out:
-                out.write(json.dumps(callback_input.logs, default=float) + "\n")
-
     class Watched(experiment.RGExperiment):
-        def get_trainer(self, *args, **kwargs):
-            trainer = super().get_trainer(*args, **kwargs)
-            trainer.add_callback(KeepMetrics())
-            return trainer
-
         def get_generator(self, cfg, tokenizer, inference_engine_client):
             if attacked:
                 attack(inference_engine_client, tokenizer)
@@ -96,10 +82,10 @@ def main():
     from rg_env.skyrl import launch
     from rg_env.skyrl.config import load_config
 
-    mode, metrics_path, *args = sys.argv[1:]
+    mode, *args = sys.argv[1:]
     cfg = load_config(args)
     with launch.running_ray(cfg):
-        ray.get(_train.remote(cfg, mode == "attacked", metrics_path))
+        ray.get(_train.remote(cfg, mode == "attacked"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ TASKS = {
 
 
 def run(mode, folder, short_run):
-    """A run of three steps without learning; its rollouts with (step, item, text), and what was logged."""
+    """A run of three steps without learning; its rollouts with (step, item, text)."""
     overrides = [
         "trainer.max_training_steps=3",
         "trainer.policy.optimizer_config.lr=0",
@@ -35,20 +35,17 @@ def run(mode, folder, short_run):
         f"{RG}.dump_dir={folder}/dumps",
     ]
     script = ROOT / "tests" / "e2e" / "attack_run.py"
-    folder.mkdir()
-    metrics = folder / "metrics.jsonl"
-    run_command(sys.executable, script, mode, metrics, *short_run, *overrides, timeout=500)
-    rollouts = [
+    run_command(sys.executable, script, mode, *short_run, *overrides, timeout=500)
+    return [
         ((group.step, group.item, rollout.conversation[-1]["content"]), rollout)
         for group in open_run(folder / "dumps").groups()
         for rollout in group.rollouts
     ]
-    return rollouts, [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
 def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run):
-    left_alone, _ = run("left_alone", tmp_path / "left_alone", short_run)
-    rollouts, metrics = run("attacked", tmp_path / "attacked", short_run)
+    left_alone = run("left_alone", tmp_path / "left_alone", short_run)
+    rollouts = run("attacked", tmp_path / "attacked", short_run)
     attacks = [rollout for (_, _, text), rollout in rollouts if text in TEXTS]
     harmless = [(key, rollout) for key, rollout in rollouts if key[2] not in TEXTS]
 
@@ -65,11 +62,7 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
     assert len(same) >= 0.95 * len(harmless)
     assert all(rollout.reward == rewards[key] for key, rollout in same)
 
-    recorded = {rollout.status for rollout in attacks}
-    assert {Status.REJECTED, Status.TIMEOUT} <= recorded
-    logged = {name for step in metrics for name in step}
-    for status in recorded - {Status.OK}:
-        assert any(name.endswith(f"rg_dump/mean_status_{status}") for name in logged), status
+    assert {Status.REJECTED, Status.TIMEOUT} <= {rollout.status for rollout in attacks}
 
 
 def test_scorers_that_start_no_more_stop_the_run_with_one_line_and_a_whole_record(tmp_path, short_run):

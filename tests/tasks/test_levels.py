@@ -54,11 +54,21 @@ def test_the_record_is_about_the_curricula_of_reasoning_gym() -> None:
             assert task not in SCALED and why_cut(task) == {"all": entry["unusable"]}
             continue
         attributes = {attribute.name: len(attribute.values) for attribute in attributes_of(task)}
-        assert entry["levels"].keys() == attributes.keys(), task
+        moved = entry["levels"].keys()
+        assert moved == attributes.keys() or (moved < attributes.keys() and "options" in entry), task
         assert all(0 <= low <= high < attributes[name] for name, (low, high) in entry["levels"].items()), task
         assert len(seconds_of(task)) == 3 and max(seconds_of(task)) <= 0.5, task
-        whole = all(high - low + 1 == attributes[name] for name, (low, high) in entry["levels"].items())
+        whole = "options" not in entry and entry["levels"].keys() == attributes.keys()
+        whole = whole and all(high - low + 1 == attributes[name] for name, (low, high) in entry["levels"].items())
         assert whole == (not why_cut(task)), task
+
+
+def test_options_of_the_record_hold_until_a_mix_gives_others() -> None:
+    rows = [ReasoningGymDataset({"rotten_oranges": {"config": own}}, size=1).item(0) for own in ({}, {"max_n": 12})]
+    assert [row.config for row in rows] == [{"p_oranges": 0.95, "p_rotten": 0.02}, {"max_n": 12}]
+    assert scale("largest_island").options(0)["min_rows"] == 25
+    assert scale("rotten_oranges").options(1) == {"p_oranges": 0.95, "p_rotten": 0.02, "min_n": 100, "max_n": 100}
+    assert scale("rotten_oranges", p_oranges=0.9).options(0) == {"p_oranges": 0.9, "min_n": 10, "max_n": 10}
 
 
 def test_the_page_lists_every_task_with_fewer_levels() -> None:
