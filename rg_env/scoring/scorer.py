@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -267,24 +266,13 @@ def _task_of(entry: Mapping[str, Any]) -> str:
 
 
 _shared: dict[tuple[Any, ...], Scorer] = {}
-_shared_lock = threading.Lock()
+"""By process, because a scorer works in the process that made it, and settings."""
 
 
 def shared_scorer(settings: ScorerConfig) -> Scorer:
     """The scorer of this process for these settings, created on first use and again after it was closed."""
-    key = tuple(vars(settings).values())  # `dataclasses.astuple` copies each value, for every answer
-    with _shared_lock:
-        scorer = _shared.get(key)
-        if scorer is None or scorer.closed:
-            scorer = _shared[key] = Scorer(**asdict(settings))
-        return scorer
-
-
-def _forget_shared() -> None:
-    """After a fork: the scorers belong to the parent, and the lock may be held by a thread that this process lacks."""
-    global _shared_lock
-    _shared.clear()
-    _shared_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_shared)
+    key = (os.getpid(), *vars(settings).values())  # `dataclasses.astuple` copies each value, for every answer
+    scorer = _shared.get(key) or _shared.setdefault(key, Scorer(**asdict(settings)))
+    if scorer.closed:
+        scorer = _shared[key] = Scorer(**asdict(settings))
+    return scorer

@@ -65,7 +65,7 @@ class ForkServer:
         self._control, theirs = socketpair()
         with theirs:
             arguments = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "rg_env.scoring.workers.worker", *arguments, *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -96,23 +96,19 @@ class ForkServer:
         with suppress(OSError):
             self._control.sendall(COMMAND.pack(number))
 
-    def exit_code(self) -> int | None:
-        """None while the process runs; negative if a signal ended it."""
-        return self._process.poll()
-
     def close(self) -> None:
         """End the process and all its workers."""
         with suppress(OSError):
             self._control.shutdown(SHUT_RDWR)
         if self._has_started:  # otherwise it would finish its imports first
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_EXIT_SECONDS)
+                self.process.wait(_EXIT_SECONDS)
         self.kill()
 
     def kill(self) -> None:
         """End the process at once; on Linux its workers die with it."""
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
 
     def last_line(self) -> str:
         """The last line that the process wrote before it ended."""

@@ -48,7 +48,7 @@ class Mailbox:
     """Runs functions in an event loop, for other threads. Many that come at once cost one wake-up."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._posted: deque[Callable[[], object]] = deque()
         self._is_called = False
 
@@ -57,7 +57,7 @@ class Mailbox:
         if not self._is_called:
             self._is_called = True
             with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
-                self._loop.call_soon_threadsafe(self._run)
+                self.loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
         self._is_called = False  # before looking, so that what comes later calls again
@@ -65,13 +65,10 @@ class Mailbox:
             self._posted.popleft()()
 
 
-_private: Mailbox | None = None
-"""Of the private loop."""
-_mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
-"""Of the event loops that have asked."""
-_of_parents: list[Mailbox] = []
-"""Kept in a forked child: to close the parent's loop would take the parent's sockets out of the parent's selector."""
-_starting = threading.Lock()
+_private: dict[int, Mailbox] = {}
+"""That of the private loop, by process: a forked child has a loop of its own, and must never close its parent's."""
+_callers: dict[asyncio.AbstractEventLoop, Mailbox] = {}
+"""Those of the event loops that have asked."""
 
 
 def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
@@ -87,11 +84,11 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
 
 async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the private loop; the running event loop does other things meanwhile."""
-    global _mailboxes
     loop = asyncio.get_running_loop()
-    if (mailbox := _mailboxes.get(loop)) is None:
-        mailbox = Mailbox(loop)
-        _mailboxes = {known: box for known, box in _mailboxes.items() if not known.is_closed()} | {loop: mailbox}
+    if (mailbox := _callers.get(loop)) is None:
+        for closed in [known for known in list(_callers) if known.is_closed()]:
+            _callers.pop(closed, None)
+        mailbox = _callers[loop] = Mailbox(loop)
     finished: asyncio.Future[asyncio.Task[T]] = loop.create_future()
     give_up = _hand_over(coroutine, lambda task: mailbox.post(lambda: _settle(finished, task)))
     try:
@@ -110,13 +107,12 @@ def _hand_over[T](
     coroutine: Coroutine[Any, Any, T], deliver: Callable[[asyncio.Task[T]], object]
 ) -> Callable[[], None]:
     """Run a coroutine in the private loop, and call `deliver` there at its end. Returns what cancels it."""
-    global _private
-    with _starting:
-        if _private is None:
-            loop = asyncio.SelectorEventLoop()
-            threading.Thread(target=loop.run_forever, name="rg_env scorers", daemon=True).start()
-            _private = Mailbox(loop)
-    private, tasks = _private, []
+    if (private := _private.get(os.getpid())) is None:
+        own = Mailbox(asyncio.SelectorEventLoop())
+        private = _private.setdefault(os.getpid(), own)
+        if private is own:  # and no other thread was faster
+            threading.Thread(target=own.loop.run_forever, name="rg_env scorers", daemon=True).start()
+    tasks: list[asyncio.Task[T]] = []
 
     def start() -> None:
         tasks.append(asyncio.create_task(coroutine))
@@ -124,17 +120,6 @@ def _hand_over[T](
 
     private.post(start)
     return lambda: private.post(lambda: tasks[0].cancel())
-
-
-def _forget_private() -> None:
-    """In a forked child, which has no such thread."""
-    global _private, _starting
-    if _private is not None:
-        _of_parents.append(_private)
-    _private, _starting = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_private)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +238,7 @@ class ScorerPool:
 
     def _replace(self, server: ForkServer, error: Exception) -> str:
         """Make room for a new fork server if this one has ended or does not answer. Returns what happened."""
-        code = server.exit_code()
+        code = server.process.poll()  # negative if a signal ended it
         if code is None and not isinstance(error, TimeoutError):
             return f"a worker ended at its start: {error!r}"
         self._server = None
