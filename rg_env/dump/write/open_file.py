@@ -23,13 +23,15 @@ class OpenFile:
     Args:
         folder: created again when it has been removed.
         limit: lines in a full file, at least 1.
+        fsync: whether finished files are forced to disk.
 
     Raises:
         OSError: the folder cannot be listed.
     """
 
-    def __init__(self, folder: Path, kind: FileKind, run_id: str, limit: int) -> None:
+    def __init__(self, folder: Path, kind: FileKind, run_id: str, limit: int, fsync: bool = False) -> None:
         self.kind, self.limit, self.lines = kind, limit, 0
+        self._fsync = fsync
         self._folder, self._run_id = folder, run_id
         self._number = free_number(folder, kind, run_id)
         self._part = Path()
@@ -74,19 +76,11 @@ class OpenFile:
         write_all(self._fd, line)
 
     def drop(self, line: bytes) -> None:
-        """Take back the last line, if `append` was called with it. Never raises: the next `prepare` cuts it off."""
+        """Take back the last line, with which `append` was called. Never raises: the next `prepare` cuts it off."""
         self._size -= len(line)
         self.lines -= 1
-        self.remove_if_empty()
-
-    def remove_if_empty(self) -> None:
-        """Remove a file without lines. Never raises."""
         with contextlib.suppress(OSError):
-            if self._fd is not None and not self.lines:
-                self._part.unlink(missing_ok=True)
-                self._forget()
-            elif self._fd is not None:
-                os.ftruncate(self._fd, self._size)
+            self._cut()
 
     def sync(self) -> None:
         """Force what has been appended, and the name of the file, to disk.
@@ -107,15 +101,25 @@ class OpenFile:
         Raises:
             OSError: it keeps its `.part` name and stays open.
         """
+        self._cut()
         if self._fd is None:
             return None
-        os.ftruncate(self._fd, self._size)
+        if self._fsync:
+            os.fsync(self._fd)
         if is_taken(self._path()):
             self._number = free_number(self._folder, self.kind, self._run_id)
         final = self._part.rename(self._path())
         self._forget()
         self._number += 1
         return final
+
+    def _cut(self) -> None:
+        """Cut off what is not whole; remove a file without lines."""
+        if self._fd is not None and not self.lines:
+            self._part.unlink(missing_ok=True)
+            self._forget()
+        elif self._fd is not None:
+            os.ftruncate(self._fd, self._size)
 
     def _path(self, ending: str = "") -> Path:
         return self._folder / (batch_name(self.kind, self._run_id, self._number) + ending)

@@ -111,5 +111,4 @@ def _complete_ledger(folder: Path, run_id: str, orphans: dict[str, tuple[DumpFil
                 continue
         ledger.append(ledger_line(group, file.kind, "", place))
     ledger.sync()
-    ledger.remove_if_empty()
     ledger.finish()

@@ -40,12 +40,6 @@ class DumpPolicy:
             threshold=config.rollout_save_score_threshold,
         )
 
-    def why(self, reason: NotKept | None) -> str:
-        """A reason of `route` in words, with the switch or threshold that decided."""
-        if reason is NotKept.OTHER_OFF:
-            return f"no score was above rollout_save_score_threshold={self.threshold:g} and dump_other_rollouts=false"
-        return f"{reason.removesuffix('_off')}=false" if reason and reason.endswith("_off") else "there was no response"
-
 
 def route(group: GroupRecord, policy: DumpPolicy) -> tuple[FileKind | None, NotKept | None]:
     """The file for the group's text, or the reason why it is not kept."""

@@ -7,7 +7,7 @@
   next write and at the end. Beyond the bound the newest groups are refused and counted.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 
-Not covered: a power failure without `fsync`: the operating system decides when it writes lines to the device.
+Not covered: a power failure without `fsync`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -59,12 +60,10 @@ class DumpWriter:
     """Writes the dump of one run into one folder.
 
     Args:
-        folder: the dump folder; created if missing.
-        run_id: the run; `claim_run` finds it.
-        attempt: the run's attempt, from 1.
+        run_id, attempt: see `claim_run`.
         policy: which groups' text is kept.
         groups_per_file: lines in a finished file, of every kind.
-        max_kept_bytes: how much is kept while the disk returns errors, in bytes of files.
+        max_kept_bytes: how much memory groups may take while the disk returns errors.
         fsync: whether groups are forced to disk, so that they survive a power failure.
 
     Raises:
@@ -94,7 +93,7 @@ class DumpWriter:
         self._lock = RunLock(self.folder, run_id)
         try:
             finish_leftovers(self.folder, run_id)
-            self._files = {kind: OpenFile(self.folder, kind, run_id, groups_per_file) for kind in FileKind}
+            self._files = {kind: OpenFile(self.folder, kind, run_id, groups_per_file, fsync) for kind in FileKind}
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
@@ -107,7 +106,7 @@ class DumpWriter:
         # Used by the thread only.
         self._waiting: deque[Record] = deque()
         self._refused: set[str] = set()
-        self._refused_when_logged = 0
+        self._ready: set[FileKind] = set()
         self._is_failing = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
@@ -151,7 +150,8 @@ class DumpWriter:
         """
         written = asyncio.wrap_future(self.submit(records))
         while not (await asyncio.wait([written], timeout=LOG_SECONDS))[0]:
-            self._log_waiting()
+            if not self._is_waiting():
+                return False
         return written.result()
 
     def write_blocking(self, records: Sequence[Record] = ()) -> bool:
@@ -161,7 +161,8 @@ class DumpWriter:
             try:
                 return written.result(LOG_SECONDS)
             except TimeoutError:
-                self._log_waiting()
+                if not self._is_waiting():
+                    return False
 
     def submit(self, records: Sequence[Record]) -> Future[bool]:
         """Hand over records of any kind without waiting. The result is that of `write`; cancelling it has no effect."""
@@ -185,18 +186,20 @@ class DumpWriter:
             return 0
         self._closed = True
         self._queue.put(None)
-        while self._thread.is_alive():
+        self._thread.join(LOG_SECONDS)
+        while self._is_waiting():
             self._thread.join(LOG_SECONDS)
-            if self._thread.is_alive():
-                self._log_waiting()
-        if self in _OPEN:
-            _OPEN.discard(self)
-            if self.missing:
-                logger.error("dump: {} missing from {}", counted(self.missing, "group"), self.folder)
+        if self.missing and self in _OPEN:
+            logger.error("dump: {} missing from {}", counted(self.missing, "group"), self.folder)
+        _OPEN.discard(self)
         return self.missing
 
-    def _log_waiting(self) -> None:
-        logger.warning("dump: waiting for the disk of {}, {} not written", self.folder, counted(self.missing, "group"))
+    def _is_waiting(self) -> bool:
+        """Whether the thread is still at work, which is said."""
+        if self._thread.is_alive():
+            what = "dump: waiting for the disk of {}, {} not written"
+            logger.warning(what, self.folder, counted(self.missing, "group"))
+        return self._thread.is_alive()
 
     # -- the thread
 
@@ -213,45 +216,43 @@ class DumpWriter:
 
     def _write_waiting(self) -> bool:
         """Write what waits, in order, until the disk refuses something. Never raises."""
+        self._ready.clear()
         try:
             while self._waiting:
                 try:
                     self._put(self._waiting[0])
                 except (TypeError, ValueError) as error:  # not of the disk: refuse this record, write the others
                     logger.opt(exception=error).error("dump: 1 record refused, it cannot be written as JSON")
-                    self._refuse(self._waiting[0])
+                    self._refused.add(getattr(self._waiting[0], "group_id", ""))
                 self._waiting.popleft()
             for file in self._files.values() if self._fsync else ():
                 file.sync()
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
-                self._is_failing = True
                 what = "dump: {} not on disk ({}); training continues, and every next write tries again"
                 logger.error(what, counted(self.missing, "group"), error)
+            self._is_failing = True
             self._refuse_newest()
             return False
         if self._is_failing:
-            self._is_failing = False
             logger.warning("dump: writing again; {} refused so far", counted(len(self._refused), "group"))
+        self._is_failing = False
         return True
-
-    def _refuse(self, record: Record) -> None:
-        if isinstance(record, GroupRecord):
-            self._refused.add(record.group_id)
 
     def _refuse_newest(self) -> None:
         """Give up the newest groups beyond what may be kept."""
-        kept = sum(map(_size, self._waiting))
-        groups = [record for record in self._waiting if isinstance(record, GroupRecord)]
-        while kept > self._max_kept_bytes and groups:
-            group = groups.pop()
-            kept -= _size(group)
-            self._waiting.remove(group)
-            self._refuse(group)
-        if len(self._refused) >= max(1, 2 * self._refused_when_logged):
-            self._refused_when_logged = len(self._refused)
-            what = "dump: {} refused so far, {} MiB wait for a disk that fails; training continues"
-            logger.error(what, counted(len(self._refused), "group"), kept >> 20)
+        kept: deque[Record] = deque()
+        size, before = 0, len(self._refused)
+        for record in self._waiting:
+            size += _size(record)
+            if kept and size > self._max_kept_bytes and isinstance(record, GroupRecord):
+                self._refused.add(record.group_id)
+            else:
+                kept.append(record)
+        self._waiting = kept
+        if len(self._refused) > before and len(self._refused).bit_length() > before.bit_length():
+            what = "dump: {} refused so far, the disk still fails; training continues"
+            logger.error(what, counted(len(self._refused), "group"))
 
     def _put(self, record: Record) -> None:
         """Write a record: a group's text and its ledger line, or neither.
@@ -263,35 +264,42 @@ class DumpWriter:
             if not isinstance(record, TrainedRecord) or record.group_id not in self._refused:
                 self._append([(_KINDS[type(record)], to_line(record))])
             return
+        text = to_line(record)
         kind, reason = route(record, self._policy)
         if kind is None:
             self._append([(FileKind.LEDGER, ledger_line(record, None, reason or ""))])
         else:
-            self._files[kind].prepare()
-            line = ledger_line(record, kind, "", self._files[kind].end)
-            self._append([(kind, to_line(record)), (FileKind.LEDGER, line)])
+            line = ledger_line(record, kind, "", self._ready_file(kind).end)
+            self._append([(kind, text), (FileKind.LEDGER, line)])
         self._unwritten.discard(record.group_id)
 
     def _append(self, lines: Sequence[tuple[FileKind, bytes]]) -> None:
         """Append lines to their files, all or none, and finish the files that are full."""
-        files = [(self._files[kind], line) for kind, line in lines]
-        begun = 0
+        appended: list[tuple[OpenFile, bytes]] = []
         try:
-            for file, line in files:
-                file.prepare()
-                begun += 1
+            for kind, line in lines:
+                file = self._ready_file(kind)
+                appended.append((file, line))
                 file.append(line)
         except BaseException:
-            for file, line in files[:begun]:
+            for file, line in appended:
                 file.drop(line)
             raise
-        for file, _ in files:
+        for file, _ in appended:
             if file.lines >= file.limit:
                 self._try_to_finish(file)
+
+    def _ready_file(self, kind: FileKind) -> OpenFile:
+        """The file, which takes lines now. It is looked at once for all that waits."""
+        if kind not in self._ready:
+            self._files[kind].prepare()
+            self._ready.add(kind)
+        return self._files[kind]
 
     def _try_to_finish(self, file: OpenFile) -> None:
         """Finish a file. On a disk error its lines stay in the `.part`, and the next line tries again."""
         lines = file.lines
+        self._ready.discard(file.kind)
         try:
             final = file.finish()
         except OSError as error:
@@ -302,9 +310,7 @@ class DumpWriter:
 
 
 def _size(record: Record) -> int:
-    """About how many bytes the record takes in files, with one text (the prompt) counted once."""
-    if not isinstance(record, GroupRecord):
-        return 0
-    texts = {id(text): text for rollout in record.rollouts for m in rollout.conversation if (text := m["content"])}
-    lengths = (len(text) if text.isascii() else len(text.encode(errors="replace")) for text in texts.values())
-    return 1000 + len(record.entry) + 500 * len(record.rollouts) + sum(lengths)
+    """About how much memory the record takes in bytes, with a text that it has several times counted once."""
+    rollouts = record.rollouts if isinstance(record, GroupRecord) else ()
+    messages = (message for rollout in rollouts for message in rollout.conversation)
+    return sum({id(text): sys.getsizeof(text) for message in messages for text in message.values()}.values())
