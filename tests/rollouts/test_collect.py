@@ -265,3 +265,18 @@ def test_wrong_settings_are_refused_before_any_request(more, message, right, tmp
 def test_without_a_model_and_an_endpoint_it_says_what_to_name(tmp_path):
     done = CliRunner().invoke(app, ["collect", "--groups", "1", "--out", str(tmp_path), "--temperature", "0.5"])
     assert "name a model with --model, or a running server with --endpoint" in refused(done)
+
+
+def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_line(right, tmp_path):
+    full = "import resource, sys; sys.dont_write_bytecode = True; limit = (20_000, 20_000)"
+    full += "\nresource.setrlimit(resource.RLIMIT_FSIZE, limit)"
+    with serving(right) as server:
+        code = f"{full}\nfrom rg_env.cli import main; main()"
+        command = [sys.executable, "-c", code, *arguments(server, tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    missing = GROUPS - len(items(tmp_path))
+    assert 0 < missing < GROUPS
+    assert f"{missing} groups of this run missing from {tmp_path}" in done.stderr.splitlines()[-1]
+    (run,) = open_run(tmp_path).runs
+    assert run.manifest["missing_groups"] == missing and run.manifest["ended"]

@@ -232,3 +232,19 @@ def test_a_failure_late_in_a_run_is_no_wrong_setting(tmp_path):
         "log: /logs/train.log",
         "failed after step 12 of 60; to continue from step 10: rg-env train a.yaml trainer.resume_mode=latest",
     ]
+
+
+def test_a_run_that_ends_with_groups_missing_says_so_in_the_last_line_with_exit_code_3(tmp_path):
+    work = """
+    def work():
+        from rg_env.errors import MissingGroupsError
+        Reports.of_this_process().send(under_way=True, step=3, total=3)
+        begin()
+        raise MissingGroupsError("12 groups of this run missing from the dump in d: the disk failed")
+    """
+    command = start(tmp_path, textwrap.dedent(work))
+    code, out, err = command.end()
+    assert code == 3
+    assert out.splitlines()[0].startswith("trained to step 3 in ")
+    assert err.splitlines()[-1] == "rg-env: 12 groups of this run missing from the dump in d: the disk failed"
+    nothing_is_left(command)
