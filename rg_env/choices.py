@@ -75,14 +75,3 @@ class Think(StrEnum):
 
     KEEP = "keep"
     DROP = "drop"
-
-
-class RunKind(StrEnum):
-    """What a machine is to be used for."""
-
-    READ = "read"
-    """Reading dumps and scoring, without training."""
-    CPU = "cpu"
-    VLLM = "vllm"
-    """On the CPU, with a vLLM server."""
-    GPU = "gpu"

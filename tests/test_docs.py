@@ -87,7 +87,7 @@ def test_commands_and_their_options_exist(page):
     for words in commands_in(page.read_text()):
         command = get_command(app)
         rest = list(words)
-        while hasattr(command, "commands"):
+        while hasattr(command, "commands") and rest[0] != "--version":
             name = rest.pop(0)
             assert name in command.commands, words
             command = command.commands[name]

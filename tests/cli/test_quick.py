@@ -29,7 +29,6 @@ MISTAKES = [
     ["dataset", "--out", "no/such/folder/x.parquet"],
     ["dataset", "--out", "x.parquet", "--tasks", "nope"],
     ["attack", "--tasks", "nope"],
-    ["doctor", "nope"],
     ["dumps", "stats", "no/such/folder"],
     ["dumps", "export", "sft", "dumps/sample", "--out", "x.csv"],
     ["dumps", "show", "dumps/sample", "--plain", "--where", "nope = 1"],
@@ -90,4 +89,3 @@ def test_the_line_says_what_is_wrong(answers):
     shown = {" ".join(words): answer[1] for words, answer in zip(MISTAKES, answers, strict=True)}
     assert shown["score chain_sun"].startswith("rg-env: unknown task 'chain_sun'; did you mean chain_sum")
     assert shown["stats"] == "rg-env: no command 'stats'; did you mean `rg-env dumps stats`?\n"
-    assert shown["doctor nope"].endswith("; see `rg-env doctor --help`\n")

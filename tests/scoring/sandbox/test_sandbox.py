@@ -268,6 +268,11 @@ def test_nothing_is_shared_with_other_processes(attack: Attack, needs: Callable[
     assert not succeeds(attack, statement.format(python=os.__file__, folder=os.path.dirname(os.__file__), sync=sync))  # noqa: PTH120
 
 
+def test_output_is_discarded(attack: Attack, capfd: pytest.CaptureFixture[str]) -> None:
+    assert succeeds(attack, "import os; os.write(1, b'x'); os.write(2, b'x')")
+    assert capfd.readouterr() == ("", "")
+
+
 # -- what docs/security.md says is possible
 
 

@@ -26,7 +26,7 @@ TESTED_BY = {
     "If Landlock or seccomp is not available": "test_what_the_sandbox_of_a_worker_lacks_is_said_once",
     "says which measures are missing": "test_a_missing_measure_is_named_with_its_reason",
     "no environment variables": "test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory",
-    "output is discarded": "test_workers_fill_no_file_and_do_not_write_to_our_output",
+    "output is discarded": "test_output_is_discarded",
     "every value is checked": "test_any_other_bytes_are_two_valid_forms_or_refused",
     "no worker outlives the trainer": "test_no_worker_outlives_its_trainer",
     "holds for stopped workers": "test_a_stopped_worker_dies_with_its_trainer",
