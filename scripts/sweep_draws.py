@@ -79,7 +79,7 @@ def main() -> None:
             if arguments.state:
                 arguments.state.write_text(json.dumps(state))
     print("task: slowest draw in CPU seconds (c, seed), draws at each level")
-    for task in task_names():
+    for task in dict.fromkeys(case[0] for case in chosen):
         found = {key.split()[1]: case for key, case in state.items() if key.split()[0] == task}
         level = max(found, key=lambda level: found[level]["slowest"])
         slowest, seed = found[level]["slowest"], found[level]["seed"]
