@@ -14,7 +14,7 @@ from typing import Any
 
 from rg_env.errors import ConfigError, describe, did_you_mean
 from rg_env.setting_types import check_value
-from rg_env.tasks.audited import AUDITED_TASKS
+from rg_env.tasks.audited import AUDITED_TASKS, check_audited
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream.dataset import MIXERS, registered
@@ -80,10 +80,11 @@ def check_name(name: str) -> None:
     """Refuse what is not a task.
 
     Raises:
-        ConfigError: with the nearest known names.
+        ConfigError: with the nearest known names; or reasoning-gym has another version than the audited one.
     """
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
+    check_audited()
     # Modules of users that add tasks import reasoning-gym; without them, a wrong name is found without importing it.
     known = task_names() if "reasoning_gym" in sys.modules else AUDITED_TASKS
     if name not in known:

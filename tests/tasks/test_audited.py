@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.workers.scoring import make_scorer
-from rg_env.tasks import audited, task_categories, task_names
+from rg_env.tasks import audited, registry, task_categories, task_names
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.upstream.dataset import reasoning_gym, registered
 
@@ -55,7 +56,12 @@ def other_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("other_version")
 @pytest.mark.parametrize("use", [task_names, TaskMix.parse, lambda: ReasoningGymDataset(["gcd"])])
-def test_another_version_is_one_clear_error(use: Callable[[], object]) -> None:
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_another_version_is_one_clear_error(
+    use: Callable[[], object], is_imported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_imported:
+        monkeypatch.setattr(registry, "sys", SimpleNamespace(modules={}))
     with pytest.raises(ConfigError) as error:
         use()
     assert str(error.value) == (
