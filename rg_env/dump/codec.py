@@ -93,20 +93,10 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A key of a line that holds one plain value, or a list of them.
+    """A key of a line that holds a plain value (bool, int, float or str), or a list of them."""
 
-    Attributes:
-        type: bool, int, float or str.
-        may_be_null: whether lines may contain null.
-        words: the strings that are allowed; empty: any.
-        is_list: whether a line has a list of such values.
-    """
-
-    name: str
     type: type[Any]
-    may_be_null: bool
-    words: tuple[str, ...] = ()
-    is_list: bool = False
+    is_list: bool
 
 
 @cache
@@ -114,23 +104,23 @@ def columns_of(record: Any) -> dict[str, Column]:
     """The columns of a record's class, without conversations and nested rollouts."""
     described = inspect.type_info(record)
     assert isinstance(described, inspect.StructType)
-    columns = (_column(field.name, field.type) for field in described.fields)
-    return {column.name: column for column in columns if column is not None}
+    columns = {field.name: _column(field.type) for field in described.fields}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
-_PLAIN = {inspect.BoolType: bool, inspect.IntType: int, inspect.FloatType: float, inspect.StrType: str}
+_PLAIN = {
+    inspect.BoolType: bool,
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.StrType: str,
+    inspect.EnumType: str,
+}
 
 
-def _column(name: str, kind: inspect.Type, is_list: bool = False) -> Column | None:
-    words: list[str] = []
+def _column(kind: inspect.Type, is_list: bool = False) -> Column | None:
     if isinstance(kind, inspect.ListType):
-        return None if is_list else _column(name, kind.item_type, is_list=True)
+        return None if is_list else _column(kind.item_type, is_list=True)
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-    may_be_null = any(isinstance(option, inspect.NoneType) for option in options)
     (plain,) = [option for option in options if not isinstance(option, inspect.NoneType)]
-    if isinstance(plain, inspect.Metadata):
-        words, plain = (plain.extra or {}).get("words", []), plain.type
-    if isinstance(plain, inspect.EnumType):
-        return Column(name, str, may_be_null, tuple(member.value for member in plain.cls), is_list)
-    value_type = _PLAIN.get(type(plain))
-    return None if value_type is None else Column(name, value_type, may_be_null, tuple(words), is_list)
+    value_type = _PLAIN.get(type(plain.type if isinstance(plain, inspect.Metadata) else plain))
+    return None if value_type is None else Column(value_type, is_list)

@@ -1,7 +1,6 @@
 """The names of files in a dump folder, in Atropos' pattern, and a check that the folder is writable.
 
-Invariant: a name consists of kind, run and batch. The suffix `.part` marks the batch being filled, `.zst` a finished
-batch that was compressed. Batches are numbered from 0, as in Atropos, separately for each kind.
+A name has kind, run and number, from 0 for each kind. `.part` marks the file being filled, `.zst` a compressed one.
 """
 
 from __future__ import annotations
@@ -33,12 +32,6 @@ class DumpFile:
     batch: int
     part: bool
     compressed: bool = False
-
-    @property
-    def id_prefix(self) -> str:
-        """What distinguishes the groups of this file from those of one of the same name in another folder."""
-        folder, slash, _ = self.run_id.rpartition("/")
-        return folder + slash
 
 
 def batch_name(kind: FileKind, run_id: str, batch: int) -> str:

@@ -1,11 +1,8 @@
-"""At most one writer per run and folder, across processes and hosts, by `filelock`.
-
-Invariant: while a `RunLock` is held, no other process can hold the one of the same run in the same folder. The kernel
-releases it when its process ends, so a crash leaves nothing to clean up. Forked children do not hold it.
+"""At most one writer per run and folder, across processes and hosts, by `filelock`. The kernel releases the lock when
+its process ends. Forked children do not hold it.
 
 Not covered: network file systems whose locks are local to a host, and a lock file that somebody removes. Even then two
-writers never share a file, because batches are created exclusively. On file systems without locks, `filelock` goes by
-the file's existence: after a crash it may have to be removed by hand.
+writers never share a file, because files are created exclusively.
 """
 
 from __future__ import annotations

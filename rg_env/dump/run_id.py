@@ -10,6 +10,7 @@ import json
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rg_env.atomic import replace_bytes
 from rg_env.errors import DumpError
@@ -38,51 +39,44 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
     Raises:
         DumpError: the folder cannot be written, or its run file is damaged.
     """
-    store = _Url(str(ckpt_path)) if "://" in str(ckpt_path) else _Folder(Path(ckpt_path))
+    folder = str(ckpt_path)
+    path = f"{folder.rstrip('/')}/{RUN_FILE}"
     run_id, attempt = new_run_id(), 1
     try:
-        known = store.read() if resuming else None
+        known = _read(path) if resuming else None
         if known is not None:
             run = json.loads(known)
             run_id, attempt = str(run["run_id"]), int(run["attempt"]) + 1
-        store.write(json.dumps({"run_id": run_id, "attempt": attempt}, indent=2).encode() + b"\n")
+        _write(path, json.dumps({"run_id": run_id, "attempt": attempt}, indent=2).encode() + b"\n")
     except OSError as error:
         raise DumpError(f"{ckpt_path}: cannot write the run id ({error}): choose another trainer.ckpt_path") from None
     except (ValueError, KeyError, TypeError):
         raise DumpError(
-            f"{store.name} is damaged: remove it to continue under a new run id, or repair it "
+            f"{path} is damaged: remove it to continue under a new run id, or repair it "
             '({"run_id": …, "attempt": …}, as in the manifest in the dump folder)'
         ) from None
     return run_id, attempt
 
 
-class _Folder:
-    """The run file in a local checkpoint folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / RUN_FILE
-        self.name = str(self._path)
-
-    def read(self) -> bytes | None:
-        return self._path.read_bytes() if self._path.exists() else None
-
-    def write(self, content: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(self._path, content)
+def _read(path: str) -> bytes | None:
+    if "://" not in path:
+        return Path(path).read_bytes() if Path(path).exists() else None
+    system, name = _object_store(path)
+    return bytes(system.cat_file(name)) if system.exists(name) else None
 
 
-class _Url:
-    """The run file in object storage, where a put is atomic."""
+def _write(path: str, content: bytes) -> None:
+    if "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(Path(path), content)
+        return
+    system, name = _object_store(path)  # a put is atomic
+    system.makedirs(system._parent(name), exist_ok=True)
+    system.pipe_file(name, content)
 
-    def __init__(self, url: str) -> None:
-        import fsspec
 
-        self.name = f"{url.rstrip('/')}/{RUN_FILE}"
-        self._fs, self._path = fsspec.core.url_to_fs(self.name)
+def _object_store(url: str) -> tuple[Any, str]:
+    import fsspec
 
-    def read(self) -> bytes | None:
-        return bytes(self._fs.cat_file(self._path)) if self._fs.exists(self._path) else None
-
-    def write(self, content: bytes) -> None:
-        self._fs.makedirs(self._fs._parent(self._path), exist_ok=True)
-        self._fs.pipe_file(self._path, content)
+    system, name = fsspec.core.url_to_fs(url)
+    return system, name

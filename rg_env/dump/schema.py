@@ -78,8 +78,7 @@ def as_violation(word: str) -> Violation | None:
 
 def _word_of(words: Iterable[str]) -> Meta:
     """A string that is empty or one of these."""
-    options = ["", *map(str, words)]
-    return Meta(pattern=f"^({'|'.join(options)})$", extra={"words": options})
+    return Meta(pattern=f"^({'|'.join(['', *map(str, words)])})$")
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import FileKind, TrainedRecord, from_line, group_id, open_lines, open_run
 from rg_env.dump.repair.validate import validate
-from rg_env.dump.write.open_file import OpenFile
+from rg_env.dump.write.part_file import PartFile
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.group_uid import GroupUid
@@ -355,13 +355,13 @@ def test_a_resumed_fully_async_run_with_full_batches_trains_on_no_row_twice(tmp_
 
 
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
-    append = OpenFile.append
+    append = PartFile.append
 
     def slow(file, line):
         time.sleep(0.05)
         append(file, line)
 
-    monkeypatch.setattr(OpenFile, "append", slow)
+    monkeypatch.setattr(PartFile, "append", slow)
     trainer = build(tmp_path, **KEEP_ALL, **CHECKPOINTS)
     seen = {}
     trainer.dispatch.save_checkpoint = lambda *_: seen.update({trainer.global_step: trained_in(tmp_path / "dumps")})

@@ -19,7 +19,7 @@ from rg_env.dump.codec import BadLineError, from_line, ledger_line
 from rg_env.dump.files import DumpFile, is_taken, list_files
 from rg_env.dump.open_file import open_lines
 from rg_env.dump.schema import FileKind, GroupRecord, Place, Record
-from rg_env.dump.write.open_file import OpenFile
+from rg_env.dump.write.part_file import PartFile
 
 
 class _Named(Record, frozen=True, kw_only=True):
@@ -55,22 +55,19 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
 
 def _cut_torn_tail(path: Path) -> None:
     """Cut off a last line without a line feed, if there is one; remove a file that contains nothing else."""
+    size = keep = path.stat().st_size
     with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        keep = end
         while keep:
             start = max(0, keep - (1 << 20))
             file.seek(start)
-            line_feed = file.read(keep - start).rfind(b"\n")
-            if line_feed >= 0:
-                keep = start + line_feed + 1
+            keep = start + file.read(keep - start).rfind(b"\n") + 1
+            if keep > start:
                 break
-            keep = start
     if not keep:
         path.unlink()
-    elif keep < end:
+    elif keep < size:
         os.truncate(path, keep)
-        logger.warning("{}: cut off a torn last line of {} bytes", path.name, end - keep)
+        logger.warning("{}: cut off a torn last line of {} bytes", path.name, size - keep)
 
 
 def _without_ledger_line(texts: list[DumpFile], ledger: list[DumpFile]) -> dict[str, tuple[DumpFile, Place]]:
@@ -99,7 +96,7 @@ def _groups_in(file: DumpFile) -> Iterator[tuple[str, int]]:
 
 def _complete_ledger(folder: Path, run_id: str, orphans: dict[str, tuple[DumpFile, Place]]) -> None:
     """Write the missing ledger lines into a file of their own."""
-    ledger = OpenFile(folder, FileKind.LEDGER, run_id, limit=len(orphans))
+    ledger = PartFile(folder, FileKind.LEDGER, run_id, limit=len(orphans))
     ledger.prepare()
     for file, place in orphans.values():
         with file.path.open("rb") as lines:

@@ -32,7 +32,7 @@ from rg_env.dump.files import check_folder, list_files
 from rg_env.dump.lock import RunLock
 from rg_env.dump.manifest import end_manifest
 from rg_env.dump.schema import FileKind, GroupRecord, Record, TrainedRecord
-from rg_env.dump.write.open_file import OpenFile
+from rg_env.dump.write.part_file import PartFile
 from rg_env.dump.write.resume import finish_leftovers
 from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.errors import DumpError
@@ -93,7 +93,7 @@ class DumpWriter:
         self._lock = RunLock(self.folder, run_id)
         try:
             finish_leftovers(self.folder, run_id)
-            self._files = {kind: OpenFile(self.folder, kind, run_id, groups_per_file, fsync) for kind in FileKind}
+            self._files = {kind: PartFile(self.folder, kind, run_id, groups_per_file, fsync) for kind in FileKind}
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
@@ -275,7 +275,7 @@ class DumpWriter:
 
     def _append(self, lines: Sequence[tuple[FileKind, bytes]]) -> None:
         """Append lines to their files, all or none, and finish the files that are full."""
-        appended: list[tuple[OpenFile, bytes]] = []
+        appended: list[tuple[PartFile, bytes]] = []
         try:
             for kind, line in lines:
                 file = self._ready_file(kind)
@@ -289,14 +289,14 @@ class DumpWriter:
             if file.lines >= file.limit:
                 self._try_to_finish(file)
 
-    def _ready_file(self, kind: FileKind) -> OpenFile:
+    def _ready_file(self, kind: FileKind) -> PartFile:
         """The file, which takes lines now. It is looked at once for all that waits."""
         if kind not in self._ready:
             self._files[kind].prepare()
             self._ready.add(kind)
         return self._files[kind]
 
-    def _try_to_finish(self, file: OpenFile) -> None:
+    def _try_to_finish(self, file: PartFile) -> None:
         """Finish a file. On a disk error its lines stay in the `.part`, and the next line tries again."""
         lines = file.lines
         self._ready.discard(file.kind)

@@ -13,7 +13,7 @@ import pytest
 from rg_env.dump import DumpWriter, FileKind, NotKept, TrainedRecord, from_line, open_run, write_manifest
 from rg_env.dump.files import list_files
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.write import open_file
+from rg_env.dump.write import part_file
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, uids
 
@@ -24,13 +24,13 @@ ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 def stuck_disk(monkeypatch):
     """Every write waits until the event is set."""
     go = threading.Event()
-    real = open_file.write_all
+    real = part_file.write_all
 
     def slow(fd, data):
         go.wait(10)
         return real(fd, data)
 
-    monkeypatch.setattr(open_file, "write_all", slow)
+    monkeypatch.setattr(part_file, "write_all", slow)
     yield go
     go.set()
 

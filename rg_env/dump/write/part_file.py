@@ -17,7 +17,7 @@ from rg_env.dump.files import PART, batch_name, free_number, is_taken
 from rg_env.dump.schema import FileKind, Place
 
 
-class OpenFile:
+class PartFile:
     """The files of one kind of one run, one after the other. Not thread-safe.
 
     Args:
