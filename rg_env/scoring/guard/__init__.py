@@ -69,15 +69,31 @@ def admit(entry: Mapping[str, Any], answer: str) -> Admitted:
         if task in evaluated.ENTRIES:
             entry = _with_safe_texts(entry, task)
         pickled = pickle.dumps(dict(entry))
-        if rewrite := evaluated.REWRITES.get(task):
-            return Admitted(rewrite(entry, answer), evaluated.UNREADABLE, pickled)
-        if (rule := loopholes.RULES.get(task)) and (reason := rule(entry, answer)):
-            raise Refusal(reason)
-    except (Refusal, BrokenEntry):
+    except BrokenEntry:
         raise
-    except Exception as error:  # a rule raises for no answer, but an entry can hold anything
+    except Exception as error:  # an entry can hold anything
         raise BrokenEntry(f"the entry is not a valid {task} item: {describe(error):.200}") from None
-    return Admitted(answer, f"<answer>{answer}</answer>", pickled)
+    try:
+        return Admitted(*_texts(task, entry, answer), pickled)
+    except Refusal:
+        raise
+    except Exception as error:
+        try:
+            _texts(task, entry, own or "")
+        except Refusal:
+            pass
+        except Exception:
+            raise BrokenEntry(f"the entry is not a valid {task} item: {describe(error):.200}") from None
+        raise Refusal(f"the answer cannot be read: {describe(error):.200}") from None
+
+
+def _texts(task: str, entry: Mapping[str, Any], answer: str) -> tuple[str, str]:
+    """The bare and the tagged form for the scorer. Raises Refusal, or anything if the entry is damaged."""
+    if rewrite := evaluated.REWRITES.get(task):
+        return rewrite(entry, answer), evaluated.UNREADABLE
+    if (rule := loopholes.RULES.get(task)) and (reason := rule(entry, answer)):
+        raise Refusal(reason)
+    return answer, f"<answer>{answer}</answer>"
 
 
 def _with_safe_texts(entry: Mapping[str, Any], task: str) -> Mapping[str, Any]:

@@ -61,7 +61,8 @@ _LARGEST_POWER = 10_000
 
 _MOST_NESTED = 4
 _TOKEN = re.compile(
-    r"""-?[ \t]*(?:0+|[1-9][0-9]{0,99})(?![0-9A-Za-z_])|'[][()"\w \t,-]*'|"[][()'\w \t,-]*"|[][(),\r\n]""", re.ASCII
+    r"""-?[ \t]*(?:0{1,100}|[1-9][0-9]{0,99})(?![0-9A-Za-z_])|'[][()"\w \t,-]*'|"[][()'\w \t,-]*"|[][(),\r\n]""",
+    re.ASCII,
 )
 _TOKENS = re.compile(rf"(?:{_TOKEN.pattern}|[ \t])*+", re.ASCII)
 _BEFORE_A_VALUE = ("", ",", "[", "(")

@@ -67,6 +67,14 @@ def test_items_of_every_level_keep_their_meaning(task: str, complexity: float) -
         assert scorer.score_answer(entry["answer"], copy.deepcopy(dict(safe))) == 1.0
 
 
+def test_a_rule_that_raises_on_an_answer_alone_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer never gets the excuse that is meant for damaged entries."""
+    monkeypatch.setitem(guard.loopholes.RULES, "gcd", lambda entry, answer: None if answer == "4" else str(1 / 0))
+    entry = {"question": "", "answer": "4", "metadata": {"source_dataset": "gcd"}}
+    with pytest.raises(Refusal, match="the answer cannot be read"):
+        guard.admit(entry, "5")
+
+
 def deep(levels: int) -> Any:
     value: Any = []
     for _ in range(levels):
