@@ -28,11 +28,11 @@ TESTED_BY = {
     "no environment variables": "test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory",
     "output is discarded": "test_output_is_discarded",
     "every value is checked": "test_any_other_bytes_are_two_valid_forms_or_refused",
-    "no worker outlives the trainer": "test_no_worker_outlives_its_trainer",
-    "holds for stopped workers": "test_a_stopped_worker_dies_with_its_trainer",
+    "no worker outlives the trainer": "test_no_process_outlives_its_trainer",
+    "holds for stopped workers": "test_no_process_outlives_its_trainer",
     # The guard, and scorers that you bring
-    "No character of a response": "test_what_reaches_a_scorer_that_evaluates_is_made_by_us",
-    "takes time linear in the answer": "test_four_times_the_answer_takes_about_four_times_as_long",
+    "No Reasoning Gym scorer evaluates": "test_what_reaches_a_scorer_that_evaluates_is_made_by_us",
+    "takes time linear in the answer": "test_long_answers_take_linear_time",
     "a test compares 2,000 answers per task": "test_scores_are_those_that_upstream_gives_the_answer_itself",
     "in workers of their own": "test_a_users_scorer_has_workers_of_its_own",
     # What is not covered
