@@ -23,7 +23,6 @@ from rg_env.dump.schema import (
     SCHEMA_VERSION,
     FileKind,
     GroupRecord,
-    Place,
     Record,
 )
 from rg_env.errors import DumpError
@@ -47,11 +46,10 @@ def to_line(record: Record) -> bytes:
     return _encode(record) + b"\n"
 
 
-def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "", place: Place | None = None) -> bytes:
-    """The ledger's line of `group`, whose text is in a file of the kind `text` at `place`, or in none for a reason."""
-    batch, offset = place or (None, None)
+def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> bytes:
+    """The ledger's line of `group`, whose text is in a file of the kind `text`, or in none for a reason."""
     facts: dict[str, Any] = dict(zip(GROUP_FACTS, _group_facts(group), strict=True))
-    facts |= {"text": text or "", "text_reason": reason, "text_batch": batch, "text_offset": offset}
+    facts |= {"text": text or "", "text_reason": reason}
     columns = zip(*map(_rollout_facts, group.rollouts), strict=True) if group.rollouts else [()] * len(ROLLOUT_FACTS)
     return _encode(facts | dict(zip(ROLLOUT_FACTS, columns, strict=True))) + b"\n"
 

@@ -30,8 +30,6 @@ number of turns and roles, and the defaults of Reasoning Gym's own fields."""
 MESSAGE_KEYS = ("role", "content")
 Message = dict[str, str]
 """A message of a conversation, with the keys `MESSAGE_KEYS`."""
-Place = tuple[int, int]
-"""Where a text is in the files of its kind: the number of the file, and the byte at which its line begins."""
 
 if TYPE_CHECKING:
     Number = float
@@ -273,14 +271,10 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
     Attributes:
         text: the kind of file that holds the full text, or "".
         text_reason: why no file has the text (`NotKept`); "" if one does.
-        text_batch: number of the file that holds the text; None if no file does.
-        text_offset: where the text's line begins in that file, in bytes before compression.
     """
 
     text: Annotated[str, _word_of(("rollouts", "FAILED_rollouts", "other_rollouts", "eval_rollouts"))] = ""
     text_reason: Annotated[str, _word_of(NotKept)] = ""
-    text_batch: Whole | None = None
-    text_offset: Whole | None = None
 
     @property
     def rollouts(self) -> list[RolloutFacts]:

@@ -86,13 +86,12 @@ def test_a_group_comes_back_from_its_line(record):
         assert after.violation == before.violation and after.status is before.status
 
 
-@given(groups, st.sampled_from([(FileKind.EVAL, "", (3, 17)), (None, NotKept.OTHER_OFF, None)]))
+@given(groups, st.sampled_from([(FileKind.EVAL, ""), (None, NotKept.OTHER_OFF)]))
 def test_the_ledger_has_the_facts_of_its_group(record, where):
-    text, reason, place = where
-    back = from_line(FileKind.LEDGER.record, ledger_line(record, text, reason, place))
+    text, reason = where
+    back = from_line(FileKind.LEDGER.record, ledger_line(record, text, reason))
     assert isinstance(back, LedgerRecord)
     assert (back.text, back.text_reason) == (text or "", reason)
-    assert (back.text_batch, back.text_offset) == (place or (None, None))
     assert all(getattr(back, name) == getattr(record, name) for name in GROUP_FACTS)
     expected = [{name: plain[name] for name in ROLLOUT_FACTS} for plain in _plain(record)["rollouts"]]
     assert [json.loads(msgspec.json.encode(facts)) for facts in back.rollouts] == expected

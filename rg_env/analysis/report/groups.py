@@ -82,8 +82,6 @@ def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT
 
 
 def _joined(group: Group, texts: Group | None) -> Group:
-    hidden = ("text_batch", "text_offset")
-    group = {name: value for name, value in group.items() if name not in hidden}
     if texts is None:
         return group
     of_repetition = {rollout.pop("repetition"): rollout for rollout in texts["rollouts"]}

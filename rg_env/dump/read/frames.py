@@ -56,10 +56,8 @@ _OF_ROLLOUT = {*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA}
 _OF_TEXT_FILE: dict[str, Callable[[Line], object]] = {
     "text": lambda line: line.file.kind.value,
     "text_reason": lambda line: "",
-    "text_batch": lambda line: line.file.batch,
-    "text_offset": lambda line: line.offset,
 }
-"""What only the ledger's lines have: where the text of a group is."""
+"""What only the ledger's lines have: which file has the text of a group."""
 
 
 def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:

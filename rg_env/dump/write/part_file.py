@@ -14,7 +14,7 @@ from loguru import logger
 
 from rg_env.atomic import sync_path, write_all
 from rg_env.dump.files import PART, batch_name, free_number, is_taken
-from rg_env.dump.schema import FileKind, Place
+from rg_env.dump.schema import FileKind
 
 
 class PartFile:
@@ -37,11 +37,6 @@ class PartFile:
         self._part = Path()
         self._fd: int | None = None
         self._size = 0
-
-    @property
-    def end(self) -> Place:
-        """Where the next line will begin; `prepare` has been called."""
-        return self._number, self._size
 
     def prepare(self) -> None:
         """Open a file, or cut the open one back to its last whole line; a full one is finished before.

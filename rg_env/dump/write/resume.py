@@ -18,7 +18,7 @@ from loguru import logger
 from rg_env.dump.codec import BadLineError, from_line, ledger_line
 from rg_env.dump.files import DumpFile, is_taken, list_files
 from rg_env.dump.open_file import open_lines
-from rg_env.dump.schema import FileKind, GroupRecord, Place, Record
+from rg_env.dump.schema import FileKind, GroupRecord, Record
 from rg_env.dump.write.part_file import PartFile
 
 
@@ -70,9 +70,9 @@ def _cut_torn_tail(path: Path) -> None:
         logger.warning("{}: cut off a torn last line of {} bytes", path.name, size - keep)
 
 
-def _without_ledger_line(texts: list[DumpFile], ledger: list[DumpFile]) -> dict[str, tuple[DumpFile, Place]]:
+def _without_ledger_line(texts: list[DumpFile], ledger: list[DumpFile]) -> dict[str, tuple[DumpFile, int]]:
     """Where the groups are whose text was written, but not their ledger line."""
-    orphans = {group_id: (file, (file.batch, at)) for file in texts for group_id, at in _groups_in(file)}
+    orphans = {group_id: (file, at) for file in texts for group_id, at in _groups_in(file)}
     for file in reversed(ledger):  # they are most likely in the last file
         if not orphans:
             break
@@ -94,18 +94,18 @@ def _groups_in(file: DumpFile) -> Iterator[tuple[str, int]]:
             at += len(line)
 
 
-def _complete_ledger(folder: Path, run_id: str, orphans: dict[str, tuple[DumpFile, Place]]) -> None:
+def _complete_ledger(folder: Path, run_id: str, orphans: dict[str, tuple[DumpFile, int]]) -> None:
     """Write the missing ledger lines into a file of their own."""
     ledger = PartFile(folder, FileKind.LEDGER, run_id, limit=len(orphans))
     ledger.prepare()
-    for file, place in orphans.values():
+    for file, at in orphans.values():
         with file.path.open("rb") as lines:
-            lines.seek(place[1])
+            lines.seek(at)
             try:
                 group = from_line(GroupRecord, lines.readline())
             except BadLineError as error:
-                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, place[1], error)
+                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, at, error)
                 continue
-        ledger.append(ledger_line(group, file.kind, "", place))
+        ledger.append(ledger_line(group, file.kind))
     ledger.sync()
     ledger.finish()

@@ -269,8 +269,7 @@ class DumpWriter:
         if kind is None:
             self._append([(FileKind.LEDGER, ledger_line(record, None, reason or ""))])
         else:
-            line = ledger_line(record, kind, "", self._ready_file(kind).end)
-            self._append([(kind, text), (FileKind.LEDGER, line)])
+            self._append([(kind, text), (FileKind.LEDGER, ledger_line(record, kind))])
         self._unwritten.discard(record.group_id)
 
     def _append(self, lines: Sequence[tuple[FileKind, bytes]]) -> None:
