@@ -148,7 +148,7 @@ async def test_failures_and_violations_are_jumped_to(app, pilot):
 async def test_filters_narrow_and_escape_widens(app, pilot):
     await enter(pilot, "task = 'chain_sum' AND step BETWEEN 4 AND 9")
     assert listed(app) == ["3", "5", "4"]
-    await enter(pilot, "outcome = 'all_failed'")
+    await enter(pilot, " AND outcome = 'all_failed'")
     assert listed(app) == ["4"]
     await widen(pilot)
     assert len(listed(app)) == 6

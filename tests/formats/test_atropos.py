@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from backports import zstd
@@ -109,4 +110,5 @@ def test_mistakes_are_one_line(tmp_path):
     ]:
         with pytest.raises(DumpError, match=says) as error:
             import_atropos(source, out)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
         assert "\n" not in str(error.value)

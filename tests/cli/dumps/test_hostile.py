@@ -60,7 +60,6 @@ COMMANDS = {
     "report": ["report", "--out", "OUT/report.html"],
     "import": ["import", "atropos", "--out", "OUT/imported"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
-    "tokens": ["tokens"],
     "rescore": ["rescore", "--workers", "1", "--json"],
 }
 
