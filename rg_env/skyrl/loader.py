@@ -34,8 +34,6 @@ from rg_env.processes import die_with_parent, usable_cores
 from rg_env.tasks import hash64
 from rg_env.user_code import import_inherited
 
-Batch = list[dict[str, Any]]
-
 
 class _RunRows(Dataset[Example]):
     """Row n of a run: items on demand, new ones in every epoch, or the rows of files, in a new order in every epoch."""
@@ -141,7 +139,7 @@ class TrainLoader(DataLoader[Example]):
         """Steps in an epoch, if each takes one batch."""
         return int(self._steps)
 
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[list[dict[str, Any]]]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
         for batch in super().__iter__():
             self.order.take(batch[-1]["uid"])
@@ -170,18 +168,15 @@ class TrainLoader(DataLoader[Example]):
 
 
 class AsyncRows(_AsyncDataloader):
-    """Hands out rows one by one, in the fully asynchronous loop.
-
-    SkyRL's own resumes at the beginning of an epoch by making all rows again that were used up, and waits for a row in
-    the event loop.
-    """
+    """Hands out rows one by one, in the fully asynchronous loop. SkyRL's own waits for a row in the event loop, and
+    resumes an epoch by making all rows again that were used up."""
 
     def __init__(self, loader: TrainLoader) -> None:
         super().__init__(loader, 1)
         self._loader = loader
         self._rows = iter(loader)
 
-    async def get_next_non_consumed_data(self) -> Batch | None:
+    async def get_next_non_consumed_data(self) -> list[dict[str, Any]] | None:
         """A batch of one row, or None at the end of the epoch."""
         async with self._lock:
             return await asyncio.to_thread(next, self._rows, None)
