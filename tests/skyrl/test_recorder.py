@@ -116,7 +116,7 @@ def test_a_recount_from_skyrls_output_equals_the_record(tmp_path, mode):
         said = [message["content"] for message in rollout.conversation if message["role"] == "assistant"]
         told = json.loads(rollout.each_turn)
         assert len(said) == len(told) == rollout.turns
-        assert (rollout.raw_score, rollout.tagged_score, rollout.violation, rollout.answer) == (None,) * 4
+        assert (rollout.raw_score, rollout.tagged_score, rollout.violation, rollout.answer) == (None, None, "", "")
     assert [group.uid for group in groups] == ["0", "1"]
     assert {(g.environment, g.task, g.phase, g.step, g.run_id) for g in groups} == {
         (env_class, env_class, "train", 5, "run")
