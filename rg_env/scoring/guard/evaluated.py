@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rg_env.scoring.guard import expressions
 from rg_env.scoring.guard.expressions import CONSTANTS, CONSTRUCTORS, MOST_DIGITS, Grammar, Refusal, read
 
 Entry = Mapping[str, Any]
@@ -186,7 +187,7 @@ def _grammar_of(entry: Entry, **allowed: Any) -> Grammar:
     grammar = Grammar(**allowed)
     return replace(
         grammar,
-        max_tokens=max(grammar.max_tokens, 2 * len(own)),
+        max_tokens=max(grammar.max_tokens, 2 * len(expressions.TOKEN.findall(own))),
         max_exponent=max(grammar.max_exponent, 2 * max(powers, default=0)),
         max_digits=min(MOST_DIGITS, max(grammar.max_digits, 2 * len(own))),
     )

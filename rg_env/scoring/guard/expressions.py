@@ -31,7 +31,7 @@ _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(5)
 """How strongly an expression holds together, in Python's grammar."""
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_ \t\r\n.+*/(),-]")
-_TOKEN = re.compile(r"[0-9.]+|[A-Za-z_][A-Za-z0-9_]*|\*\*|[-+*/(),]")
+TOKEN = re.compile(r"[0-9.]+|[A-Za-z_][A-Za-z0-9_]*|\*\*|[-+*/(),]")
 _NUMBER = re.compile(r"(0|[1-9][0-9]*)?(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
 _UNREADABLE_NUMBER = re.compile(r"(?<![\w.])[0-9.]++(?:[eE][+-]?[0-9]++)?+[A-Za-z_]|(?<![\w.])0[0-9]", re.ASCII)
 _ADVICE = {
@@ -135,7 +135,7 @@ def _check_text(text: str, grammar: Grammar) -> None:
     if found := _UNREADABLE_NUMBER.search(text):
         shown = _quoted(found[0])
         raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
-    tokens = _TOKEN.findall(text)
+    tokens = TOKEN.findall(text)
     if max(map(len, tokens), default=0) > grammar.max_digits:
         raise Refusal(f"a number has more than {grammar.max_digits} digits")
     if len(tokens) > grammar.max_tokens:
