@@ -56,10 +56,8 @@ def parse_name(path: Path) -> DumpFile | None:
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
-    ending = match["ending"]
-    return DumpFile(
-        path, FileKind(match["kind"]), match["run_id"], int(match["batch"]), ending == PART, compressed=ending == ZSTD
-    )
+    ending, run_id = match["ending"], match["run_id"].encode("utf-8", "replace").decode()
+    return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]), ending == PART, ending == ZSTD)
 
 
 def list_files(folder: Path, run_id: str | None = None, *, every_form: bool = False) -> list[DumpFile]:

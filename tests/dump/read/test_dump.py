@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -380,3 +381,12 @@ def test_a_cut_compressed_file_is_a_problem_of_that_file(tmp_path):
         done = CliRunner().invoke(app, ["dumps", *command[:at], str(tmp_path), *command[at:]])
         assert done.exception is None or isinstance(done.exception, (RGEnvError, SystemExit)), command
         assert "damaged zstd data" in f"{done.stdout}{done.stderr}{done.exception}", command
+
+
+def test_a_name_that_is_not_utf8_is_shown_and_obeyed_nowhere(tmp_path):
+    _write(tmp_path / "dump", [group(0)])
+    for path in list((tmp_path / "dump").glob("*.jsonl")):
+        path.rename(os.fsdecode(os.fsencode(path).replace(RUN_ID.encode(), b"a\xff")))
+    for command in (["stats"], ["validate"], ["report", "--out", str(tmp_path / "r.html")]):
+        done = CliRunner().invoke(app, ["dumps", command[0], str(tmp_path / "dump"), *command[1:]])
+        assert (done.exit_code, done.exception) == (0, None), command

@@ -60,7 +60,7 @@ function headline(section) {
     el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
       h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: CLUSTERED }, interval(h, key, show)),
       el("dd", { class: "muted" }, more(h)))));
-  const { settings } = report.runs.find((run) => run.run_id === section.run_id);
+  const settings = report.runs.find((run) => run.run_id === section.run_id)?.settings ?? [];
   byId("settings").replaceChildren(...settings.map(([name, value]) => el("div", {}, el("dt", {}, plain(name)), el("dd", {}, plain(value)))));
 }
 
