@@ -1,5 +1,6 @@
 """`rg-env collect --endpoint` against a scripted server: what is recorded, what it costs, and every way to stop."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -280,3 +281,38 @@ def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_
     assert f"{missing} groups of this run missing from {tmp_path}" in done.stderr.splitlines()[-1]
     (run,) = open_run(tmp_path).runs
     assert run.manifest["missing_groups"] == missing and run.manifest["ended"]
+
+
+HANGS = """
+import asyncio, sys, threading
+from rg_env.dump import DumpWriter
+from rg_env.dump.write import part_file
+from rg_env.rollouts.session import _until_signal
+from tests.dump.records import group
+
+part_file.write_all = lambda fd, data: threading.Event().wait()
+writer = DumpWriter(sys.argv[1], "run", 1)
+
+async def work():
+    try:
+        print("ready", flush=True)
+        await writer.write([group(0)])
+    finally:
+        writer.close()
+
+asyncio.run(_until_signal(work()))
+"""
+
+
+def test_a_second_signal_ends_a_command_whose_disk_hangs(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HANGS, tmp_path], cwd=ROOT, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    for _ in range(100):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            assert process.wait(0.5) == 130
+            return
+    raise AssertionError
