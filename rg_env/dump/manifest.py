@@ -1,10 +1,12 @@
 """The manifest of a run, in the dump folder: settings, versions, model and task mix of each attempt.
 
-Invariant: it is replaced atomically, so a crash leaves the old one or the new one; earlier attempts stay listed.
+It is replaced atomically, so a crash leaves the old one or the new one, unless a full disk has no room for both when
+the run ends; earlier attempts stay listed.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -73,11 +75,22 @@ def end_manifest(folder: Path, run_id: str, attempt: int, missing_groups: int) -
         for start in (manifest, *manifest["attempts"]):
             if start.get("attempt") == attempt:
                 start |= end
-        replace_bytes(path, json.dumps(manifest, indent=2).encode() + b"\n")
+        try:
+            replace_bytes(path, json.dumps(manifest, indent=2).encode() + b"\n")
+        except OSError:  # a full disk has room for a shorter one in place of the old one
+            _overwrite(path, json.dumps(manifest).encode() + b"\n")
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         logger.warning("the end of the run could not be noted in {} ({})", path, error)
+
+
+def _overwrite(path: Path, content: bytes) -> None:
+    if len(content) > path.stat().st_size:
+        raise OSError(errno.ENOSPC, "no room in the old manifest")
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
 
 
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:

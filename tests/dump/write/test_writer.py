@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -279,3 +280,18 @@ def test_progress_toward_the_two_files(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4) as writer:
         writer.submit([group(k, [0.0, 0.0] if k == 5 else [1.0]) for k in range(6)]).result(5)
         assert writer.progress == "dump 1/4 above the threshold, 1/4 all wrong"
+
+
+def test_the_manifest_of_a_full_disk_says_what_is_missing(tmp_path, monkeypatch):
+    writer = DumpWriter(tmp_path, RUN_ID, 1)
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": {str(k): k for k in range(99)}})
+
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rg_env.dump.manifest.replace_bytes", full)
+    writer._unwritten.add("a group")
+    assert writer.close() == 1
+    manifest = read_manifest(tmp_path, RUN_ID)
+    assert manifest["missing_groups"] == manifest["attempts"][0]["missing_groups"] == 1
+    assert manifest["settings"]["98"] == 98
