@@ -328,6 +328,8 @@ class Dump:
             count = sum(counts[kind] for counts in named if counts) - (self._count(run, kind) or 0)
             if count > 0:
                 yield f"{counted(count, 'group')} of run {run.run_id} in no {kind} file, though the ledger says so"
+            elif count < 0:
+                yield f"{counted(-count, 'group')} in {kind} files of run {run.run_id} without a line in the ledger"
 
     def _count(self, run: Run, kind: FileKind) -> int | None:
         """The records in the files of a kind; None if one was not read to its end."""

@@ -349,6 +349,14 @@ def test_what_is_missing_is_said(tmp_path):
         f"3 groups of run {RUN_ID} in no rollouts file, though the ledger says so",
     ]
     assert dump.has_every_group, "in the ledger"
+    last = sorted(tmp_path.glob("*_ledger_*"))[-1]
+    whole = last.read_bytes()
+    last.write_bytes(b"")
+    texts[2].write_bytes(texts[0].read_bytes() * 3)
+    dump = open_run(tmp_path)
+    assert (sum(1 for _ in dump.groups()), sum(1 for _ in dump.ledger())) == (8, 4)
+    assert f"4 groups in rollouts files of run {RUN_ID} without a line in the ledger" in dump.missing
+    last.write_bytes(whole)
     sorted(tmp_path.glob("*_ledger_*"))[1].unlink()
     assert not open_run(tmp_path).has_every_group
     done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
