@@ -34,14 +34,13 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.errors import ConfigError, DumpError, RGEnvError
+from rg_env.evaluate.suites import DEFAULT_SIZE, Fingerprint, SuiteTask
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
 from rg_env.rewards import Rollout, group_rewards
 from rg_env.rollouts.group import Origin, group_record
 from rg_env.scoring import Scorer, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
-from rg_env.suites.items import DEFAULT_SIZE, SuiteTask
-from rg_env.suites.suite import Fingerprint
 from rg_env.tasks import Item, encode_entry
 
 DIFFERS = "the installed reasoning-gym makes another question from the published config"

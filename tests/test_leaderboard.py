@@ -12,8 +12,8 @@ import pytest
 
 from rg_env.dump import Dump, open_run
 from rg_env.dump.repair.validate import validate
+from rg_env.evaluate.suites import SuiteTask
 from rg_env.scoring import Status, Violation
-from rg_env.suites.items import SuiteTask
 from tests.documents import ROOT
 
 PROMPT = "Answer between <answer> and </answer>."

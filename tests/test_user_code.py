@@ -21,7 +21,7 @@ from rg_env.skyrl.config import load_config
 from rg_env.tasks import Item
 from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object
 from tests.documents import ROOT, python_blocks
-from tests.rollouts.server import completion, serving
+from tests.evaluate.server import completion, serving
 
 GOOD = "<think>1</think><answer>2</answer>"
 

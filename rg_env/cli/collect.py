@@ -7,6 +7,7 @@ import typer
 
 from rg_env.cli import endpoint as shared
 from rg_env.cli.options import Imports, Settings
+from rg_env.errors import need
 
 
 def collect(
@@ -39,14 +40,16 @@ def collect(
       rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
       rg-env collect --model Qwen/Qwen3-4B --groups 100 --out runs/qwen -- --tensor-parallel-size 4
     """
-    from rg_env.rollouts.questions import train_questions
-    from rg_env.rollouts.session import run_endpoint
+    from rg_env.evaluate.run import run_endpoint
+    from rg_env.evaluate.suites import train_questions
     from rg_env.scoring.length import LengthPenaltyConfig
 
     penalty = LengthPenaltyConfig(kind="none")
-    given = shared.read(ctx, "collect", dump_dir=str(out), dump_other_rollouts=True, length_penalty=penalty)
+    defaults = {"length_penalty": penalty}
+    given = shared.read(ctx, "collect", defaults=defaults, dump_dir=str(out), dump_other_rollouts=True)
     given.rg.dump_dir = str(out)
-    options = shared.reach(ctx, "collect", given, model)
+    options, *others = shared.reach(ctx, "collect", given)
+    need(not others, "--model", model, "has several models; name one of its global_step_N")
     finished = run_endpoint("collect", train_questions(given.rg, groups), samples, given.rg, options, resume=resume)
     shared.print_finished(finished)
     raise typer.Exit(finished.exit_code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,10 +12,12 @@ import typer
 from rg_env.cli.base import Command
 from rg_env.errors import ConfigError
 from rg_env.output import counted, print_error, print_line
+from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
-    from rg_env.rollouts.session import EndpointOptions, Finished
-    from rg_env.rollouts.settings import Settings
+    from rg_env.config import RGDumpConfig
+    from rg_env.evaluate.run import EndpointOptions, Finished
+    from rg_env.evaluate.settings import Settings
 
 _Option = partial(typer.Option, rich_help_panel="Model and requests")
 
@@ -29,7 +30,8 @@ Model = Annotated[
     _Option(
         metavar="MODEL",
         help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face hub, "
-        "or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed.",
+        "or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed. A folder "
+        "of several global_step_N is one model after the other.",
     ),
 ]
 Tasks = Annotated[
@@ -66,83 +68,67 @@ class ServerCommand(Command):
 
 
 def read(ctx: typer.Context, command: str, suite: str = "fixed", **ours: Any) -> Settings:
-    """The settings that a command was given; `ours` take the place of those in files."""
-    from rg_env.rollouts.settings import read_settings
+    """The settings that a command was given; `ours` as of `read_settings`."""
+    from rg_env.evaluate.settings import read_settings
 
-    _quiet_logs()
     ours |= {name: ctx.params[name] for name in ("tasks", "imports") if ctx.params[name]}
-    return read_settings(ctx.params["settings"] or [], command, suite, **ours)
+    settings = read_settings(ctx.params["settings"] or [], command, suite, **ours)
+    _set_up_logging(settings.rg)
+    return settings
 
 
-def reach(ctx: typer.Context, command: str, settings: Settings, model: str | None) -> EndpointOptions:
-    """Complete options, from those of the command and the settings.
-
-    Args:
-        model: what `--model` or `--checkpoint` named; None: the model of the configuration.
+def reach(ctx: typer.Context, command: str, settings: Settings) -> list[EndpointOptions]:
+    """Complete options, from those of the command and the settings; one for each model that `--model` names.
 
     Raises:
         ConfigError: no model or server, or options that do not go together.
     """
-    from rg_env.rollouts.endpoint import Sampling
-    from rg_env.rollouts.server import program_for
-    from rg_env.rollouts.session import EndpointOptions
+    from rg_env.evaluate.endpoint import Sampling
+    from rg_env.evaluate.models import Model, find_models
+    from rg_env.evaluate.run import EndpointOptions
+    from rg_env.evaluate.server import program_for
 
     given: Mapping[str, Any] = ctx.params
     url, server_options = given["endpoint"], ctx.meta.get(_SERVER, [])
-    model = model or (None if url else settings.skyrl.get("trainer.policy.model.path"))
-    if model is None:
+    named = given["model"] or (None if url else settings.skyrl.get("trainer.policy.model.path"))
+    if named is None:
         what = "--endpoint needs --model, the server's name for the model" if url else None
         raise ConfigError(what or "name a model with --model, or a running server with --endpoint")
     if url and server_options:
         raise ConfigError(f"`-- {' '.join(server_options)}` is for a server that --model starts; leave out --endpoint")
+    models = [Model(named, named)] if url else find_models(named)
     if url is None:
-        program_for(model)  # refuses an environment that has none
+        program_for(models[0].path)  # refuses an environment that has none
     sampling = settings.sampling(command)
     sampling |= {name: given[name] for name in ("temperature", "top_p", "max_tokens") if given[name] is not None}
-    template = settings.chat_template_kwargs
-    return EndpointOptions(
-        url,
-        model if url else _folder(model),
-        Sampling(**sampling),
-        name=model,
-        server_options=server_options,
-        request={"chat_template_kwargs": template} if template else {},
-        concurrency=given["concurrency"],
-        timeout=given["timeout"],
-        retries=given["retries"],
-        max_tokens_total=given["max_tokens_total"],
-    )
+    return [
+        EndpointOptions(
+            url,
+            model.path,
+            Sampling(**sampling),
+            name=model.name,
+            server_options=server_options,
+            request=settings.request(command),
+            concurrency=given["concurrency"],
+            timeout=given["timeout"],
+            retries=given["retries"],
+            max_tokens_total=given["max_tokens_total"],
+        )
+        for model in models
+    ]
 
 
-def _folder(model: str) -> str:
-    """The absolute path of a model folder; a name on a hub stays as it is.
-
-    Raises:
-        ConfigError: the folder has no model.
-    """
-    if model == "nano":
-        from rg_env.cpu import nano_path
-
-        return str(nano_path())
-    path = Path(model).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ConfigError(f"--model {model}: the folder has no config.json; --checkpoint finds exported models")
-        return str(path.resolve())
-    if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
-        raise ConfigError(f"--model {model}: there is no such folder")
-    return model
-
-
-def _quiet_logs() -> None:
-    """Log only warnings, and never the values of variables."""
+def _set_up_logging(config: RGDumpConfig) -> None:
+    """Log only warnings, and never the values of variables; with `suppress_base_env_logs` only ours and the user's."""
     from loguru import logger
 
     def to_stderr(line: str) -> None:
         sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
 
+    ours = ("rg_env", *named_modules(config))
+    shown = (lambda record: (record["name"] or "").startswith(ours)) if config.suppress_base_env_logs else None
     logger.remove()
-    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", diagnose=False, backtrace=False)
+    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=shown, diagnose=False, backtrace=False)
 
 
 def print_finished(finished: Finished) -> None:
@@ -164,6 +150,8 @@ def print_finished(finished: Finished) -> None:
             print_error(f"{counted(number, noun)} {what}")
     if finished.error is not None:
         print_error(finished.error)
+    elif finished.incomplete:
+        print_error(f"{counted(finished.incomplete, 'question')} without all answers: --resume asks them again")
     if finished.out_of_tokens:
         print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {finished.folder}")
     elif finished.signum is not None or finished.error is not None:

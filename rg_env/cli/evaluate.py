@@ -13,9 +13,8 @@ from rg_env.errors import ConfigError, need, one_line
 from rg_env.output import console, counted, print_error, print_json, print_line
 
 if TYPE_CHECKING:
-    from rg_env.rollouts.checkpoints import Checkpoint
-    from rg_env.rollouts.scores import Summary
-    from rg_env.rollouts.settings import Settings as Given
+    from rg_env.analysis.scores import Summary
+    from rg_env.evaluate.settings import Settings as Given
 
 
 def evaluate(
@@ -37,13 +36,6 @@ def evaluate(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Dump folder. Default: a new folder.")] = None,
     resume: shared.Resume = False,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER|latest|all",
-            help="Evaluate exported models: a folder of one or of several steps, or those of the configured run.",
-        ),
-    ] = None,
     endpoint: shared.Endpoint = None,
     model: shared.Model = None,
     tasks: shared.Tasks = None,
@@ -64,13 +56,12 @@ def evaluate(
 
     Examples:
       rg-env eval --endpoint http://127.0.0.1:8000/v1 --model qwen --suite rg_easy --items 200
-      rg-env eval --model runs/NAME/exports/global_step_60/policy -- --tensor-parallel-size 4
-      rg-env eval configs/quickstart.yaml --checkpoint all
+      rg-env eval --model runs/NAME/exports/global_step_60 -- --tensor-parallel-size 4
+      rg-env eval configs/quickstart.yaml --model runs/quickstart/exports
     """
-    from rg_env.rollouts.plan import evaluation_folder
-    from rg_env.rollouts.questions import suite_questions
-    from rg_env.rollouts.scores import summarize
-    from rg_env.rollouts.session import run_endpoint
+    from rg_env.analysis.scores import summarize
+    from rg_env.evaluate.run import evaluation_folder, run_endpoint
+    from rg_env.evaluate.suites import suite_questions
 
     need(tasks is None or suite == "fixed", "--tasks", tasks, f"the suite {suite} has its own tasks")
     named = out or next((arg for arg in settings or [] if arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=")), None)
@@ -80,40 +71,25 @@ def evaluate(
     folder = out or (
         Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir if given.has_file else "runs/dumps")
     )
-    found = _checkpoints(given, checkpoint, model, endpoint)
-    options = [shared.reach(ctx, "eval", given, str(one.folder) if one else model) for one in found]
+    models = shared.reach(ctx, "eval", given)
     samples = samples or int(given.skyrl.get("generator.eval_n_samples_per_prompt", 1))
-    limits = _limits(given, options[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
+    limits = _limits(given, models[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
     questions = suite_questions(suite, given.rg, items, **limits)
     summaries: list[Summary] = []
     try:
-        for one, option in zip(found, options, strict=True):
-            name = one.name if one else option.name
-            place = folder / name.replace(" ", "_") if len(found) > 1 else folder
+        for model_options in models:
+            name = model_options.name
+            place = folder / name.replace(" ", "_") if len(models) > 1 else folder
             config = replace(given.rg, dump_dir=str(place))
-            finished = run_endpoint("eval", questions, samples, config, replace(option, name=name), resume=resume)
+            finished = run_endpoint("eval", questions, samples, config, model_options, resume=resume)
             shared.print_finished(finished)
-            if finished.done and (finished.totals.responses or not finished.totals.failures):
+            if finished.done:
                 summaries.append(summarize(finished.folder, finished.run_id, name, config.solved_at))
             if finished.exit_code:
                 raise typer.Exit(finished.exit_code)
     finally:
         if summaries:
             _show(summaries, as_json)
-
-
-def _checkpoints(
-    given: Given, checkpoint: str | None, model: str | None, endpoint: str | None
-) -> list[Checkpoint] | list[None]:
-    """The exported models to evaluate; one None: the model itself."""
-    from rg_env.rollouts.checkpoints import find_checkpoints
-
-    if checkpoint is None:
-        return [None]
-    need(endpoint is None, "--checkpoint", checkpoint, "a server has one model; leave it out")
-    need(model is None, "--checkpoint", checkpoint, "is the model; leave out --model")
-    folders = [given.skyrl.get(f"trainer.{name}") for name in ("ckpt_path", "export_path")]
-    return find_checkpoints(checkpoint, *(Path(str(path)).expanduser() if path else None for path in folders))
 
 
 def _limits(given: Given, model: str) -> dict[str, Any]:
@@ -133,7 +109,7 @@ def _limits(given: Given, model: str) -> dict[str, Any]:
 
 def _show(summaries: list[Summary], as_json: bool) -> None:
     """Print the scores of one run, or a table over several."""
-    from rg_env.rollouts.scores import render
+    from rg_env.analysis.scores import render
 
     if as_json:
         found = [one.as_dict() for one in summaries]

@@ -21,9 +21,9 @@ from pydantic import Field, model_validator
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
+from rg_env.evaluate.settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.rewards import RewardFunction, Rollout, group_rewards, load_reward
-from rg_env.rollouts.settings import apply_overrides
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
 

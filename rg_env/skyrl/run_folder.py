@@ -2,8 +2,8 @@
 
 The paths of a recipe share a folder, such as `runs/NAME`. A new run gets `runs/NAME-DATE-TIME` in its place, and
 `runs/NAME` becomes a link to it. With `trainer.resume_mode=latest` the run that the link names is continued; where it has
-no checkpoint, a new run begins. Paths from the command line and URLs are kept. Not covered: recipes whose paths share no
-folder. Theirs are kept as well.
+no checkpoint, a new run begins. Paths from the command line and URLs are kept, and so are the paths of a recipe that
+share no folder, or one with other files in it.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class RunFolder:
         placed = {name: path for name, path in own.items() if name not in set(typed)}
         shared = {path.parent for path in placed.values()}
         link = shared.pop() if len(shared) == 1 else None
+        if link is not None and _has_other_files(link, {path.name for path in placed.values()}):
+            link = None
         continues = value_of(cfg, "trainer.resume_mode") == "latest" and _newest(cfg) is not None
         if not continues and (link is None or "trainer.ckpt_path" not in placed):
             _refuse_later_steps(cfg)
@@ -67,6 +69,11 @@ class RunFolder:
         for name in self.paths:
             group, _, leaf = name.rpartition(".")
             setattr(value_of(cfg, group), leaf, str(folder / Path(value_of(cfg, name)).name))
+
+
+def _has_other_files(folder: Path, names: set[str]) -> bool:
+    """Whether a folder has more in it than a run would write."""
+    return folder.is_dir() and not folder.is_symlink() and any(path.name not in names for path in folder.iterdir())
 
 
 def _new_folder(link: Path) -> Path:

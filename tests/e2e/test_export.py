@@ -1,4 +1,4 @@
-"""`rg-env eval --checkpoint` asks what the run's own evaluation asked, and gets the same responses.
+"""`rg-env eval --model EXPORTS` asks what the run's own evaluation asked, and gets the same responses.
 
 The run samples with rg_env's sampler, the evaluation with `transformers serve`; both greedily.
 """
@@ -55,7 +55,7 @@ def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts,
     config.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
     rg_env("train", short_run[0], config, timeout=700)
     again = tmp_path / "again"
-    command = ("eval", short_run[0], config, "--checkpoint", "all", "--out", again)
+    command = ("eval", short_run[0], config, "--model", tmp_path / "exports", "--out", again)
     done = rg_env(*command, "--json", timeout=700)
     results = json.loads(done.stdout)
     assert [result["name"] for result in results] == ["step 1", "step 2"]

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from rg_env.scoring import AnswerScore, Scorer, Status
-from tests.rollouts.server import completion, error, serving
+from tests.evaluate.server import completion, error, serving
 
 vf = pytest.importorskip("verifiers.v1")
 pytestmark = pytest.mark.verifiers

@@ -63,6 +63,14 @@ def test_a_real_folder_of_that_name_is_kept_beside_it(tmp_path):
     assert (tmp_path / "runs" / "quickstart").resolve() == folder
 
 
+def test_a_folder_with_other_files_is_left_as_it_is(tmp_path):
+    mine = tmp_path / "runs" / "quickstart"
+    mine.mkdir(parents=True)
+    (mine / "notes.txt").touch()
+    assert folders(start()) == {mine}
+    assert [path.name for path in mine.parent.iterdir()] == ["quickstart"]
+
+
 def test_a_path_from_the_command_line_and_a_url_are_kept(tmp_path):
     cfg = start("dump_dir=mine", "trainer.export_path=s3://bucket/exports")
     assert cfg.rg_dump.dump_dir == str(tmp_path / "mine")

@@ -365,7 +365,8 @@ class Dump:
             for line in self._sound_lines(file):
                 record: Any = line.record
                 phase = getattr(record, "phase", Phase.TRAIN)
-                if is_replaced is None or not is_replaced(phase, record.step, record.attempt):
+                call = getattr(record, "call", None)
+                if is_replaced is None or not is_replaced(phase, record.step, call, record.attempt):
                     yield line
 
     def _frames_of(self, run: Run, columns: list[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:

@@ -32,8 +32,8 @@ from rg_env.sanitize import visible
 _LATER_ATTEMPT = re.compile(rb'"attempt":\s*(?!1\D)')
 """In a line, whose texts have their quotes escaped, and therefore no such key."""
 
-IsReplaced = Callable[[str, int | None, int], bool]
-"""Whether what an attempt (last) recorded of a phase and step does not count, because a later attempt replaced it."""
+IsReplaced = Callable[[str, int | None, int | None, int], bool]
+"""Whether what an attempt (last) recorded of a phase, a step and a call does not count: a later attempt replaced it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,23 +100,30 @@ class Run:
             yield f"run {self.run_id} {'is being written now' if live else 'has no regular end: it was killed'}"
 
     def is_replaced(self) -> IsReplaced:
-        """What later attempts have replaced: all steps from the first one that they trained again, even if they did not
-        get as far. What belongs to no step neither replaces anything nor is replaced.
+        """What later attempts have replaced.
+
+        In training, all steps from the first one that they trained again, even if they did not get as far. Where there
+        are no steps, as in evaluations of a model, the questions that they asked again: a question is a call.
         """
         if not self._has_later_attempts():
-            return lambda phase, step, attempt: False
+            return lambda phase, step, call, attempt: False
         first: dict[int, int] = {}
         last: dict[tuple[str, int], int] = {}
+        asked: dict[tuple[str, int], int] = {}
         for file in self.files_for_frames(texts=False):
             for group in (line.record for line in lines_in(file)):
-                if isinstance(group, GroupFacts) and group.step is not None:
-                    last[group.phase, group.step] = max(group.attempt, last.get((group.phase, group.step), 0))
-                    if group.phase is Phase.TRAIN:
-                        first[group.attempt] = min(group.step, first.get(group.attempt, group.step))
+                if not isinstance(group, GroupFacts):
+                    continue
+                if group.step is None:
+                    asked[group.phase, group.call] = max(group.attempt, asked.get((group.phase, group.call), 0))
+                    continue
+                last[group.phase, group.step] = max(group.attempt, last.get((group.phase, group.step), 0))
+                if group.phase is Phase.TRAIN:
+                    first[group.attempt] = min(group.step, first.get(group.attempt, group.step))
 
-        def is_replaced(phase: str, step: int | None, attempt: int) -> bool:
+        def is_replaced(phase: str, step: int | None, call: int | None, attempt: int) -> bool:
             if step is None:
-                return False
+                return call is not None and attempt < asked.get((phase, call), attempt)
             abandoned = any(later > attempt and step >= start for later, start in first.items())
             return abandoned or attempt < last.get((phase, step), attempt)
 

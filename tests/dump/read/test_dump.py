@@ -107,8 +107,9 @@ def test_what_an_attempt_took_back_does_not_count(tmp_path):
     _write(tmp_path, [step(2, 2), step(3, 2), step(None, 2)], attempt=2)
     _write(tmp_path, [step(3, 3), step(None, 3)], attempt=3)
     dump = open_run(tmp_path)
-    # Steps 2 to 4 of the first attempt, with their evaluation, led nowhere: the second went back to step 2.
-    kept = {("train", 1, 1), ("eval", 1, 1), ("train", 2, 2), ("train", 3, 3), ("train", None, 2), ("train", None, 3)}
+    # Steps 2 to 4 of the first attempt, with their evaluation, led nowhere: the second went back to step 2. Without
+    # steps, the third asked the same question again.
+    kept = {("train", 1, 1), ("eval", 1, 1), ("train", 2, 2), ("train", 3, 3), ("train", None, 3)}
     assert {(g.phase, g.step, g.attempt) for g in dump.groups()} == kept
     assert {(g.phase, g.step, g.attempt) for g in dump.ledger()} == kept
     assert set(dump.ledger_frame().select("phase", "step", "attempt").rows()) == kept

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rollouts.server import completion, serving
+from tests.evaluate.server import completion, serving
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "ray", "skyrl", "skyrl_gym", "transformers", "omegaconf")

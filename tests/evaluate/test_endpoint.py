@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.rollouts.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
-from tests.rollouts.server import CUT, HANG, Answer, completion, error, serving
+from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
+from tests.evaluate.server import CUT, HANG, Answer, completion, error, serving
 
 KEY = "sk-secret-0123456789"
 MESSAGES = [{"role": "user", "content": "1+1?"}]

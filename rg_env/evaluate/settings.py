@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
@@ -18,16 +19,9 @@ from rg_env.errors import ConfigError, did_you_mean, need, refuse
 from rg_env.setting_files import read_file, read_value
 from rg_env.user_code import import_modules
 
-_GONE = {
-    "--check": "eval checks its settings when it starts",
-    "--verbose": "the first lines name the log of the server",
-    "--price-in": "the last lines have the tokens to multiply by the price",
-    "--price-out": "the last lines have the tokens to multiply by the price",
-}
-"""Options that this project had."""
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
 """Sampling parameters of SkyRL, by the name that a request has for them."""
-_NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None, "additional_kwargs": None}
+_NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None, "logprobs": None}
 """Sampling parameters that a request does not have, with the values that change nothing."""
 _TEMPLATE = "generator.chat_template_kwargs"
 _ELSEWHERE = {
@@ -38,12 +32,14 @@ _ELSEWHERE = {
 _HONORED = (
     "trainer.policy.model.path",
     "trainer.max_prompt_length",
-    "trainer.ckpt_path",
-    "trainer.export_path",
     "generator.eval_n_samples_per_prompt",
     f"{_TEMPLATE}.",
     *_ELSEWHERE,
-    *(f"generator.{kind}sampling_params.{name}" for kind in ("", "eval_") for name in _SAMPLING),
+    *(
+        f"generator.{kind}sampling_params.{name}"
+        for kind in ("", "eval_")
+        for name in (*_SAMPLING, "additional_kwargs")
+    ),
 )
 
 _OF_TRAINING = ("size", "device")
@@ -75,40 +71,53 @@ class Settings:
         Raises:
             ConfigError: it has parameters that requests do not have.
         """
-        names = {kind: f"generator.{kind}sampling_params." for kind in ("", "eval_")}
-        given = {kind: self._below(name) for kind, name in names.items()}
-        if not any(given.values()) and not self.has_file:
+        group = _group_of(command)
+        own, of_training = self._below(group), self._below(_group_of("collect"))
+        if not (own or of_training or self.has_file):
             return {}
-        kind = "eval_" if command == "eval" else ""
-        for name, value in given[kind].items():
+        for name, value in own.items():
             need(
-                name in _SAMPLING or name == "logprobs" or value == _NEUTRAL.get(name, value),
-                f"{names[kind]}{name}",
+                name in (*_SAMPLING, "additional_kwargs", "logprobs") or (name in _NEUTRAL and value == _NEUTRAL[name]),
+                f"{group}{name}",
                 value,
-                "requests have temperature, top_p and max_generate_length only; leave it out",
+                "requests have temperature, top_p, max_generate_length and additional_kwargs only; leave it out",
             )
-        length = given[""].get("max_generate_length", 1024)
-        found = {"temperature": 1.0, "top_p": 1.0, "max_generate_length": 1024} | given[kind]
-        if kind and not given[kind]:  # as SkyRL
-            found |= {"temperature": 0.0, "max_generate_length": length}
-        return {theirs: found[name] for name, theirs in _SAMPLING.items()}
+        values = {"temperature": 1.0, "top_p": 1.0, "max_generate_length": 1024} | own
+        if command == "eval" and not own:  # as SkyRL
+            values |= {"temperature": 0.0, "max_generate_length": of_training.get("max_generate_length", 1024)}
+        return {theirs: values[name] for name, theirs in _SAMPLING.items()}
+
+    def request(self, command: str) -> dict[str, Any]:
+        """Further fields of every request: `additional_kwargs` of the sampling, and arguments of the template."""
+        fields = dict(self._below(_group_of(command)).get("additional_kwargs") or {})
+        return fields | ({"chat_template_kwargs": self.chat_template_kwargs} if self.chat_template_kwargs else {})
 
     @property
     def chat_template_kwargs(self) -> dict[str, Any]:
         """Arguments of the chat template."""
-        return self._below(f"{_TEMPLATE}.")
+        return dict(self.skyrl.get(_TEMPLATE) or {}) | self._below(f"{_TEMPLATE}.")
 
     def _below(self, prefix: str) -> dict[str, Any]:
         return {name.removeprefix(prefix): value for name, value in self.skyrl.items() if name.startswith(prefix)}
 
 
-def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **ours: Any) -> Settings:
+def _group_of(command: str) -> str:
+    return f"generator.{'eval_' if command == 'eval' else ''}sampling_params."
+
+
+def read_settings(
+    args: Iterable[str],
+    command: str,
+    suite: str = "fixed",
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+    **ours: Any,
+) -> Settings:
     """Read YAML files and `key=value` settings, which override those in files.
 
     Args:
         command: `eval` or `collect`.
         suite: the questions of `eval`; one other than `fixed` has tasks, seeds, prompt and format of its own.
-        ours: values of our settings that take the place of those in files.
+        defaults: values of our settings that files may replace; `ours`: values that replace those in files.
 
     Raises:
         ConfigError: naming the setting and what would be right.
@@ -120,9 +129,7 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
     for arg in args:
         key, sign, text = arg.partition("=")
         if arg.endswith((".yaml", ".yml")) and not sign:
-            files |= read_file(Path(arg), known.__contains__)
-        elif key in _GONE:
-            raise ConfigError(f"{key} has gone: {_GONE[key]}")
+            files |= read_file(Path(arg), lambda name: name in known or name.endswith("_kwargs"))
         elif key.startswith(("trainer.", "generator.", "data.")):
             why = f"{command} only sends requests to a server, so this would change nothing; leave it out"
             need(key.startswith(_HONORED), key, read_value(key, text), why)
@@ -130,7 +137,7 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
         else:
             _refuse_idle(key, text, command, suite)
             ours_typed.append(arg)
-    config = RGDumpConfig()
+    config = RGDumpConfig(**defaults)
     skyrl = {name: value for name, value in files.items() if not name.startswith(f"{PREFIX}.")} | typed
     for name, why in _ELSEWHERE.items():
         need(not skyrl.get(name), name, skyrl.get(name), why)

@@ -13,11 +13,8 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.eval_set import EvalSet
-from rg_env.rollouts.questions import Questions, suite_questions
+from rg_env.evaluate.suites import Fingerprint, Questions, SuiteTask, load_suite, suite_questions
 from rg_env.scoring import Scorer
-from rg_env.suites import load_suite
-from rg_env.suites.items import SuiteTask
-from rg_env.suites.suite import Fingerprint
 from tests.documents import ROOT
 
 
@@ -45,7 +42,8 @@ def test_the_recipes_load(path: Path) -> None:
 )
 def test_an_item_is_upstreams_own(task: str, options: dict[str, int]) -> None:
     upstream = reasoning_gym.create_dataset(task, size=5, seed=45, **options)
-    items = list(SuiteTask(task, options, size=5, seed=45))
+    made = SuiteTask(task, options, size=5, seed=45)
+    items = [made.item(index) for index in range(5)]
     assert [item.entry["question"] for item in items] == [entry["question"] for entry in upstream]
     assert [item.entry["answer"] for item in items] == [entry["answer"] for entry in upstream]
     assert len({item.id for item in items}) == 5
@@ -104,7 +102,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ("gcd", 7, 0), ("gcd", 7, 1), ("gcd", 7, 2), ("chain_sum", 45, 0), ("chain_sum", 45, 1),
     ]  # fmt: skip
     assert suite.format is ResponseFormat.STRICT
-    assert suite.as_manifest() == {"name": "mine", "fingerprint": suite.fingerprint, "questions": 5}
+    assert Fingerprint.of(items).as_manifest("mine")["questions"] == 5
     with Scorer(workers=1, timeout=30.0) as scorer:
         for item in items:
             assert scorer.score_answer(item.entry, item.entry["answer"], item.config).score == 1.0

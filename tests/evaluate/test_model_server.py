@@ -32,7 +32,7 @@ def run(tmp_path):
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` would have the command ignore it, too
 
     def start(mode, *more):
-        module = (sys.executable, "-m", "tests.rollouts.scripted_command", mode)
+        module = (sys.executable, "-m", "tests.evaluate.scripted_command", mode)
         options = ("--model", "m", "--tasks", "gcd", "--groups", str(GROUPS), "--samples", "2", "--retries", "2")
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
         environment["OPENAI_API_KEY"], environment["http_proxy"] = "sk-secret", "http://127.0.0.1:9"

@@ -1,4 +1,4 @@
-"""`rg-env` with a small program in the place of vLLM: `python -m tests.rollouts.scripted_command MODE eval …`.
+"""`rg-env` with a small program in the place of vLLM: `python -m tests.evaluate.scripted_command MODE eval …`.
 
 Only the model is scripted. The server is a process with a child, as vLLM's is, and is started, watched and stopped by
 rg_env. MODE: `answers`; `dies` after some requests; `refuses` to start.
@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from rg_env.cli import main
-from rg_env.rollouts import server, session
+from rg_env.evaluate import run, server
 
 DIES_AFTER = 9
 
@@ -63,7 +63,7 @@ if __name__ == "__main__":
     mode = sys.argv[1]
     if "--port" in sys.argv and "--host" in sys.argv:
         serve(mode, int(sys.argv[sys.argv.index("--port") + 1]))
-    command = [sys.executable, "-m", "tests.rollouts.scripted_command", mode]
-    session.program_for = lambda model: server.Program("scripted", command, 4)
+    command = [sys.executable, "-m", "tests.evaluate.scripted_command", mode]
+    run.program_for = lambda model: server.Program("scripted", command, 4)
     sys.argv = ["rg-env", *sys.argv[2:]]
     main()

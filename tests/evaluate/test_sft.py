@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.cpu import nano_path
-from rg_env.rollouts.questions import train_questions
-from tests.rollouts.server import Answer, completion, serving
+from rg_env.evaluate.suites import train_questions
+from tests.evaluate.server import Answer, completion, serving
 
 GROUPS = 24
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.repair.validate import validate
-from tests.rollouts.server import completion, error, serving
+from tests.evaluate.server import completion, error, serving
 
 SUITE = """
 size: 3
@@ -118,11 +118,9 @@ def test_a_part_of_a_suite_is_spread_over_its_tasks_and_said(suite, tmp_path):
         (["--suite", "fixed", "size=5"], "size=5: eval does not train"),
         (["--suite", "fixed", "seed=5"], "seed=5: eval asks no training questions"),
         (["--items", "6"], "--items=6: the suite has 5 questions"),
-        (["--checkpoint", "latest"], "a server has one model"),
         (["--tasks", "gcd"], "has its own tasks"),
         (["--suite", "rg_esay"], "did you mean rg_easy"),
         (["--resume"], "--resume needs --out"),
-        (["--check"], "--check has gone"),
     ],
 )
 def test_what_cannot_be_honored_is_refused(more, message, suite, tmp_path, monkeypatch):

@@ -1,0 +1,335 @@
+"""What a run without training asks: rows of a dataset, or a suite, which is a fixed set of questions.
+
+A suite has a prompt and a response format of its own, so that results can be compared. Invariant: two suites have the
+same fingerprint exactly if they have the same questions, in any order.
+"""
+
+from __future__ import annotations
+
+import decimal
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from loguru import logger
+
+from rg_env.choices import ResponseFormat, Split
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset
+from rg_env.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
+from rg_env.eval_set import EvalSet
+from rg_env.prompts import Message, build_messages, resolve_system_prompt
+from rg_env.tasks import Item, encode_entry, hash64
+from rg_env.tasks.registry import check_name, check_options
+from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, CPU_SECONDS, reasoning_gym
+from rg_env.tasks.upstream.deadline import make_in_time
+from rg_env.tasks.upstream.generators import FIXES
+
+FIXED = "fixed"
+BUILT_IN = (FIXED, "rg_easy", "rg_hard")
+_KEYS = {"tasks", "size", "seed", "system_prompt", "format"}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An item and its prompt."""
+
+    item: Item
+    messages: list[Message]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A sequence of questions.
+
+    Attributes:
+        facts: what determines them, as JSON; two runs with equal facts have the same questions.
+    """
+
+    facts: Mapping[str, Any]
+    number: int
+    make: Callable[[int], Question]
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: int) -> Question:
+        return self.make(index)
+
+
+def train_questions(config: RGDumpConfig, groups: int) -> Questions:
+    """The first `groups` questions of the train split.
+
+    Raises:
+        ConfigError: no task can be used.
+    """
+    dataset = ReasoningGymDataset.train_of(config, groups)
+
+    def question(index: int) -> Question:
+        row = dataset.row(index)
+        return Question(Item.from_extra_info(row["extra_info"]), row["prompt"])
+
+    return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), question)
+
+
+def suite_questions(name: str, config: RGDumpConfig, items: int | None = None, **limits: Any) -> Questions:
+    """The questions of a suite; sets the settings that the suite determines: format and system prompt.
+
+    Args:
+        items: take only so many of its questions, evenly over its tasks; None: all.
+        limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`.
+
+    Raises:
+        ConfigError: there is no such suite, or it cannot be made.
+    """
+    suite = load_suite(name, config, **limits)
+    config.format, config.system_prompt = suite.format.value, suite.system_prompt
+    examples = config.worked_examples if suite.name == FIXED else []
+    every = list(suite.items())
+    asked = every if items is None else _evenly(every, items)
+    label = suite.name if len(asked) == len(every) else f"{suite.name}, {len(asked):,} of {len(every):,} questions"
+
+    def question(index: int) -> Question:
+        item = asked[index]
+        return Question(item, build_messages(item.entry["question"], item.task, suite.system_prompt, examples))
+
+    return Questions({"suite": Fingerprint.of(asked).as_manifest(label)}, len(asked), question)
+
+
+def _evenly(items: Sequence[Item], count: int) -> list[Item]:
+    """The first items of each task, as many of each as there are, up to `count`.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    need(count <= len(items), "--items", count, f"the suite has {len(items)} questions")
+    places: Counter[str] = Counter()
+    turns = []  # of which turn over all tasks an item is
+    for index, item in enumerate(items):
+        turns.append((places[item.task], index))
+        places[item.task] += 1
+    return [items[index] for index in sorted(index for _, index in sorted(turns)[:count])]
+
+
+class Fingerprint:
+    """A fingerprint of a set of questions, added one by one."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self.questions = 0
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Fingerprint:
+        found = cls()
+        for item in items:
+            found.add(item.task, item.entry["question"])
+        return found
+
+    def add(self, task: str, question: str) -> None:
+        self._sum = (self._sum + hash64("suite", task, question)) % 2**64
+        self.questions += 1
+
+    def __str__(self) -> str:
+        return hashlib.blake2b(f"{self.questions} {self._sum}".encode(), digest_size=8).hexdigest()
+
+    def as_manifest(self, name: str) -> dict[str, Any]:
+        """The manifest's `suite`."""
+        return {"name": name, "fingerprint": str(self), "questions": self.questions}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A set of questions.
+
+    Attributes:
+        name: of the built-in suite, or of the file without its ending.
+        system_prompt: the text, or None.
+        format: what a response must look like.
+        make: makes the items, in order.
+        tasks: as given in the suite's file; empty for `fixed`.
+    """
+
+    name: str
+    system_prompt: str | None
+    format: ResponseFormat
+    make: Callable[[], Iterable[Item]]
+    tasks: tuple[SuiteTask, ...] = ()
+
+    def items(self) -> Iterator[Item]:
+        """The items, made one by one and the same on every call, without those that Reasoning Gym cannot make.
+
+        Raises:
+            ConfigError: Reasoning Gym cannot make any item of a task.
+        """
+        return iter(self.make())
+
+
+def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None, **limits: Any) -> Suite:
+    """Load a suite.
+
+    Args:
+        name_or_path: `fixed`, `rg_easy`, `rg_hard`, or the path of a YAML file (docs/collect.md).
+        config: tasks, seed, size, prompt and format of `fixed`; None: the default settings. Other suites ignore it.
+        limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`. Other suites have none.
+
+    Raises:
+        ConfigError: there is no such suite, or its file is wrong.
+    """
+    name = str(name_or_path)
+    if name == FIXED:
+        return _fixed(config or RGDumpConfig(), limits)
+    if name in BUILT_IN:
+        return _parse(name, resources.files("rg_env.evaluate").joinpath(f"{name}.yaml").read_text())
+    path = Path(name_or_path).expanduser()
+    if path.suffix not in (".yaml", ".yml"):
+        known = f"use {', '.join(BUILT_IN)} or the path of a YAML file"
+        raise ConfigError(f"unknown suite {name!r}{did_you_mean(name, BUILT_IN, known)}")
+    try:
+        return _parse(path.stem, path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"suite {name} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _fixed(config: RGDumpConfig, limits: Mapping[str, Any]) -> Suite:
+    made = EvalSet.of(config, **limits)
+    return Suite(
+        FIXED,
+        resolve_system_prompt(config.system_prompt),
+        ResponseFormat(config.format),
+        lambda: made.items,
+    )
+
+
+def _parse(name: str, text: str, source: str = "") -> Suite:
+    where = f"suite {source or name}"
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not YAML: {one_line(error, 200)}") from None
+    if not isinstance(content, dict) or not content.get("tasks"):
+        raise ConfigError(f"{where} has no `tasks`: list tasks, or map each to its options")
+    if unknown := next((key for key in content if key not in _KEYS), None):
+        hint = did_you_mean(str(unknown), _KEYS, f"it has {', '.join(sorted(_KEYS))}")
+        raise ConfigError(f"{where} has no setting {unknown!r}{hint}")
+    size, seed = content.get("size", 50), content.get("seed", 45)
+    need_number("size", size, whole=True, at_least=1)
+    need_number("seed", seed, whole=True, at_least=0)
+    format = content.get("format", ResponseFormat.STRICT)
+    need(format in list(ResponseFormat), "format", format, f"must be one of {', '.join(ResponseFormat)}")
+    prompt = content.get("system_prompt", "think_answer")
+    need(prompt is None or isinstance(prompt, str), "system_prompt", prompt, "must be a name, a text or null")
+    try:
+        tasks = tuple(_task(task, options, size, seed) for task, options in _entries(content["tasks"]))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return Suite(
+        name,
+        resolve_system_prompt(prompt),
+        ResponseFormat(format),
+        lambda: (item for task in tasks for item in _items_of(task)),
+        tasks,
+    )
+
+
+def _items_of(task: SuiteTask) -> Iterator[Item]:
+    """The items of a task that can be made; a warning says how many cannot."""
+    failures = []
+    for index in range(len(task)):
+        try:
+            yield task.item(index)
+        except ConfigError as error:
+            failures.append(error)
+    if len(failures) == len(task):
+        raise failures[0]
+    if failures:
+        logger.warning("{} of {} items of {} are left out: {}", len(failures), len(task), task.name, failures[0])
+
+
+def _entries(tasks: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(tasks, Mapping):
+        yield from tasks.items()
+    elif isinstance(tasks, list):
+        yield from ((task, {}) for task in tasks)
+    else:
+        raise ConfigError("`tasks` must be a list of tasks, or map each to its options")
+
+
+def _task(name: Any, options: Any, size: int, seed: int) -> SuiteTask:
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"task {name!r} must have options as a mapping, such as {{size: 50, min_terms: 2}}")
+    options = dict(options or {})
+    return SuiteTask(str(name), options, size=options.pop("size", size), seed=options.pop("seed", seed))
+
+
+class SuiteTask:
+    """Items as Reasoning Gym's own evaluations make them: `create_dataset(task, size=…, seed=…, **options)[index]`.
+
+    Unlike those of `rg_env.tasks.items`, they belong to no split and nothing is redrawn, so that questions are those of
+    upstream's evaluations. Generators that read more than their seed are made reproducible
+    (`rg_env.tasks.upstream.generators`); their questions may differ from published ones. Thread-safe.
+
+    Args:
+        name: the task.
+        options: fields of its config.
+        size: number of items, at least 1.
+        seed: of the dataset, at least 0.
+
+    Raises:
+        ConfigError: the task or an option does not exist, or the task refuses the options.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any], size: int, seed: int) -> None:
+        check_name(name)
+        need_number(f"{name}.size", size, whole=True, at_least=1)
+        need_number(f"{name}.seed", seed, whole=True, at_least=0, below=2**63)
+        self.name, self.size, self.seed = name, size, seed
+        self.options = check_options(name, options)
+        scope = self.options | ({"size": size} if name in COMPUTED_AT_CREATION else {})
+        self._id = f"{name}-{hash64(encode_entry(scope)):016x}-{seed}" if scope else f"{name}-default-{seed}"
+        self._dataset: Any = None
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def item(self, index: int) -> Item:
+        """An item.
+
+        Args:
+            index: in [0, size).
+
+        Raises:
+            ConfigError: upstream cannot make it.
+        """
+        # A fresh context: decimal_arithmetic changes the precision of the current one.
+        with self._lock, decimal.localcontext(decimal.Context()):
+            try:
+                entry = dict(make_in_time(lambda: self._create()[index], CPU_SECONDS))
+                entry["metadata"] = {"source_dataset": self.name, **entry["metadata"]}
+                entry_json = encode_entry(entry)
+            except Exception as error:
+                raise ConfigError(f"task {self.name!r} cannot make item {index}: {describe(error)}") from error
+        return Item(
+            id=f"{self._id}-{index}",
+            task=self.name,
+            split=Split.EVAL.value,
+            index=index,
+            seed=self.seed,
+            entry=entry,
+            entry_json=entry_json,
+            config=self.options or None,
+            config_json=encode_entry(self.options),
+        )
+
+    def _create(self) -> Any:
+        if self._dataset is None:
+            dataset = reasoning_gym().create_dataset(self.name, **self.options, size=self.size, seed=self.seed)
+            FIXES.get(self.name, lambda _: None)(dataset)
+            self._dataset = dataset
+        return self._dataset

@@ -1,0 +1,61 @@
+"""Which models `--model` names, and what is said of everything else."""
+
+import pytest
+
+from rg_env.errors import ConfigError
+from rg_env.evaluate.models import find_models
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The exports of a run, and its checkpoints, as SkyRL writes them."""
+    for step in (100, 20, 40):
+        model = tmp_path / "exports" / f"global_step_{step}" / "policy"
+        model.mkdir(parents=True)
+        (model / "config.json").write_text("{}")
+    shards = tmp_path / "checkpoints" / "global_step_30" / "policy"
+    (shards / "huggingface").mkdir(parents=True)
+    (shards / "model_world_size_1_rank_0.pt").touch()
+    return tmp_path
+
+
+def found(model):
+    return [(one.name, one.path) for one in find_models(str(model))]
+
+
+def refused(model):
+    with pytest.raises(ConfigError) as caught:
+        found(model)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_folder_of_steps_is_each_of_them_in_order(run):
+    exports = run / "exports"
+    assert found(exports) == [(f"step {step}", f"{exports}/global_step_{step}/policy") for step in (20, 40, 100)]
+    (run / "link").symlink_to(exports)
+    assert found(run / "link") == found(exports)
+
+
+def test_one_folder_is_one_model(run):
+    step = run / "exports" / "global_step_20"
+    assert found(step) == found(step / "policy") == [("step 20", f"{step}/policy")]
+    (run / "mine").mkdir()
+    (run / "mine" / "config.json").write_text("{}")
+    assert found(run / "mine") == [(f"{run}/mine", f"{run}/mine")]
+    assert found("Qwen/Qwen3-4B") == [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B")]
+    assert found("nano")[0][0] == "nano"
+
+
+def test_what_cannot_be_evaluated(run):
+    step = run / "checkpoints" / "global_step_30"
+    for shards in (step, step / "policy", run / "checkpoints"):
+        assert "trainer.resume_mode=from_path trainer.resume_path=" in refused(shards)
+    adapter = run / "exports" / "global_step_20" / "policy"
+    (adapter / "adapter_config.json").write_text("{}")  # SkyRL writes config.json beside it
+    message = refused(run / "exports" / "global_step_20")
+    assert "this is a LoRA adapter without weights; merge it" in message
+    assert "AutoTokenizer" in message
+    assert "there is no such folder" in refused(run / "nothing")
+    (run / "empty").mkdir()
+    assert "there is no model in it" in refused(run / "empty")
