@@ -14,7 +14,7 @@ FILES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
-LIGHT = ("dump", "analysis", "browser", "scoring", "tasks", "suites")
+LIGHT = ("dump", "analysis", "browser", "scoring", "tasks", "evaluate")
 HEAVY = {"torch", "ray", "skyrl", "skyrl_gym"}
 EXCEPT = {"rg_env.dump.read.dump": {"ray"}, "rg_env.scoring.workers.ray_pool": {"ray"}}
 
