@@ -23,7 +23,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError, describe, one_line, refuse
 from rg_env.rollouts.stopwatch import Stopwatch
-from rg_env.scoring.length import Group, LengthPenaltyConfig, group_penalty
+from rg_env.scoring.length import LengthPenaltyConfig, ScoredGroup, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.tasks import Item
@@ -155,7 +155,7 @@ def group_rewards(
     scores = [rollout.verdict.scored.score for rollout in sound]
     penalty = group_penalty(
         config.length_penalty if penalize else _NO_PENALTY,
-        Group(
+        ScoredGroup(
             scores,
             [rollout.response_tokens or 0 for rollout in sound],
             [score >= config.solved_at for score in scores],

@@ -203,6 +203,7 @@ def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> dict[str, 
 
 def run_command(tasks: str | None, items: int) -> int:
     """`rg-env attack`: progress on standard error, the result on standard output; 1 if a task fails, else 0."""
+    TaskMix.parse(tasks)  # before anything is shown
     logger.disable("rg_env")  # answers that hang are expected here
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:

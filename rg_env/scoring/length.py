@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rg_env.setting_types import setting
 
 
-class Group(NamedTuple):
+class ScoredGroup(NamedTuple):
     """The rollouts of a prompt: base scores in [0, 1], response tokens, and whether each counts as solved."""
 
     scores: Sequence[float]
@@ -33,12 +33,12 @@ class Penalty:
     additions: list[float]
 
 
-def atropos(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def atropos(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
     """Score × (1 − clip((L − tM) / (M − tM), 0, 1)) if every base score is at least `correct_at`; t is `threshold`.
 
     Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
 
-    >>> atropos(Group([1.0, 0.5], [900, 750], [True, False]), 1000, LengthPenaltyConfig()).factors
+    >>> atropos(ScoredGroup([1.0, 0.5], [900, 750], [True, False]), 1000, LengthPenaltyConfig()).factors
     [0.4, 1.0]
     """
     factors = [1.0] * len(group.scores)
@@ -48,12 +48,12 @@ def atropos(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalt
     return Penalty(factors, [0.0] * len(factors))
 
 
-def dapo(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def dapo(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
     """Soft overlong punishment, added to the reward: 0 up to M − `buffer`, then linear down to −`weight` at M.
 
     Source: Yu et al., "DAPO: An Open-Source LLM Reinforcement Learning System at Scale", 2025, equation 13.
 
-    >>> dapo(Group([1.0] * 3, [750, 900, 1200], [True] * 3), 1000, LengthPenaltyConfig(buffer=200)).additions
+    >>> dapo(ScoredGroup([1.0] * 3, [750, 900, 1200], [True] * 3), 1000, LengthPenaltyConfig(buffer=200)).additions
     [0.0, -0.5, -1.0]
     """
     buffer = settings.buffer or max(1, limit // 4)
@@ -61,13 +61,13 @@ def dapo(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
     return Penalty([1.0] * len(overlong), [0.0 - settings.weight * share for share in overlong])  # never −0.0
 
 
-def kimi(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def kimi(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
     """Added to the reward: `weight` · λ if solved, min(0, `weight` · λ) if not, where λ = ½ − (L − min)/(max − min).
 
     Source: Kimi Team, "Kimi k1.5: Scaling Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the
     rule on only after some training. λ is 0 where all responses are of one length.
 
-    >>> kimi(Group([1.0, 1.0, 0.0], [100, 300, 100], [True, True, False]), 1000, LengthPenaltyConfig()).additions
+    >>> kimi(ScoredGroup([1.0, 1.0, 0.0], [100, 300, 100], [True, True, False]), 1000, LengthPenaltyConfig()).additions
     [0.5, -0.5, 0.0]
     """
     low, high = min(group.lengths, default=0), max(group.lengths, default=0)
@@ -76,7 +76,7 @@ def kimi(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
     return Penalty([1.0] * len(shares), [settings.weight * share for share in shares])
 
 
-def none(group: Group, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def none(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
     """No penalty."""
     return Penalty([1.0] * len(group.scores), [0.0] * len(group.scores))
 
@@ -101,7 +101,7 @@ class LengthPenaltyConfig:
     """dapo, kimi: factor on what is added to the reward."""
 
 
-def group_penalty(settings: LengthPenaltyConfig, group: Group, max_length: int) -> Penalty:
+def group_penalty(settings: LengthPenaltyConfig, group: ScoredGroup, max_length: int) -> Penalty:
     """Apply the rule of the settings; `max_length` is the limit where they have none."""
     return LENGTH_PENALTIES[settings.kind](group, settings.max_length or max_length, settings)
 
@@ -122,5 +122,5 @@ def length_penalty(
     [1.0, 0.0]
     """
     settings = LengthPenaltyConfig(threshold=threshold, correct_at=correct_at)
-    factors = atropos(Group(scores, lengths, ()), max_length, settings).factors
+    factors = atropos(ScoredGroup(scores, lengths, ()), max_length, settings).factors
     return [score * factor for score, factor in zip(scores, factors, strict=True)]

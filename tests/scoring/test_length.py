@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.scoring import length, length_penalty
-from rg_env.scoring.length import LENGTH_PENALTIES, Group, LengthPenaltyConfig, atropos, dapo, group_penalty, kimi
+from rg_env.scoring.length import LENGTH_PENALTIES, LengthPenaltyConfig, ScoredGroup, atropos, dapo, group_penalty, kimi
 
 MAX = 1000
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ DEFAULT = LengthPenaltyConfig()
 
 def of(rows: list[Any], **settings: Any) -> length.Penalty:
     columns = ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
-    return group_penalty(LengthPenaltyConfig(**settings), Group(*columns), MAX)
+    return group_penalty(LengthPenaltyConfig(**settings), ScoredGroup(*columns), MAX)
 
 
 def test_the_examples_in_its_docstrings_hold() -> None:
@@ -62,7 +62,7 @@ def test_the_atropos_rule_never_raises_a_score(group: list[Any], correct_at: flo
 
 @pytest.mark.parametrize(("tokens", "factor"), [(0, 1.0), (750, 1.0), (800, 0.8), (1000, 0.0), (5000, 0.0)])
 def test_the_atropos_rule_is_a_ramp_from_three_quarters_to_the_limit(tokens: int, factor: float) -> None:
-    assert atropos(Group([1.0], [tokens], [True]), MAX, DEFAULT).factors == pytest.approx([factor])
+    assert atropos(ScoredGroup([1.0], [tokens], [True]), MAX, DEFAULT).factors == pytest.approx([factor])
 
 
 def test_the_atropos_rule_asks_the_whole_group() -> None:
@@ -72,11 +72,11 @@ def test_the_atropos_rule_asks_the_whole_group() -> None:
 
 @pytest.mark.parametrize(("tokens", "addition"), [(0, 0.0), (800, 0.0), (850, -0.25), (1000, -1.0), (1001, -1.0)])
 def test_the_dapo_rule_is_a_ramp_over_its_buffer(tokens: int, addition: float) -> None:
-    assert dapo(Group([1.0], [tokens], [True]), MAX, LengthPenaltyConfig(buffer=200)).additions == [addition]
+    assert dapo(ScoredGroup([1.0], [tokens], [True]), MAX, LengthPenaltyConfig(buffer=200)).additions == [addition]
 
 
 def test_the_kimi_rule_rewards_only_short_and_right() -> None:
-    group = Group([1.0, 1.0, 0.0, 0.0], [100, 300, 100, 300], [True, True, False, False])
+    group = ScoredGroup([1.0, 1.0, 0.0, 0.0], [100, 300, 100, 300], [True, True, False, False])
     assert kimi(group, MAX, DEFAULT).additions == [0.5, -0.5, 0.0, -0.5]
 
 

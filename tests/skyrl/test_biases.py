@@ -1,5 +1,6 @@
 """What the Atropos environment's dumps get wrong, with numbers, through the real generator, scorers and files."""
 
+import pickle
 from collections import Counter
 
 import pytest
@@ -81,11 +82,13 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(items, tmp_path, right_in
 def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeypatch):
     """Atropos' environment skips responses and saves the texts of one list with the scores of the other.
 
-    Of five responses, the second is cut off and the third hangs its scorer: both are kept out of the loss.
+    Of five responses, the second is cut off, which keeps it out of the loss, and the third hangs its scorer.
     """
-    monkeypatch.setattr(
-        guard, "admit", lambda entry, answer: (answer, f"<answer>{answer}</answer>")
-    )  # the guard would refuse what hangs
+
+    def admit(entry, answer):  # the guard would refuse what hangs
+        return guard.Admitted(answer, f"<answer>{answer}</answer>", pickle.dumps(dict(entry)))
+
+    monkeypatch.setattr(guard, "admit", admit)
     coins = ReasoningGymDataset(["coin_flip"], size=2)
     answers = oracle(coins)
 
@@ -101,14 +104,14 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
     for group in groups:
         said = {r.conversation[-1]["content"]: (r.base_score, r.status, r.violation) for r in group.rollouts}
         assert list(said.values()) == [
-            (pytest.approx(0.0, abs=0.2), "ok", None),
+            (pytest.approx(0.0, abs=0.2), "ok", ""),
             (0.0, "ok", "unclosed_think"),
-            (0.0, "timeout", None),
-            (1.0, "ok", None),
+            (0.0, "timeout", ""),
+            (1.0, "ok", ""),
             (0.0, "ok", "no_think"),
         ]
         assert [text.endswith("</answer>") for text in said] == [True, False, True, True, False]
         assert said[right(answers[group.rollouts[0].conversation[-2]["content"]])][0] == 1.0
     trained = [rollout.reward for group in groups for rollout in group.rollouts]
     assert [total(reward) for reward in output["rewards"]] == trained
-    assert [any(mask) for mask in output["loss_masks"]] == [True, False, False, True, True] * 2
+    assert [any(mask) for mask in output["loss_masks"]] == [True, False, True, True, True] * 2
