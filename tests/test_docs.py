@@ -14,8 +14,8 @@ from rg_env.analysis.export import Reason
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import FileKind
-from rg_env.dump.repair.validate import ADVICE
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutFacts, RolloutRecord
+from rg_env.dump.validate import ADVICE
 from rg_env.scoring import Status, Violation
 from rg_env.skyrl.config import known_settings, load_config
 from tests.documents import PAGES, ROOT, python_blocks, run_page

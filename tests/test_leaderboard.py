@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rg_env.dump import Dump, open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.evaluate.suites import SuiteTask
 from rg_env.scoring import Status, Violation
 from tests.documents import ROOT

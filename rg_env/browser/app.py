@@ -25,7 +25,7 @@ from rg_env.browser.query import SCORE, SORTED_BY, Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.read.dump import TextIndex
-from rg_env.dump.read.where import ConditionError
+from rg_env.dump.read.frames import ConditionError
 from rg_env.errors import RGEnvError
 from rg_env.output import counted
 from rg_env.sanitize import visible

@@ -15,7 +15,7 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.read.dump import TextIndex
-from rg_env.dump.read.where import parse_conditions
+from rg_env.dump.read.frames import parse_conditions
 from rg_env.scoring.types import UNCOUNTED
 
 SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")

@@ -3,27 +3,29 @@
 Imports neither torch nor ray nor skyrl.
 """
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line, ledger_line, to_line
-from rg_env.dump.files import check_folder
-from rg_env.dump.manifest import write_manifest
-from rg_env.dump.open_file import open_lines
+from rg_env.dump.files import check_folder, open_lines
+from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
 from rg_env.dump.read.dump import Dump, Problem, open_run
 from rg_env.dump.read.runs import Run
-from rg_env.dump.run_id import claim_run, new_run_id
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
+    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,
+    NewerSchemaError,
     NotKept,
     Outcome,
     Phase,
     RolloutRecord,
     StepRecord,
     TrainedRecord,
+    from_line,
     group_id,
     has_no_signal,
+    ledger_line,
     outcome_of,
+    to_line,
 )
 from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.dump.write.writer import DumpWriter, close_all

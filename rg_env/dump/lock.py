@@ -13,8 +13,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from rg_env.dump.files import lock_name
-from rg_env.dump.open_file import open_regular
+from rg_env.dump.files import lock_name, open_regular
 from rg_env.errors import DumpError
 
 if TYPE_CHECKING:

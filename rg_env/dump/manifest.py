@@ -1,7 +1,9 @@
-"""The manifest of a run, in the dump folder: settings, versions, model and task mix of each attempt.
+"""What is noted about a run: its id and attempt, next to SkyRL's checkpoints, and in the dump folder its manifest: the
+settings, versions, model and task mix of each attempt.
 
-It is replaced atomically, so a crash leaves the old one or the new one, unless a full disk has no room for both when
-the run ends; earlier attempts stay listed.
+A run that resumes from its checkpoints keeps its id and gets the next attempt number; any other run gets a new id. Both
+files are replaced atomically, so a crash leaves the old one or the new one, unless a full disk has no room for two
+manifests when the run ends; earlier attempts stay listed.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ import errno
 import json
 import os
 import platform
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,15 +25,81 @@ from typing import Any
 from loguru import logger
 
 from rg_env.atomic import replace_bytes
-from rg_env.dump.files import manifest_name
-from rg_env.dump.open_file import open_regular
+from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.dump.files import manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
-from rg_env.errors import DumpError
+from rg_env.errors import ConfigError, DumpError
+from rg_env.setting_types import check_value
 
-_PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm", "openai", "trl")
-
+RUN_FILE = "rg_env_run.json"
 MAX_BYTES = 1 << 26
 """A larger manifest counts as damaged."""
+_PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm", "openai", "trl")
+_NOT_NEEDED = {"tasks", "worked_examples"}
+"""Settings that no reader of a dump needs."""
+
+
+def new_run_id() -> str:
+    """A run id that sorts by time (UTC): letters, digits and hyphens.
+
+    The chance that two of a thousand runs started in the same second, on any hosts, share an id is 1 in 8,600.
+    """
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
+    """Determine the run id and attempt of a training run, and store them next to its checkpoints.
+
+    Args:
+        ckpt_path: SkyRL's `trainer.ckpt_path`; created if missing. URLs (`s3://…`) go through fsspec, as SkyRL's do.
+        resuming: True when SkyRL is going to load a checkpoint from there.
+
+    Returns:
+        (run_id, attempt); attempt counts from 1.
+
+    Raises:
+        DumpError: the folder cannot be written, or its run file is damaged.
+    """
+    path = f"{str(ckpt_path).rstrip('/')}/{RUN_FILE}"
+    run_id, attempt = new_run_id(), 1
+    try:
+        known = _read_run_file(path) if resuming else None
+        if known is not None:
+            run = json.loads(known)
+            run_id, attempt = str(run["run_id"]), int(run["attempt"]) + 1
+        _write_run_file(path, json.dumps({"run_id": run_id, "attempt": attempt}, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise DumpError(f"{ckpt_path}: cannot write the run id ({error}): choose another trainer.ckpt_path") from None
+    except (ValueError, KeyError, TypeError):
+        raise DumpError(
+            f"{path} is damaged: remove it to continue under a new run id, or repair it "
+            '({"run_id": …, "attempt": …}, as in the manifest in the dump folder)'
+        ) from None
+    return run_id, attempt
+
+
+def _read_run_file(path: str) -> bytes | None:
+    if "://" not in path:
+        return Path(path).read_bytes() if Path(path).exists() else None
+    system, name = _object_store(path)
+    return bytes(system.cat_file(name)) if system.exists(name) else None
+
+
+def _write_run_file(path: str, content: bytes) -> None:
+    if "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(Path(path), content)
+        return
+    system, name = _object_store(path)  # a put is atomic
+    system.makedirs(system._parent(name), exist_ok=True)
+    system.pipe_file(name, content)
+
+
+def _object_store(url: str) -> tuple[Any, str]:
+    import fsspec
+
+    system, name = fsspec.core.url_to_fs(url)
+    return system, name
 
 
 def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) -> Path:
@@ -55,8 +126,15 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
         "process": os.getpid(),
         "versions": _versions(),
     }
+    earlier: list[Any] = []
+    try:
+        earlier = list(_load(path)["attempts"])
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        logger.warning("{} is damaged ({}): its entries about earlier attempts are lost", path, error)
     manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **start, **content}
-    manifest["attempts"] = [*_attempts(path), {**start, **content}]
+    manifest["attempts"] = [*earlier, {**start, **content}]
     try:
         replace_bytes(path, json.dumps(manifest, indent=2, default=str).encode() + b"\n")
     except OSError as error:
@@ -71,7 +149,7 @@ def end_manifest(folder: Path, run_id: str, attempt: int, missing_groups: int) -
     path = folder / manifest_name(run_id)
     end = {"ended": datetime.now(UTC).isoformat(timespec="seconds"), "missing_groups": missing_groups}
     try:
-        manifest = _read(path)
+        manifest = _load(path)
         for start in (manifest, *manifest["attempts"]):
             if start.get("attempt") == attempt:
                 start |= end
@@ -96,13 +174,13 @@ def _overwrite(path: Path, content: bytes) -> None:
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:
     """The manifest of a run, or None if it is missing or damaged."""
     try:
-        manifest = _read(folder / manifest_name(run_id))
+        manifest = _load(folder / manifest_name(run_id))
     except (OSError, ValueError, RecursionError):
         return None
     return manifest if isinstance(manifest, dict) else None
 
 
-def _read(path: Path) -> Any:
+def _load(path: Path) -> Any:
     with open_regular(path) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -110,23 +188,53 @@ def _read(path: Path) -> Any:
     return json.loads(content)
 
 
-def _attempts(path: Path) -> list[Any]:
-    try:
-        return list(_read(path)["attempts"])
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        logger.warning("{} is damaged ({}): its entries about earlier attempts are lost", path, error)
-        return []
-
-
 @cache
 def _versions() -> dict[str, str]:
     """Versions of the installed packages that affect a run, read without importing them."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The settings of one attempt of a run: `environment.skyrl_gym.rg_dump`."""
+
+    config: RGDumpConfig
+
+
+def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
+    """The settings of every attempt in a manifest; what it lacks, or has with a value that is invalid today, has its
+    default.
+    """
+    attempts = (manifest or {}).get("attempts")
+    starts = attempts if isinstance(attempts, list) else []
+    settings = {}
+    for start in starts:
+        values: Any = start
+        for name in ("settings", *PREFIX.split(".")):
+            values = values.get(name) if isinstance(values, Mapping) else None
+        if isinstance(start, Mapping) and isinstance(start.get("attempt"), int):
+            config = RGDumpConfig()
+            _fill(config, values)
+            settings[start["attempt"]] = RunSettings(config)
+    return settings
+
+
+def default_settings() -> RunSettings:
+    """The settings to use where there is no manifest."""
+    return RunSettings(RGDumpConfig())
+
+
+def _fill(config: Any, values: object) -> None:
+    for field in fields(config):
+        if not isinstance(values, Mapping) or field.name not in values or field.name in _NOT_NEEDED:
             continue
-    return found
+        if is_dataclass(getattr(config, field.name)):
+            _fill(getattr(config, field.name), values[field.name])
+        else:
+            with suppress(ConfigError, TypeError):
+                check_value(field.name, values[field.name], field.type, field.metadata)
+                setattr(config, field.name, values[field.name])

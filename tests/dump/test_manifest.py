@@ -8,8 +8,7 @@ import pytest
 
 from rg_env.dump import claim_run, new_run_id, write_manifest
 from rg_env.dump.files import batch_name, parse_name
-from rg_env.dump.manifest import read_manifest
-from rg_env.dump.run_id import RUN_FILE
+from rg_env.dump.manifest import RUN_FILE, read_manifest
 from rg_env.dump.schema import SCHEMA_VERSION, FileKind
 from rg_env.errors import DumpError
 

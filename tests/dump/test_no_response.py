@@ -8,7 +8,7 @@ from rg_env.analysis import measure, statistics
 from rg_env.analysis.tables import headline
 from rg_env.browser.app import rows_of
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, rollout, unanswered
 

@@ -13,7 +13,7 @@ import pytest
 
 from rg_env.cpu import nano_path
 from rg_env.dump import open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from tests.e2e.conftest import RG, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]

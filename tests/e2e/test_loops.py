@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
 from rg_env.dump import FileKind, TrainedRecord, from_line, open_lines, open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import FileKind, open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.evaluate.suites import train_questions
 from tests.dump.records import lines_of
 from tests.evaluate.server import HANG, Answer, completion, error, serving

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from tests.evaluate.server import completion, error, serving
 
 SUITE = """

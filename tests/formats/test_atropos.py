@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
 from rg_env.formats.atropos import import_atropos
 from rg_env.scoring.types import Status

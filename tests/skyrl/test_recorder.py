@@ -25,7 +25,7 @@ import rg_env
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator

@@ -18,7 +18,7 @@ import rg_env
 from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder

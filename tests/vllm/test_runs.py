@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rg_env.dump import FileKind, TrainedRecord, from_line, open_lines, open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
 SYNCHRONOUS, ASYNCHRONOUS = (ROOT / "configs" / f"{name}.yaml" for name in ("cpu_vllm", "cpu_vllm_async"))

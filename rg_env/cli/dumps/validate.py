@@ -19,8 +19,8 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
       rg-env dumps validate runs/*/dumps --json
     """
     from rg_env.dump import FileKind
-    from rg_env.dump.repair.validate import ADVICE
-    from rg_env.dump.repair.validate import validate as check
+    from rg_env.dump.validate import ADVICE
+    from rg_env.dump.validate import validate as check
 
     with spinner("checking"):
         result = check(*paths)

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rg_env.dump.codec import BadLineError, from_line
-from rg_env.dump.files import DumpFile
-from rg_env.dump.open_file import open_lines
+from rg_env.dump.files import DumpFile, open_lines
 from rg_env.dump.read.lines import MAX_LINE, Line, lines_in, raw_lines
 from rg_env.dump.read.runs import IsReplaced, Run, find_runs, run_names
 from rg_env.dump.schema import (
     ROLLOUT_FACTS,
     TEXT_KINDS,
+    BadLineError,
     FileKind,
     GroupRecord,
     LedgerRecord,
@@ -32,6 +31,7 @@ from rg_env.dump.schema import (
     RolloutRecord,
     StepRecord,
     TrainedRecord,
+    from_line,
 )
 from rg_env.output import counted
 from rg_env.sanitize import visible
@@ -39,7 +39,7 @@ from rg_env.sanitize import visible
 if TYPE_CHECKING:
     import polars as pl
 
-    from rg_env.dump.read.where import Condition
+    from rg_env.dump.read.frames import Condition
 
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
@@ -151,7 +151,7 @@ class Dump:
         Raises:
             ConditionError: a condition is invalid.
         """
-        from rg_env.dump.read.where import parse_condition
+        from rg_env.dump.read.frames import parse_condition
 
         parsed = tuple(map(parse_condition, conditions))
         return replace(self, conditions=(*self.conditions, *parsed)) if parsed else self
@@ -255,8 +255,7 @@ class Dump:
             DumpError: a file cannot be read.
             NewerSchemaError: as `groups`.
         """
-        from rg_env.dump.read.frames import SCHEMA, TEXT_SCHEMA
-        from rg_env.dump.read.where import ConditionError
+        from rg_env.dump.read.frames import SCHEMA, TEXT_SCHEMA, ConditionError
 
         names = list((TEXT_SCHEMA if texts else SCHEMA) if columns is None else columns)
         tests = [condition.test for condition in self.conditions]
@@ -338,7 +337,7 @@ class Dump:
 
     def _kept_rollouts(self, run: Run, all_attempts: bool) -> dict[str, frozenset[int]]:
         """The repetitions of the rollouts that match the conditions, by group."""
-        from rg_env.dump.read.where import ConditionError
+        from rg_env.dump.read.frames import ConditionError
 
         kept: dict[str, frozenset[int]] = {}
         try:

@@ -1,39 +1,67 @@
-"""Records as polars frames with one row per rollout, for statistics.
+"""Records as polars frames with one row per rollout, for statistics, and conditions on the rows.
 
 A frame is made of the records of lines, so it has the rows and the values that a loop over the records has: "" for a
 text that is absent, null for a number. The columns are derived from the fields of `rg_env.dump.schema`.
+
+A condition is SQL as polars reads it: `phase = 'train' AND step BETWEEN 10 AND 20`. It means the same in every command,
+and for one row whatever the others are. One that no record can satisfy (an unknown column, a wrong type, an unknown
+word of a column with a fixed set) is an error that says what there is; words are checked with `=`, `<>` and `IN`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import msgspec
 import polars as pl
+from msgspec import inspect
 from polars.io.plugins import register_io_source
 
-from rg_env.dump.codec import Column, columns_of
 from rg_env.dump.read.lines import Line
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
+    FileKind,
     GroupRecord,
     LedgerRecord,
+    NotKept,
+    Outcome,
+    Phase,
     Record,
     RolloutFacts,
     RolloutRecord,
 )
+from rg_env.errors import RGEnvError
+from rg_env.sanitize import visible
+from rg_env.scoring.types import Status, Violation
 
-
-def _type(column: Column) -> pl.DataType:
-    value = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64()}.get(column.type, pl.String())
-    return pl.List(value) if column.is_list else value
+_TYPES: dict[type[inspect.Type], pl.DataType] = {
+    inspect.BoolType: pl.Boolean(),
+    inspect.IntType: pl.Int64(),
+    inspect.FloatType: pl.Float64(),
+    inspect.StrType: pl.String(),
+    inspect.EnumType: pl.String(),
+}
 
 
 def schema_of(record: Any) -> dict[str, pl.DataType]:
-    """The columns of a record's class, and the type of each."""
-    return {name: _type(column) for name, column in columns_of(record).items()}
+    """The columns of a record's class, without conversations and nested rollouts, and the type of each."""
+    described = inspect.type_info(record)
+    assert isinstance(described, inspect.StructType)
+    types = {field.name: _type(field.type) for field in described.fields}
+    return {name: dtype for name, dtype in types.items() if dtype is not None}
+
+
+def _type(kind: inspect.Type) -> pl.DataType | None:
+    if isinstance(kind, inspect.ListType):
+        item = _type(kind.item_type)
+        return None if item is None else pl.List(item)
+    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    (plain,) = [option for option in options if not isinstance(option, inspect.NoneType)]
+    return _TYPES.get(type(plain.type if isinstance(plain, inspect.Metadata) else plain))
 
 
 GROUP_SCHEMA = schema_of(LedgerRecord)
@@ -119,3 +147,105 @@ def scan_frames(
                 return
 
     return register_io_source(read, schema=pl.Schema(schema))
+
+
+# -- conditions
+
+WORDS: dict[str, list[str]] = {
+    "phase": list(Phase),
+    "outcome": list(Outcome),
+    "violation": ["", *Violation],
+    "status": list(Status),
+    "text": ["", *(kind for kind in FileKind if kind.holds_text)],
+    "text_reason": ["", *NotKept],
+    **{name: [] for name, dtype in SCHEMA.items() if dtype == pl.Boolean()},
+}
+"""The words that a column can have; none if it is true or false."""
+_FUNCTIONS = ("abs", "coalesce", "ends_with", "length", "lower", "round", "starts_with", "upper")
+_KEYWORDS = ("and", "between", "case", "else", "in", "like", "not", "or", "then", "when")
+_STRING = r"'(?:[^']|'')*'"
+_CALL = re.compile(r"\b(\w+)\s*\(", re.ASCII)
+
+
+class ConditionError(RGEnvError):
+    """An invalid condition. The message begins with the condition."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A filter on rows.
+
+    Attributes:
+        text: as typed.
+        columns: that it reads.
+        test: true for matching rows; never null.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    test: pl.Expr
+
+    @property
+    def splits_groups(self) -> bool:
+        """Whether it may match some rollouts of a group but not others."""
+        return not ROLLOUT_SCHEMA.keys().isdisjoint(self.columns)
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse a condition in SQL over the columns of `frames.SCHEMA`: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`,
+    `LIKE`, `IS NULL`, `CASE`, arithmetic and a few functions of one value.
+
+    Raises:
+        ConditionError: it is invalid; the message says what is valid.
+    """
+
+    def wrong(why: str) -> ConditionError:
+        return ConditionError(visible(f"{text}: {why}", one_line=True))
+
+    bare = re.sub(_STRING, "''", text)
+    calls = {name.lower() for name in _CALL.findall(bare)} - {*_FUNCTIONS, *_KEYWORDS}
+    if calls or re.search(r"\b(select|over)\b", bare, re.IGNORECASE):
+        raise wrong(f"a condition is about one rollout; the functions are {', '.join(_FUNCTIONS)}")
+    try:
+        test = pl.sql_expr(text.encode("utf-8", "replace").decode())
+        columns = tuple(dict.fromkeys(test.meta.root_names()))
+    except pl.exceptions.PolarsError as error:
+        raise wrong(f"not a condition in SQL ({_first_line(error)}); write for example task = 'chain_sum'") from None
+    unknown = [name for name in columns if name not in SCHEMA]
+    if unknown:
+        hint = f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'; "
+        raise wrong(f"{hint}the columns are {', '.join(SCHEMA)}")
+    if not columns:
+        raise wrong(f"names no column; the columns are {', '.join(SCHEMA)}")
+    for name, words in WORDS.items():
+        if not words_compared(text, name) <= {*words}:
+            raise wrong(f"{name} is one of {', '.join(words)}" if words else f"{name} is true or false")
+    test = test.fill_null(False)
+    try:
+        pl.DataFrame({name: [None] for name in SCHEMA}, schema=SCHEMA).lazy().filter(test).collect()
+    except (pl.exceptions.PolarsError, OverflowError) as error:
+        types = ", ".join(f"{name} is {_type_name(SCHEMA[name])}" for name in columns)
+        raise wrong(f"{_first_line(error)}; {types}") from None
+    return Condition(text, columns, test)
+
+
+def parse_conditions(texts: Iterable[str]) -> list[Condition]:
+    """Parse conditions, all of which must hold. Errors as `parse_condition`."""
+    return [parse_condition(text) for text in texts]
+
+
+def words_compared(text: str, column: str) -> set[str]:
+    """The words with which a condition compares a column by `=`, `<>` or `IN`."""
+    comparison = rf"(?:=|==|<>|!=)\s*({_STRING})|(?:NOT\s+)?IN\s*\(([^()]*)\)"
+    found = re.finditer(rf"(?<![\w'])\"?{column}\"?\s*(?:{comparison})", text, re.IGNORECASE)
+    return {word[1:-1] for match in found for word in re.findall(_STRING, match[1] or match[2])}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    if dtype.is_integer():
+        return "a whole number"
+    return "a number" if dtype.is_numeric() else "true or false" if dtype == pl.Boolean() else "a text"

@@ -11,10 +11,8 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rg_env.dump.codec import BadLineError, NewerSchemaError, from_line
-from rg_env.dump.files import DumpFile
-from rg_env.dump.open_file import open_lines
-from rg_env.dump.schema import Record
+from rg_env.dump.files import DumpFile, open_lines
+from rg_env.dump.schema import BadLineError, NewerSchemaError, Record, from_line
 from rg_env.errors import DumpError
 
 BLOCK = 1 << 18

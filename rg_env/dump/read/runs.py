@@ -19,10 +19,9 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 
-from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, parse_name
+from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, open_regular, parse_name
 from rg_env.dump.lock import is_held
-from rg_env.dump.manifest import read_manifest
-from rg_env.dump.open_file import open_regular
+from rg_env.dump.manifest import RunSettings, read_manifest, settings_of
 from rg_env.dump.read.lines import lines_in, raw_lines
 from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
 from rg_env.errors import DumpError
@@ -155,6 +154,11 @@ def _names(run: Run) -> list[str]:
         return [visible(run.run_id, one_line=True)]
     model, folder = (visible(text, one_line=True) for text in (run.model, run.folder))
     return [model, f"{model} ({folder})", f"{model} ({folder}, {run.run_id})"]
+
+
+def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RunSettings]:
+    """The settings of every attempt that a manifest describes, by run id and attempt."""
+    return {(run.run_id, attempt): settings for run in runs for attempt, settings in settings_of(run.manifest).items()}
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:

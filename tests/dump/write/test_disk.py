@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
 
@@ -27,7 +27,7 @@ _FILE_SIZE_LIMIT = """
 import resource, sys
 from rg_env.dump import DumpWriter
 from tests.dump.write.test_disk import _padded
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.output import counted
 from tests.dump.records import RUN_ID
 
@@ -141,7 +141,7 @@ _MEMORY = """
 import re, resource, sys
 from pathlib import Path
 from rg_env.dump import DumpWriter
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.output import counted
 from tests.dump.records import RUN_ID, group, rollout
 
@@ -179,7 +179,7 @@ import os, sys
 from filelock import SoftFileLock  # loaded on first use, which the other user's rights may not allow
 from rg_env.dump import DumpWriter
 from rg_env.errors import DumpError
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from rg_env.output import counted
 from tests.dump.records import RUN_ID, group
 

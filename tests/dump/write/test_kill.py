@@ -16,7 +16,7 @@ import pytest
 from rg_env.dump import FileKind, from_line, open_lines, open_run
 from rg_env.dump.files import DumpFile, list_files
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.repair.validate import validate
+from rg_env.dump.validate import validate
 from tests.dump.write.dying import Death, DyingWriters, Life, Moment, uids_of
 
 THREADS = ("MainThread", "writer")

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rg_env.dump.codec import ledger_line, to_line
 from rg_env.dump.files import manifest_name, parse_name
 from rg_env.dump.lock import is_held
 from rg_env.dump.read.dump import open_run
@@ -30,6 +29,8 @@ from rg_env.dump.schema import (
     TrainedRecord,
     answered,
     has_no_signal,
+    ledger_line,
+    to_line,
 )
 from rg_env.scoring.base_score import base_score
 from rg_env.scoring.types import Status
