@@ -86,6 +86,8 @@ def _ask_skyrl(cfg: Any) -> None:
     """SkyRL's own checks, their assertions as one line."""
     from skyrl.train.utils import validate_cfg
 
+    if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
+        os.environ.setdefault("WANDB_API_KEY", "none")  # SkyRL wants one although nothing is sent
     try:
         validate_cfg(cfg)
     except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
