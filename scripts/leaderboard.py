@@ -34,7 +34,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.errors import ConfigError, DumpError, RGEnvError
-from rg_env.evaluate.suites import DEFAULT_SIZE, Fingerprint, SuiteTask
+from rg_env.evaluate.suites import Fingerprint, SuiteTask
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
 from rg_env.rewards import Rollout, group_rewards
@@ -64,7 +64,7 @@ class Published:
         rest = {key: value for key, value in self.options.items() if key not in ("size", "seed")}
         if "seed" not in self.options:
             raise ConfigError("the published config has no seed")
-        return SuiteTask(self.task, rest, self.options.get("size", DEFAULT_SIZE), self.options["seed"])
+        return SuiteTask(self.task, rest, self.options.get("size", 500), self.options["seed"])
 
     def item(self, index: int) -> tuple[Item, str | None]:
         """The item that the config makes, and None; or what is published of it, and why it cannot be scored."""

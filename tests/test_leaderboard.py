@@ -35,7 +35,7 @@ def results(task: str, seed: int, size: int, **options: Any) -> dict[str, Any]:
                 "expected_answer": str(item.entry["answer"]),
                 "completions": [completion(item.entry["answer"], 1.0), completion("none", 0.0)],
             }
-            for item in SuiteTask(task, options, size, seed)
+            for item in map(SuiteTask(task, options, size, seed).item, range(size))
         ],
     }
 

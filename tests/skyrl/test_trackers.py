@@ -16,7 +16,6 @@ from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGExperiment
-from rg_env.skyrl.loader import TrainLoader
 from tests.e2e.conftest import ROOT
 from tests.skyrl.generating import TASK, right, run, script_for
 
@@ -42,8 +41,6 @@ def test_the_page_lists_every_metric(done):
     ]
     names = {f"environment/{name}" for name in RGDumpEnv.aggregate_metrics(episodes) if "/gcd/" not in name}
     names |= {name for name in done if name.startswith("rg_dump/")}
-    controller = SimpleNamespace(complexities=lambda: {"gcd": 0.3})
-    names |= TrainLoader.metrics(SimpleNamespace(_controller=controller)).keys()
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))

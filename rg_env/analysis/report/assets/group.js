@@ -10,13 +10,13 @@ const NUMBERS = [
   ["response_tokens", "tokens", (value) => count(value)],
   ["stop_reason", "stopped by", (value) => plain(value || "–")],
   ["truncated", "cut off", (value) => (value == null ? "–" : value ? "yes" : "no")],
-  ["policy_version", "policy version", (value) => plain(value ?? "–")],
+  ["policy_version", "policy version", (value) => plain(value || "–")],
 ];
 
 const bestFirst = (rollouts) =>
   [...rollouts].sort((a, b) => (b.base_score ?? 0) - (a.base_score ?? 0) || (b.reward ?? 0) - (a.reward ?? 0));
 const isRight = (rollout) => rollout.base_score != null && rollout.base_score >= report.solved_at;
-const troubleOf = (rollout) => rollout.violation ?? (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
+const troubleOf = (rollout) => rollout.violation || (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
 
 /** What a group that is above the threshold by partial credit alone says of itself. */
 const noneSolved = (group) => (group.text === "rollouts" && !group.rollouts.some(isRight) && group.rollouts.some((rollout) => rollout.base_score > 0) ? ", above the threshold, none solved" : "");
