@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,27 +74,20 @@ def parse_name(path: Path) -> DumpFile | None:
     return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]), ending == PART, ending == ZSTD)
 
 
-def list_files(folder: Path, run_id: str | None = None, *, every_form: bool = False) -> list[DumpFile]:
+def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
     """The files in a folder, of one run or of all, ordered by run, kind and number; several forms of one next to each
-    other: with `every_form` also the compressed one of a file that is there uncompressed.
+    other.
 
     Raises:
         OSError: the folder cannot be listed.
     """
-    paths = _listing(folder)
-    found = [file for path in paths if (file := parse_name(path)) and run_id in (None, file.run_id)]
-    files = [file for file in found if every_form or not (file.compressed and file.path.with_suffix("") in paths)]
-    return sorted(files, key=lambda file: (file.run_id, file.kind, file.batch))
-
-
-def _listing(folder: Path) -> set[Path]:
-    """The paths in a folder. During a rename a listing may show a file twice or not at all, so it is repeated."""
     paths = set(folder.iterdir())
-    for _ in range(10):
+    for _ in range(10):  # during a rename a listing may show a file twice or not at all
         before, paths = paths, set(folder.iterdir())
         if paths == before:
             break
-    return paths
+    files = [file for path in paths if (file := parse_name(path)) and run_id in (None, file.run_id)]
+    return sorted(files, key=lambda file: (file.run_id, file.kind, file.batch))
 
 
 def free_number(folder: Path, kind: FileKind, run_id: str) -> int:
@@ -159,8 +152,13 @@ def open_lines(path: Path) -> io.BufferedIOBase:
     Raises:
         OSError: it cannot be opened or read. Damaged compressed data raise it while they are read, without `errno`.
     """
-    file = _open(path)
-    return _Decompressed(file) if Path(file.name).suffix == ZSTD else file
+    finished = path.with_suffix("") if path.suffix == PART else path
+    names = dict.fromkeys((path, finished, finished.with_name(finished.name.removesuffix(ZSTD) + ZSTD)))
+    for name in names:
+        with suppress(FileNotFoundError):
+            file = open_regular(name)
+            return _Decompressed(file) if name.suffix == ZSTD else file
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 class _Decompressed(zstd.ZstdFile):
@@ -188,19 +186,3 @@ class _Decompressed(zstd.ZstdFile):
             yield
         except (zstd.ZstdError, EOFError) as error:
             raise OSError(0, f"damaged zstd data: {error}", self._file.name) from None
-
-
-def _open(path: Path) -> io.BufferedReader:
-    try:
-        return open_regular(path)
-    except FileNotFoundError:
-        later = _later_name(path)
-        if later is None:
-            raise
-    return _open(later)
-
-
-def _later_name(path: Path) -> Path | None:
-    if path.suffix == PART:
-        return path.with_suffix("")
-    return None if path.suffix == ZSTD else path.with_name(path.name + ZSTD)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from rg_env.dump.schema import (
     RG_DUMP,
     TEXT_KINDS,
     FileKind,
-    GroupFacts,
     GroupRecord,
     LedgerRecord,
     RolloutFacts,
@@ -70,12 +69,8 @@ class Fault:
 
 @dataclass
 class Validation:
-    """What was read and what was found.
-
-    Attributes:
-        kept: the first `MAX_KEPT` findings, and `counts` of all of them, by kind.
-        remarks: what could not be checked, one sentence each; these are not errors.
-        records: how many of each kind of file were read.
+    """What was read, by kind of file, and what was found: `kept` has the first `MAX_KEPT` faults, `counts` counts all
+    of them by kind; `remarks` say what could not be checked, which is no fault.
     """
 
     kept: list[Fault] = field(default_factory=list)
@@ -93,12 +88,10 @@ class Validation:
         """Number of groups with their text."""
         return sum(self.records[kind] for kind in TEXT_KINDS)
 
-    def add(self, kind: str, place: Line | Path | str, what: str) -> None:
-        """Add a finding."""
+    def add(self, kind: str, file: str, line: int, what: str) -> None:
         self.counts[kind] += 1
         if len(self.kept) < MAX_KEPT:
-            name = place.file.path.name if isinstance(place, Line) else str(getattr(place, "name", place))
-            self.kept.append(Fault(kind, name, place.number if isinstance(place, Line) else 0, what))
+            self.kept.append(Fault(kind, file, line, what))
 
 
 def validate(*paths: str | Path) -> Validation:
@@ -126,89 +119,77 @@ def validate(*paths: str | Path) -> Validation:
 def _check_files(run: Run, result: Validation, *, whole: bool) -> None:
     path = run.files[0].path.parent / manifest_name(run.run_id)
     if run.manifest is None and os.path.lexists(path):
-        result.add("manifest", path, "not a JSON object")
+        result.add("manifest", path.name, 0, "not a JSON object")
     elif run.manifest is None and any(parse_name(file.path) for file in run.files):
         result.remarks.append(f"run {run.run_id} has no manifest: its settings are unknown")
     for path, what in run.copies:
-        result.add("duplicate", path, what)
+        result.add("duplicate", path.name, 0, what)
     if not whole:
         return
     for what in run.missing_files(FileKind):
-        result.add("gap", f"run {run.run_id}", what)
+        result.add("gap", f"run {run.run_id}", 0, what)
     for what in run.how_it_ended():
-        result.add("no_regular_end" if "end" in what else "groups_missing", f"run {run.run_id}", what)
+        result.add("no_regular_end" if "end" in what else "groups_missing", f"run {run.run_id}", 0, what)
     for file in run.files:
         if file.part:
-            result.add("unfinished", file.path, "left behind by a run that was killed")
+            result.add("unfinished", file.path.name, 0, "left behind by a run that was killed")
 
 
 def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> None:
-    texts: dict[str, tuple[int, Line]] = {}
+    texts: dict[str, tuple[int, str, int]] = {}  # digest of the ledger line that the text needs, and its place
     groups: set[str] = set()
     trained: set[tuple[int, int, str]] = set()
     for line in _sound_lines(run, result, live):
-        record = line.record
+        record, file, number = line.record, line.file.path.name, line.number
         if isinstance(record, GroupRecord):
             if record.group_id in texts:
-                first = texts[record.group_id][1]
-                where = f"{first.file.path.name}, line {first.number}"
-                result.add("duplicate", line, f"group {record.group_id} again, first in {where}")
+                _, first, at = texts[record.group_id]
+                result.add("duplicate", file, number, f"group {record.group_id} again, first in {first}, line {at}")
             else:
-                place = Line(line.file, line.number, line.offset, b"", None)
-                texts[record.group_id] = hash(ledger_line(record, line.file.kind)), place
+                texts[record.group_id] = hash(ledger_line(record, line.file.kind)), file, number
         elif isinstance(record, LedgerRecord):
             if record.group_id in groups:
-                result.add("duplicate", line, f"group {record.group_id} again")
-            elif whole and (finding := _compare(record, texts.get(record.group_id))):
-                result.add(finding[0], line, finding[1])
+                result.add("duplicate", file, number, f"group {record.group_id} again")
+            elif whole and record.group_id in texts:
+                digest, first, at = texts[record.group_id]
+                if hash(to_line(record)) != digest:
+                    result.add("contradiction", file, number, f"differs from its text in {first}, line {at}")
+            elif whole and record.text:
+                result.add("no_text", file, number, f"the text of group {record.group_id} is in no {record.text} file")
             groups.add(record.group_id)
         elif isinstance(record, TrainedRecord):
             key = record.attempt, record.step, record.group_id
             if key in trained:
-                result.add("duplicate", line, f"group {record.group_id} again in step {record.step}")
+                result.add("duplicate", file, number, f"group {record.group_id} again in step {record.step}")
             elif whole and record.group_id not in groups:
-                result.add("unknown_group", line, f"group {record.group_id} is not in the ledger")
+                result.add("unknown_group", file, number, f"group {record.group_id} is not in the ledger")
             trained.add(key)
-    for group_id, (_, line) in texts.items() if whole else ():
+    for group_id, (_, file, number) in texts.items() if whole else ():
         if group_id not in groups:
-            result.add("no_ledger_line", line, f"group {group_id} is not in the ledger")
+            result.add("no_ledger_line", file, number, f"group {group_id} is not in the ledger")
 
 
 def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
-    """The lines that are records, those first to which others refer; everything else becomes a finding."""
+    """The lines that are records, those first to which others refer; everything else becomes a fault."""
     for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
         for file in run.files_of(kind):
             for line in lines_in(file) if not (live and file.part) else ():
                 if line.record is None:
-                    result.add("damaged_line", line, str(line.fault))
+                    result.add("damaged_line", file.path.name, line.number, str(line.fault))
                     continue
                 if not line.ended:
-                    result.add("damaged_line", line, "the file ends without a line feed")
+                    result.add("damaged_line", file.path.name, line.number, "the file ends without a line feed")
                 if isinstance(line.record, (GroupRecord, LedgerRecord)) and (what := contradiction(line.record)):
-                    result.add("contradiction", line, what)
+                    result.add("contradiction", file.path.name, line.number, what)
                 result.records[kind] += 1
                 yield line
 
 
-def _compare(record: LedgerRecord, text: tuple[int, Line] | None) -> tuple[str, str] | None:
-    """The finding about a ledger line and the text of its group, if there is one."""
-    if text is None:
-        return ("no_text", f"the text of group {record.group_id} is in no {record.text} file") if record.text else None
-    where = f"{text[1].file.path.name}, line {text[1].number}"
-    if not record.text:
-        return "contradiction", f"says that the text was not kept ({record.text_reason}), but it is in {where}"
-    return None if hash(to_line(record)) == text[0] else ("contradiction", f"differs from {where}")
-
-
 def contradiction(group: GroupRecord | LedgerRecord) -> str:
     """What no run can have written, or ""."""
-    if group.environment == RG_DUMP:
-        if what := _outside(group, ("complexity", "baseline")):
-            return what
-        for number, rollout in enumerate(group.rollouts):
-            shares = ("score", "base_score", "raw_score", "tagged_score", "penalty_factor")
-            if what := _outside(rollout, shares) or _contradiction_of_scores(group, rollout):
-                return f"rollout {number}: {what}"
+    for number, rollout in enumerate(group.rollouts) if group.environment == RG_DUMP else ():
+        if what := _contradiction_of_scores(group, rollout):
+            return f"rollout {number}: {what}"
     rewards = [rollout.reward for rollout in answered(group.rollouts)]
     if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
         return f"`no_signal` is {group.no_signal}, which does not fit its rewards"
@@ -217,14 +198,13 @@ def contradiction(group: GroupRecord | LedgerRecord) -> str:
     return ""
 
 
-def _outside(record: GroupFacts | RolloutFacts, names: Sequence[str]) -> str:
-    values = ((name, getattr(record, name)) for name in names)
-    wrong = [(name, value) for name, value in values if value is not None and not 0 <= value <= 1]  # NaN, too
-    return f"`{wrong[0][0]}` is {wrong[0][1]}, outside [0, 1]" if wrong else ""
-
-
-def _contradiction_of_scores(group: GroupFacts, rollout: RolloutFacts) -> str:
+def _contradiction_of_scores(group: GroupRecord | LedgerRecord, rollout: RolloutFacts) -> str:
     raw, tagged, base = rollout.raw_score, rollout.tagged_score, rollout.base_score
+    shares = {"baseline": group.baseline, "complexity": group.complexity, "penalty_factor": rollout.penalty_factor}
+    shares |= {"score": rollout.score, "base_score": base, "raw_score": raw, "tagged_score": tagged}
+    for name, share in shares.items():
+        if share is not None and not 0 <= share <= 1:  # NaN, too
+            return f"`{name}` is {share}, outside [0, 1]"
     if rollout.violation and rollout.status is Status.NO_RESPONSE:
         return "has a violation although there is no response"
     if rollout.violation or rollout.status not in (Status.OK, Status.REWARD_ERROR):

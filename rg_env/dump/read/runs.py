@@ -240,7 +240,7 @@ def _real(folder: Path) -> Path:
 def _find(path: Path) -> Sequence[DumpFile]:
     try:
         if path.is_dir():
-            if files := list_files(path, every_form=True):
+            if files := list_files(path):
                 return files
             raise DumpError(_nothing_in(path))
         with open_regular(path):

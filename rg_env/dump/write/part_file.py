@@ -153,7 +153,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     Raises:
         OSError, DumpError: the folder or a file in it cannot be read or written, or needs a later version of rg_env.
     """
-    files = list_files(folder, run_id, every_form=True)
+    files = list_files(folder, run_id)
     parts = [file for file in files if file.part and not is_taken(file.path.with_suffix(""))]
     for file in parts:
         _cut_torn_tail(file.path)

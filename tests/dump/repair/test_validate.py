@@ -187,7 +187,7 @@ def test_a_single_file_is_checked_for_itself(record):
 def test_findings_are_bounded():
     found = Validation()
     for k in range(MAX_KEPT + 5):
-        found.add("gap", str(k), "")
+        found.add("gap", str(k), 0, "")
     assert (found.counts.total(), len(found.kept)) == (MAX_KEPT + 5, MAX_KEPT)
 
 
