@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _SHOWN = ("groups", "rollouts", "mean_base_score", "solve_rate", "format_rate", "pass_at_")
 _COLUMNS = {"mean_base_score": "score", "solve_rate": "solved", "upstream_score": "upstream", "format_rate": "format"}
-_WITH_INTERVAL = ("mean_base_score", "solve_rate")
+_WITH_INTERVAL: tuple[str, ...] = ("mean_base_score", "solve_rate")
+_WIDE = 100
+"""Columns of a terminal from which all figures and intervals fit."""
 
 
 @dataclass(frozen=True)
@@ -79,26 +81,37 @@ def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary
     return Summary(name, run_id, folder, suite, rollouts.height - responses.height, rows)
 
 
-def render(summaries: Sequence[Summary]) -> Table:
-    """The scores of a run by category and task, total first; of several runs one row each, to compare checkpoints."""
+def render(summaries: Sequence[Summary], width: int) -> Table:
+    """The scores of a run by category and task, total first; of several runs one row each, to compare checkpoints.
+
+    Args:
+        width: of the terminal, in characters. A narrow one gets fewer intervals and columns, and whole names.
+    """
     suite = str((summaries[0].suite or {}).get("name", ""))
     part = suite if suite.endswith(" questions") else ""  # only a part of the suite was asked
     shown = list(summaries[0].rows[0])
     tries = [name for name in shown if name.startswith("pass_at_") and not name.endswith(("_low", "_high", "_at_1"))]
     columns = _COLUMNS | {name: name.replace("pass_at_", "pass@") for name in tries}
+    with_interval = _WITH_INTERVAL
+    if width < _WIDE:
+        columns = {name: header for name, header in columns.items() if name not in (*tries, "upstream_score")}
+        with_interval = ("solve_rate",)
     alone = len(summaries) == 1
     table = new_table([part or ("" if alone else "checkpoint")], ["items", *columns.values()])
-    rows = summaries[0].rows if alone else [one.rows[0] | {"name": one.name} for one in summaries]
+    table.columns[0].no_wrap = True
+    rows = summaries[0].rows if alone else [summary.rows[0] | {"name": summary.name} for summary in summaries]
     kind = rows[0]["kind"]
     for row in rows:
         if row["kind"] != kind:
             table.add_section()
             kind = row["kind"]
-        table.add_row(cell(row["name"]), str(row["groups"]), *(_figure(row, name) for name in columns))
+        table.add_row(
+            cell(row["name"]), str(row["groups"]), *(_figure(row, name, name in with_interval) for name in columns)
+        )
     return table
 
 
-def _figure(row: Mapping[str, Any], name: str) -> str:
+def _figure(row: Mapping[str, Any], name: str, with_interval: bool) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    interval = f" [{figure(low)}, {figure(high)}]" if name in _WITH_INTERVAL and low is not None else ""
+    interval = f" [{figure(low)}, {figure(high)}]" if with_interval and low is not None else ""
     return figure(row[name]) + interval

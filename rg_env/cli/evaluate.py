@@ -115,7 +115,8 @@ def _show(summaries: list[Summary], as_json: bool) -> None:
         found = [one.as_dict() for one in summaries]
         print_json(found if len(found) > 1 else found[0])
         return
-    console().print(render(summaries))
+    screen = console()
+    screen.print(render(summaries, screen.width))
     for summary in summaries:
         if summary.no_response:
             print_error(f"{summary.name}: not counted: {counted(summary.no_response, 'request')} without a response")

@@ -1,12 +1,15 @@
 """`rg-env eval --endpoint`: a suite's questions, scores that count every rollout once, a table and JSON."""
 
+import io
 import json
 import threading
 from collections import Counter
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from rg_env.analysis.scores import render, summarize
 from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
@@ -84,6 +87,20 @@ def test_the_table_has_the_total_first_and_an_interval(suite, tmp_path, monkeypa
     assert "[" in done.stdout
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("eval-"), "a folder of its own by default"
+
+
+def test_a_narrow_terminal_keeps_names_whole(tmp_path):
+    out = tmp_path / "dump"
+    long = tmp_path / "long.yaml"
+    long.write_text("tasks: {intermediate_integration: {size: 2}, polynomial_multiplication: {size: 2}}")
+    with serving(lambda number, body: completion("<answer>1</answer>")) as server:
+        evaluate(server, long, "--out", str(out), "--samples", "2")
+    (run,) = open_run(out).runs
+    screen = Console(file=io.StringIO(), width=80)
+    screen.print(render([summarize(out, run.run_id, "m", 0.99)], 80))
+    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith(" polynomial_multiplication ") and "[" in line for line in lines)
 
 
 def test_the_result_of_a_resumed_evaluation_counts_all_attempts(suite, tmp_path):
