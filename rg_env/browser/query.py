@@ -15,7 +15,7 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.read.dump import TextIndex
-from rg_env.dump.read.frames import parse_conditions
+from rg_env.dump.read.frames import parse_condition
 from rg_env.scoring.types import UNCOUNTED
 
 SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
@@ -36,7 +36,7 @@ class Query:
     """A filter of groups.
 
     Attributes:
-        conditions: see `parse_conditions`; those on rollouts must hold for the same rollout.
+        conditions: see `parse_condition`; those on rollouts must hold for the same rollout.
         text: must occur in a message of the group, ignoring case; empty to match all groups.
 
     Raises:
@@ -47,7 +47,8 @@ class Query:
     text: str = ""
 
     def __post_init__(self) -> None:
-        parse_conditions(self.conditions)
+        for condition in self.conditions:
+            parse_condition(condition)
 
     @classmethod
     def parse(cls, line: str) -> Query:

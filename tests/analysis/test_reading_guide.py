@@ -5,7 +5,7 @@ import re
 from rg_env.analysis import statistics
 from rg_env.analysis.stats import STATISTICS
 from rg_env.browser import Query
-from rg_env.dump.read.frames import parse_conditions
+from rg_env.dump.read.frames import parse_condition
 from tests.documents import ROOT, run_page
 
 GUIDE = (ROOT / "docs" / "reading.md").read_text()
@@ -27,7 +27,7 @@ def test_the_conditions_are_conditions():
     in_table = [text for row in table.strip().splitlines()[2:] for text in re.findall("`(.*?)`", row.split("|")[1])]
     conditions = [quoted[1:-1] for quoted in CONDITIONS.findall(GUIDE)] + in_table
     assert len(conditions) >= 12
-    assert parse_conditions(conditions)
+    assert [parse_condition(condition) for condition in conditions]
 
 
 def test_the_filter_lines_are_conditions_and_then_a_search():

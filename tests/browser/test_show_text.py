@@ -17,7 +17,7 @@ from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.choices import SortBy
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
-from rg_env.dump.read.frames import parse_conditions
+from rg_env.dump.read.frames import parse_condition
 from rg_env.errors import RGEnvError
 from rg_env.sanitize import visible
 from rg_env.scoring import parse_response
@@ -166,7 +166,7 @@ def test_a_query_is_written_as_it_is_read(condition, text):
 def test_what_is_shown_is_what_statistics_count(conditions):
     record = open_run(SAMPLE)
     with_text = {group.group_id for group in record.groups()}
-    tests = [condition.test for condition in parse_conditions(conditions)]
+    tests = [parse_condition(condition).test for condition in conditions]
     counted = record.ledger_frame().filter(*tests)
     printed = show(SAMPLE, "--plain", *(part for text in conditions for part in ("--where", text))).stdout
     shown = [line[3:] for line in printed.splitlines() if line.startswith("== ")]

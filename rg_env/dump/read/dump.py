@@ -126,14 +126,18 @@ class Dump:
         """What is known to be missing, one line each: files, groups, the regular end of a run. More is known after
         reading.
         """
-        return [what for run in self.runs for what in (*self._missing_in(run, FileKind), *self._missing_texts(run))]
+        return [
+            what
+            for run in self.runs
+            for what in (*run.missing_files(FileKind), *run.how_it_ended(), *self._missing_texts(run))
+        ]
 
     @property
     def has_every_group(self) -> bool:
         """Whether all runs have a ledger in which nothing is missing, as far as anybody knows after reading it."""
         ledgers = {file.path for run in self.runs for file in run.files_of(FileKind.LEDGER)}
         damaged = any(problem.path in ledgers for problem in self.problems)
-        missing = any(any(self._missing_in(run, [FileKind.LEDGER])) for run in self.runs)
+        missing = any([*run.missing_files([FileKind.LEDGER]), *run.how_it_ended()] for run in self.runs)
         return self.caveat is None and not damaged and not missing
 
     # -- conditions
@@ -301,39 +305,25 @@ class Dump:
 
         return records_frame(TrainedRecord, self.trained(all_attempts=all_attempts))
 
-    def steps_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
-        """`steps` with one row per number: `run_id`, `attempt`, `step`, `name`, `value`."""
-        from rg_env.dump.read.frames import records_frame
-
-        frame = records_frame(StepRecord, self.steps(all_attempts=all_attempts))
-        return frame.explode("name", "value").drop("schema_version").drop_nulls("name")
-
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
         return [file for run in self.runs for file in run.files_for_frames(texts=texts)]
 
     # -- inside
 
-    def _missing_in(self, run: Run, kinds: Iterable[FileKind]) -> Iterator[str]:
-        yield from run.missing_files(kinds)
-        yield from run.how_it_ended()
-
     def _missing_texts(self, run: Run) -> Iterator[str]:
         """Groups whose text the ledger names, and that are not there; known after both were read."""
-        named = [self._read.records.get(file.path) for file in run.files_of(FileKind.LEDGER)]
-        if not run.has_ledger or None in named or run.run_id not in self._read.texts_read:
+        records = self._read.records
+        needed = {file.path for file in run.files_of(*TEXT_KINDS, FileKind.LEDGER)}
+        if run.run_id not in self._read.texts_read or not needed <= records.keys():
             return
-        for kind in TEXT_KINDS:
-            count = sum(counts[kind] for counts in named if counts) - (self._count(run, kind) or 0)
+        for kind in TEXT_KINDS if run.has_ledger else ():
+            count = sum(records[file.path][kind] for file in run.files_of(FileKind.LEDGER))
+            count -= sum(records[file.path].total() for file in run.files_of(kind))
             if count > 0:
                 yield f"{counted(count, 'group')} of run {run.run_id} in no {kind} file, though the ledger says so"
             elif count < 0:
                 yield f"{counted(-count, 'group')} in {kind} files of run {run.run_id} without a line in the ledger"
-
-    def _count(self, run: Run, kind: FileKind) -> int | None:
-        """The records in the files of a kind; None if one was not read to its end."""
-        counts = [self._read.records.get(file.path) for file in run.files_of(kind)]
-        return None if None in counts else sum(count.total() for count in counts if count)
 
     def _kept_rollouts(self, run: Run, all_attempts: bool) -> dict[str, frozenset[int]]:
         """The repetitions of the rollouts that match the conditions, by group."""
@@ -348,32 +338,36 @@ class Dump:
             pass
         return kept
 
-    def _records[R: Record](
-        self, run: Run, kinds: Collection[FileKind], of: type[R], all_attempts: bool
-    ) -> Iterator[R]:
-        files = run.files_of(*kinds)
-        for line in self._counted_lines(run, files, all_attempts):
+    def _records[R: Record](self, run: Run, kinds: Iterable[FileKind], of: type[R], all_attempts: bool) -> Iterator[R]:
+        for line in self._lines(run, run.files_of(*kinds), all_attempts):
             assert isinstance(line.record, of)
             yield line.record
 
-    def _counted_lines(self, run: Run, files: Iterable[DumpFile], all_attempts: bool) -> Iterator[Line]:
-        """The lines of files of a run that are records and were not replaced."""
-        files = list(files)
-        is_replaced = self._is_replaced(run) if files and not all_attempts else None
+    def _lines(self, run: Run, files: list[DumpFile], all_attempts: bool) -> Iterator[Line]:
+        """The lines that are records and were not replaced; what is wrong with another line becomes a problem."""
+        replaced = self._read.replaced
+        if files and not all_attempts and run.run_id not in replaced:
+            replaced[run.run_id] = run.is_replaced()
         for file in files:
-            for line in self._sound_lines(file):
+            counts: Counter[str] = Counter()
+            for line in lines_in(file):
                 record: Any = line.record
-                phase = getattr(record, "phase", Phase.TRAIN)
-                call = getattr(record, "call", None)
-                if is_replaced is None or not is_replaced(phase, record.step, call, record.attempt):
+                if record is None:
+                    problem = Problem(file.path, line.number, str(line.fault))
+                    self._read.problems.setdefault((file.path, line.number), problem)
+                    continue
+                counts[getattr(record, "text", "")] += 1
+                phase, call = getattr(record, "phase", Phase.TRAIN), getattr(record, "call", None)
+                if all_attempts or not replaced[run.run_id](phase, record.step, call, record.attempt):
                     yield line
+            self._read.records[file.path] = counts
 
     def _frames_of(self, run: Run, columns: list[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
         from rg_env.dump.read.frames import rollouts_frame
 
         held: list[Line] = []
         size = 0
-        for line in self._counted_lines(run, run.files_for_frames(texts=texts), all_attempts):
+        for line in self._lines(run, run.files_for_frames(texts=texts), all_attempts):
             if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
                 yield rollouts_frame(held, columns)
                 held, size = [], 0
@@ -381,23 +375,6 @@ class Dump:
             size += len(line.raw)
         if held:
             yield rollouts_frame(held, columns)
-
-    def _is_replaced(self, run: Run) -> IsReplaced:
-        if run.run_id not in self._read.replaced:
-            self._read.replaced[run.run_id] = run.is_replaced()
-        return self._read.replaced[run.run_id]
-
-    def _sound_lines(self, file: DumpFile) -> Iterator[Line]:
-        """The lines that are records; what is wrong with the others becomes a problem."""
-        counts: Counter[str] = Counter()
-        for line in lines_in(file):
-            if line.record is None:
-                problem = Problem(file.path, line.number, str(line.fault))
-                self._read.problems.setdefault((file.path, line.number), problem)
-            else:
-                counts[getattr(line.record, "text", "")] += 1
-                yield line
-        self._read.records[file.path] = counts
 
 
 def open_run(*paths: str | Path) -> Dump:

@@ -229,11 +229,6 @@ def parse_condition(text: str) -> Condition:
     return Condition(text, columns, test)
 
 
-def parse_conditions(texts: Iterable[str]) -> list[Condition]:
-    """Parse conditions, all of which must hold. Errors as `parse_condition`."""
-    return [parse_condition(text) for text in texts]
-
-
 def words_compared(text: str, column: str) -> set[str]:
     """The words with which a condition compares a column by `=`, `<>` or `IN`."""
     comparison = rf"(?:=|==|<>|!=)\s*({_STRING})|(?:NOT\s+)?IN\s*\(([^()]*)\)"

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -169,7 +168,8 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     """
     if not paths:
         raise DumpError("no dump folder or file was given")
-    files = {_real(file.path.parent) / file.path.name: file for path in map(Path, paths) for file in _find(path)}
+    listed = [file for path in map(Path, paths) for file in _find(path)]
+    files = {(os.path.realpath(file.path.parent), file.path.name): file for file in listed}
     kinds = list(FileKind)
     chosen, copies = _without_copies(list(files.values()))
     in_order = sorted(chosen, key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
@@ -232,28 +232,19 @@ def _read_content(file: DumpFile) -> _Content:
     return _Content(file, records, frozenset(lines))
 
 
-@lru_cache(maxsize=64)
-def _real(folder: Path) -> Path:
-    return Path(os.path.realpath(folder))
-
-
 def _find(path: Path) -> Sequence[DumpFile]:
     try:
         if path.is_dir():
             if files := list_files(path):
                 return files
-            raise DumpError(_nothing_in(path))
+            deeper = next((below for below in sorted(path.iterdir()) if below.is_dir() and list_files(below)), None)
+            hint = f" did you mean {deeper}?" if deeper else ""
+            raise DumpError(f"no dump in {path}: its files would be named {PREFIX}_*.jsonl.{hint}")
         with open_regular(path):
             pass
     except OSError as error:
         raise DumpError(f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file") from None
     return [parse_name(path) or _free_name(path)]
-
-
-def _nothing_in(folder: Path) -> str:
-    deeper = next((below for below in sorted(folder.iterdir()) if below.is_dir() and list_files(below)), None)
-    there = f" did you mean {deeper}?" if deeper else ""
-    return f"no dump in {folder}: its files would be named {PREFIX}_*.jsonl.{there}"
 
 
 def _free_name(path: Path) -> DumpFile:
