@@ -25,7 +25,7 @@ class ResponseFormat(StrEnum):
 
 
 class By(StrEnum):
-    """How statistics are grouped, in addition to run and phase."""
+    """How statistics are grouped, in addition to run, phase and environment."""
 
     TASK = "task"
     CATEGORY = "category"

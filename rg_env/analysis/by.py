@@ -17,7 +17,7 @@ OTHER_CATEGORY = "other"
 
 
 def key_columns(by: str) -> list[str]:
-    """The columns that distinguish the rows of statistics grouped by this, always with the phase.
+    """The columns that distinguish the rows of statistics grouped by this, always with phase and environment.
 
     Raises:
         DumpError: not values of `By` separated by commas.
@@ -26,7 +26,7 @@ def key_columns(by: str) -> list[str]:
         chosen = parse_by(by)
     except ValueError as error:
         raise DumpError(f"statistics by {by!r}: {error}") from None
-    return list(dict.fromkeys(["phase", *(column for one in chosen for column in one.columns)]))
+    return list(dict.fromkeys(["phase", "environment", *(column for one in chosen for column in one.columns)]))
 
 
 def with_keys(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

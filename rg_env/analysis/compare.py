@@ -1,7 +1,7 @@
 """Comparison of two sides: which statistics differ by more than chance.
 
-Invariant: a difference is taken only between rows with the same phase and value of `by`. The unit of analysis is the
-question, or the run where both sides have several (`unit_of`).
+Invariant: a difference is taken only between rows with the same phase, environment and value of `by`. The unit of
+analysis is the question, or the run where both sides have several (`unit_of`).
 
 Questions: all groups and rollouts of a question on one side are one value. A row is *paired* if the two sides share at
 least half of the questions of the side that has fewer: then only the shared questions count, and their difficulty
@@ -71,11 +71,11 @@ def compare(
         unmatched: tasks whose questions differ although their ids may be equal: they are not paired.
 
     Returns:
-        one row for each phase, value of `by` and measure (the columns of `statistics` that have an interval): `phase`,
-        the columns of `by`, `measure`, `paired`, `questions` and `questions_other` (equal if paired; with `Unit.RUN`
-        the numbers of runs), `value` and `other`, `difference` = value − other with `low` and `high`, its confidence
-        interval (null for fewer than two units, and where `unit` allows none), and `clear`: whether the interval
-        excludes 0. Values that one side lacks are null.
+        one row for each phase, environment, value of `by` and measure (the columns of `statistics` that have an
+        interval): `phase`, `environment`, the columns of `by`, `measure`, `paired`, `questions` and
+        `questions_other` (equal if paired; with `Unit.RUN` the numbers of runs), `value` and `other`, `difference` =
+        value − other with `low` and `high`, its confidence interval (null for fewer than two units, and where `unit`
+        allows none), and `clear`: whether the interval excludes 0. Values that one side lacks are null.
 
     Raises:
         DumpError: as `statistics`.
@@ -107,19 +107,17 @@ def flips(side: Side, other: Side, *, unmatched: Sequence[str] = ()) -> pl.DataF
     """The questions that at least half of the rollouts solve on one side only. Arguments as for `compare`.
 
     Returns:
-        `phase`, `task`, `item`, `value` and `other` (shares of solved rollouts), and `group_id` and `group_id_other`,
-        a group of each side. The largest differences come first.
+        `phase`, `environment`, `task`, `item`, `value` and `other` (shares of solved rollouts), and `group_id` and
+        `group_id_other`, a group of each side. The largest differences come first.
     """
-    keys = ["phase", "task"]
+    keys = ["phase", "environment", "task"]
     (mine, _), (theirs, _) = (_questions(one, keys) for one in (side, other))
     value, rate_other = (pl.col(f"solve_rate:total{s}") / pl.col(f"solve_rate:count{s}") for s in ("", _OTHER))
     return (
         _shared(mine, theirs, keys, unmatched)
-        .select(
-            "phase", "task", "item", value=value, other=rate_other, group_id="group_id", group_id_other="group_id_other"
-        )
+        .select(*keys, "item", value=value, other=rate_other, group_id="group_id", group_id_other="group_id_other")
         .filter((pl.col("value") >= _SOLVED_QUESTION) != (pl.col("other") >= _SOLVED_QUESTION))
-        .sort(-(pl.col("value") - pl.col("other")).abs(), "phase", "task", "item")
+        .sort(-(pl.col("value") - pl.col("other")).abs(), *keys, "item")
     )
 
 

@@ -1,8 +1,9 @@
 """Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend.
 
 Invariant: rates over rollouts count every rollout once, and rates over groups every group once; train and evaluation
-never share a row, nor do two runs unless they are pooled explicitly. Every figure is a count or a mean of recorded
-values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`). A statistic is one entry of `STATISTICS`.
+never share a row, nor do two environments, nor two runs unless they are pooled explicitly. Every figure is a count or a
+mean of recorded values, except for intervals (see `intervals`) and pass@k (see `pass_at_k`). A statistic is one entry
+of `STATISTICS`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ GROUP = "group"
 
 _FORMATTED = pl.col("environment") == RG_DUMP
 """Whether the environment of a rollout has a format."""
-IN_TRAINING = ~pl.col("phase").cast(pl.String).str.starts_with(Phase.EVAL.value)
-"""Whether a rollout or group is not of an evaluation."""
 _LOST = pl.col("base_score") - pl.col("score")
 _SCORED = pl.col("raw_score").is_not_null() & pl.col("tagged_score").is_not_null()
 
@@ -116,7 +115,7 @@ STATISTICS = (
     ),
     _of_groups(
         "no_signal",
-        pl.when(IN_TRAINING).then("no_signal"),
+        pl.when(pl.col("phase") == Phase.TRAIN.value).then("no_signal"),
         "share of training groups whose rewards are all equal",
         header="no\nsignal",
     ),
@@ -193,10 +192,6 @@ def measure(
         to_match: also read the columns that `compare` needs.
         details: False leaves out what tables for a terminal do not show; it is then null, and reading is faster.
 
-    Returns:
-        With several environments, the phase of those that are not rg_dump is followed by the env class, such as
-        `train gsm8k`, so that no statistic mixes them.
-
     Raises:
         DumpError: no rollout can be counted.
         ConditionError: as `Dump.where`.
@@ -209,11 +204,6 @@ def measure(
         for name in columns
     ]
     every = rollouts.lazy().select(*read, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
-    if every["environment"].n_unique() > 1:
-        of_other = pl.format("{} {}", "phase", "environment").cast(pl.Categorical())
-        every = every.with_columns(
-            phase=pl.when(pl.col("environment") == RG_DUMP).then(pl.col("phase")).otherwise(of_other)
-        )
     counted = every.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).with_columns(
         solved=(pl.col("base_score") >= pl.col("solved_at").fill_null(solved_at)).fill_null(False),
         well_formed=pl.when(_FORMATTED).then(pl.col("violation") == ""),
@@ -256,19 +246,19 @@ def statistics(
     pool_runs: bool = False,
     confidence: float = CONFIDENCE,
 ) -> pl.DataFrame:
-    """One row for each run, phase and value of `by`.
+    """One row for each run, phase, environment and value of `by`.
 
     Args:
         rollouts: as for `measure`: `Dump.scan()`, perhaps of `Dump.where(…)`. Or what `measure` returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
-            of the complexity), `environment`, `outcome`, `violation`, `status` or `phase`.
+            of the complexity), `outcome`, `violation`, `status`, or `phase` or `environment`, which rows always have.
         solved_at, whole: as for `measure`.
         pool_runs: combine all runs into one row.
         confidence: of the intervals, between 0 and 1.
 
     Returns:
-        `run_id` (unless pooled), `phase` and the columns of `by`; then the following, those with * followed by their
-        confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.intervals`):
+        `run_id` (unless pooled), `phase`, `environment` and the columns of `by`; then the following, those with *
+        followed by their confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.intervals`):
 
         - `groups`, `rollouts`, `steps`: counts;
         - every entry of `STATISTICS`, which says what it is; * with the attribute `interval`;

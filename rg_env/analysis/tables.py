@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rg_env.analysis.compare import Unit
 from rg_env.analysis.stats import STATISTICS, Measured, above_threshold_unsolved
-from rg_env.dump.schema import Phase
+from rg_env.dump.schema import RG_DUMP, Phase
 from rg_env.output import cell, counted, new_table
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _NO_NUMBERS: Mapping[tuple[str, int], Row] = MappingProxyType({})
 _WIDTH = 80
 _LABEL = 26
 """Width for the names of tasks next to columns of runs."""
+_SECTION = ("run_id", "phase", "environment")
+"""The columns whose values head a section."""
 
 
 def headline(found: Measured, *, from_ledger: bool, whole: bool = True, names: Mapping[str, str] = _NO_NAMES) -> str:
@@ -60,7 +62,7 @@ def headline(found: Measured, *, from_ledger: bool, whole: bool = True, names: M
 
 
 def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.DataFrame | None = None) -> Table:
-    """The main columns of `statistics` of one run, with a section for each phase.
+    """The main columns of `statistics` of one run, with a section for each phase and environment.
 
     Args:
         frame: from `statistics`.
@@ -68,8 +70,8 @@ def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.Da
         totals: `statistics` of the same source by phase, shown in the section headings.
     """
     keys = _keys(frame)
-    sections = _section_keys(keys)
-    names = [name for name in keys if name not in sections]
+    names = [name for name in keys if name not in _SECTION] or keys
+    sections = [key for key in keys if key not in names]
     columns = _columns(frame)
     table = new_table([" ".join(names)], columns, compact=True, title=title)
     heads = (
@@ -100,8 +102,7 @@ def render_details(
     for row in frame.iter_rows(named=True):
         own = trainer.get((row.get("run_id", ""), row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
         row["run_id"] = names.get(row.get("run_id", ""), row.get("run_id"))
-        keys = _keys(frame)
-        title = cell(" ".join(name_of(row, [key]) for key in keys))
+        title = cell(name_of(row, _keys(frame)))
         table = new_table([""], ["value", "95 % interval"], title=title, title_justify="left")
         for name in frame.columns[frame.columns.index("groups") :]:
             if name.endswith(("_low", "_high")) or row[name] is None:
@@ -133,19 +134,23 @@ def render_runs(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, s
 
 
 def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, headers: Mapping[str, str]) -> Table:
-    keys = [key for key in frame.columns[: frame.columns.index("groups")] if key not in ("run_id", "phase")]
+    shown = _keys(frame)
+    keys = [key for key in shown if key not in _SECTION]
+    section = [key for key in shown if key in _SECTION[1:]]
     table = new_table([" ".join(keys)], compact=True)
     for header in headers.values():
         table.add_column(cell(header), justify="right", no_wrap=True)
-    for (phase,), of_phase in frame.group_by("phase", maintain_order=True):
+    for of_section, rows_of_section in frame.group_by(section, maintain_order=True):
         table.add_section()
-        heads = _by_run(totals.filter(phase=phase))
-        table.add_row(cell(phase, "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in headers))
+        heads = _by_run(totals.filter(**dict(zip(section, of_section, strict=True))))
+        table.add_row(
+            cell(" ".join(of_section), "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in headers)
+        )
         table.add_row(
             cell("  base score", "bold"),
             *(_cell_of(heads.get(run), _figure_of("mean_base_score", ".3f"), "bold") for run in headers),
         )
-        for _, rows in of_phase.group_by(keys, maintain_order=True) if keys else ():
+        for _, rows in rows_of_section.group_by(keys, maintain_order=True) if keys else ():
             row_of = _by_run(rows)
             label = name_of(rows.row(0, named=True), keys)
             table.add_row(cell(f"  {label}"), *(_cell_of(row_of.get(run), _solved) for run in headers))
@@ -161,13 +166,13 @@ def _cell_of(row: Row | None, show: Callable[[Row], str], style: str = "") -> Te
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
-    """The columns that identify a row, without the run id if there is only one run."""
-    keys = frame.columns[: frame.columns.index("groups")]
-    return [key for key in keys if key != "run_id" or frame["run_id"].n_unique() > 1]
-
-
-def _section_keys(keys: list[str]) -> list[str]:
-    return [key for key in ("run_id", "phase") if key in keys[:-1]]
+    """The columns that identify a row, without the run id of a single run, and the environment if all are rg_dump."""
+    keys = frame.columns[: frame.columns.index("groups" if "groups" in frame.columns else "measure")]
+    if "run_id" in keys and frame["run_id"].n_unique() == 1:
+        keys.remove("run_id")
+    if (frame["environment"] == RG_DUMP).all():
+        keys.remove("environment")
+    return keys
 
 
 def name_of(row: Row, names: list[str]) -> str:
@@ -255,7 +260,7 @@ def render_comparison(
     Args:
         unit: as it was compared.
         totals: by phase.
-        parts: by other keys, shown below the total of their phase with their solve rate.
+        parts: by other keys, shown below the total of their phase and environment with their solve rate.
         every_measure: show all measures of all rows instead.
     """
     table = new_table(
@@ -263,17 +268,17 @@ def render_comparison(
         ["runs" if unit is Unit.RUN else "questions", "this", "other", "difference", "95 % interval"],
         compact=True,
     )
-    for phase in totals["phase"].unique(maintain_order=True):
+    for section in totals.select("phase", "environment").unique(maintain_order=True).iter_rows(named=True):
         table.add_section()
-        table.add_row(cell(phase, "bold"))
-        overall = list(_rows_of(totals, phase, None if every_measure else _TOTALS))
+        table.add_row(cell(name_of(section, _keys(totals)), "bold"))
+        overall = list(_rows_of(totals, section, None if every_measure else _TOTALS))
         for row in overall:
             _add(table, f"  {row['measure']}", row)
         if all(row["difference"] is None for row in overall):
-            continue  # one side lacks the phase
+            continue  # one side lacks the section
         for part in parts:
-            rows = list(_rows_of(part, phase, None if every_measure else (_MAIN,)))
-            keys = [key for key in part.columns[: part.columns.index("measure")] if key != "phase"]
+            rows = list(_rows_of(part, section, None if every_measure else (_MAIN,)))
+            keys = [key for key in _keys(part) if key not in _SECTION]
             if rows:
                 table.add_row(cell(f"{_MAIN if not every_measure else ''} by {' and '.join(keys)}".strip(), "bold"))
             for row in rows:
@@ -299,8 +304,8 @@ def legend(*frames: pl.DataFrame, unit: Unit = Unit.QUESTION) -> Iterator[str]:
     yield _STAR
 
 
-def _rows_of(frame: pl.DataFrame, phase: str, measures: Sequence[str] | None) -> Iterator[Row]:
-    rows = frame.filter(pl.col("phase") == phase)
+def _rows_of(frame: pl.DataFrame, section: Row, measures: Sequence[str] | None) -> Iterator[Row]:
+    rows = frame.filter(**section)
     if measures is not None:
         rows = pl.concat([rows.filter(measure=name) for name in measures])
     for row in rows.iter_rows(named=True):

@@ -75,6 +75,8 @@ def learned(facts: Mapping[str, Any]) -> Table | None:
     """The first and the last evaluation in the dump, or all of its steps together, as `dumps stats` shows them."""
     if "dump" not in facts:
         return None
+    import polars as pl
+
     from rg_env.analysis import statistics
     from rg_env.analysis.tables import render_table
     from rg_env.dump import open_run
@@ -86,7 +88,8 @@ def learned(facts: Mapping[str, Any]) -> Table | None:
         found = statistics(dump.where([f"phase = '{phase}'"]).scan(), by, solved_at=facts["solved_at"])
     except RGEnvError:  # nothing can be counted
         return None
-    return render_table(found[[0, -1]] if found.height > 1 else found)
+    of_environments = found.partition_by("environment", maintain_order=True)
+    return render_table(pl.concat(rows[[0, -1]] if rows.height > 1 else rows for rows in of_environments))
 
 
 def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:

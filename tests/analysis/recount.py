@@ -31,7 +31,7 @@ KEYS = {
     "step": lambda g, r: (g.step,),
     "phase": lambda g, r: (),
     "level": lambda g, r: (g.task, tenth(g.complexity)),
-    "environment": lambda g, r: (g.environment,),
+    "environment": lambda g, r: (),
     "outcome": lambda g, r: (g.outcome.value,),
     "violation": lambda g, r: (r.violation,),
     "status": lambda g, r: (r.status.value,),
@@ -94,7 +94,7 @@ def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Fig
     for g in groups:
         parts: dict[tuple[Any, ...], list[RolloutRecord]] = defaultdict(list)
         for r in g.rollouts:
-            parts[(g.phase, *keys_of(by, g, r))].append(r)
+            parts[(g.phase, g.environment, *keys_of(by, g, r))].append(r)
         for key, part in parts.items():
             rows[key].append((g, part))
     largest = max(len(g.rollouts) for g in groups) if not splits_groups(by) else 0

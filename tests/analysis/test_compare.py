@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from itertools import cycle
 
 import pytest
 from hypothesis import assume, given, settings
@@ -168,28 +169,37 @@ def test_differences_are_those_of_the_two_sides_and_clear_where_they_are_large(t
     assert rows["gcd"]["low"] == pytest.approx(-back["gcd"]["high"])
 
 
-def trained(folder, rates, spread=0.0, draw=random):
+def trained(folder, rates, spread=0.0, draw=random, environments=("rg_dump",)):
     """One training run for each rate; `spread` is how much seeds differ."""
     for number, rate in enumerate(rates):
         own = min(0.95, max(0.05, rate + draw.gauss(0, spread)))
         name = f"20261122-0000{number:02}-{folder.name:a<4.4}"
         members = [
-            group(f"{folder.name}{k}", [float(draw.random() < own) for _ in range(4)], run_id=name) for k in range(60)
+            group(
+                f"{folder.name}{k}",
+                [float(draw.random() < own) for _ in range(4)],
+                run_id=name,
+                environment=environment,
+            )
+            for k, environment in zip(range(60), cycle(environments), strict=False)
         ]
         write_ledger(folder, members, name)
     return open_run(folder)
 
 
-def test_training_rows_of_one_run_against_another_have_no_interval(tmp_path):
-    a, b = (trained(tmp_path / name, [rate]) for name, rate in (("aaaa", 0.9), ("bbbb", 0.1)))
+@pytest.mark.parametrize("environments", [("rg_dump",), ("rg_dump", "gsm8k")])
+def test_training_rows_of_one_run_against_another_have_no_interval(tmp_path, environments):
+    a, b = (
+        trained(tmp_path / name, [rate], environments=environments) for name, rate in (("aaaa", 0.9), ("bbbb", 0.1))
+    )
     assert unit_of(a, b) is Unit.ONE_RUN
-    (row,) = compare(a.scan(), b.scan(), unit=Unit.ONE_RUN).filter(measure="solve_rate").iter_rows(named=True)
-    assert row["difference"] > 0.5
-    assert (row["low"], row["high"], row["clear"]) == (None, None, False)
+    found = compare(a.scan(), b.scan(), unit=Unit.ONE_RUN).filter(measure="solve_rate")
+    assert found["environment"].to_list() == sorted(environments)
+    assert found["difference"].min() > 0.5
+    assert found.select("low", "high", "clear").unique().rows() == [(None, None, False)]
     part = a.where(["step = 1"])
     assert unit_of(a, part) is Unit.QUESTION  # two parts of one run
-    (row,) = compare(a.scan(), b.scan()).filter(measure="solve_rate").iter_rows(named=True)
-    assert row["clear"]
+    assert compare(a.scan(), b.scan()).filter(measure="solve_rate")["clear"].all()
 
 
 def test_several_runs_on_each_side_are_compared_over_runs(tmp_path):

@@ -79,7 +79,7 @@ def test_statistics_equal_a_plain_recount(make, by, tmp_path):
     folders = sorted(path for path in folder.iterdir() if path.is_dir()) or [folder]
     done = CliRunner().invoke(app, ["dumps", "stats", *map(str, folders), "--by", by, "--json"])
     expected = recount(read_plainly(*folders), by)
-    rows = {(row["phase"], row[by]): row for row in json.loads(done.stdout)}
+    rows = {(row["phase"], row["environment"], row[by]): row for row in json.loads(done.stdout)}
     assert set(rows) == set(expected)
     for key, figures in expected.items():
         for name, value in figures.items():

@@ -204,6 +204,21 @@ def test_the_worst_tasks_come_first_with_rollouts_that_went_wrong(report):
             assert one["rollouts"][place]["base_score"] == min(row["base_score"] for row in one["rollouts"]) < 0.99
 
 
+def test_examples_are_of_the_environment_and_below_what_its_groups_count_as_solved(tmp_path):
+    made = [
+        group(0, [0.8, 0.6], environment="gsm8k", solved_at=0.75),
+        group(1, [0.8, 0.9], environment="gsm8k", solved_at=0.75),
+        group(2, [0.0, 1.0]),
+    ]
+    report = Report(build_report(dump_of(tmp_path, made)))
+    found = {one["environment"]: one["worst"] for one in report.summary["sections"]}
+    examples = {
+        name: [(report.groups[number]["group_id"], place) for number, place in worst["examples"]]
+        for name, (worst,) in found.items()
+    }
+    assert examples == {"gsm8k": [(made[0].group_id, 1)], "rg_dump": [(made[2].group_id, 0)]}
+
+
 def test_it_says_what_ran_and_not_where(tmp_path):
     trainer = {"algorithm": {"advantage_estimator": "rloo", "use_kl_loss": True}, "train_batch_size": 16, "seed": 7}
     content = {"attempt": 1, "model": "/home/somebody/models/nano", "host": "secret", "settings": {"trainer": trainer}}

@@ -225,6 +225,21 @@ def test_a_group_shows_its_rollouts_best_to_worst_with_parts_colored(show, tmp_p
     assert page.evaluate("[...CSS.highlights.get('search')].map(range => range.toString())") == ["two"]
 
 
+def test_environments_have_sections_and_what_their_groups_count_as_solved(show, tmp_path):
+    made = [group(0, [0.8, 0.6, 0.7], environment="gsm8k", solved_at=0.7), group(1, [0.8, 1.0])]
+    page = show(write_report(dump_of(tmp_path, made), tmp_path / "r.html"))
+    assert sorted(texts(page.locator("#section option"))) == ["train gsm8k", "train rg_dump"]
+    page.select_option("#section", label="train gsm8k")
+    assert "train gsm8k phase" in page.text_content("#tasks caption")
+    assert texts(page.locator("#headline dd"))[0] == "66.7\u00a0%"
+    assert page.locator("#worst article button").count() == 1
+    page.select_option("#f-environment", "gsm8k")
+    assert texts(page.locator(".row .right-of")) == ["2/3"]
+    page.click(".row")
+    assert texts(page.locator("dialog article .badge")) == ["right", "right", "wrong"]
+    assert "train gsm8k" in texts(page.locator("dialog .facts dd"))
+
+
 def test_hostile_text_is_shown_and_never_obeyed(show, tmp_path):
     long = "</script>" * 120_000
     rollouts = [

@@ -36,7 +36,7 @@ def test_figures_agree_with_a_plain_recount(tmp_path_factory, members):
 
 
 def _check(frame, expected, by):
-    keys = list(dict.fromkeys(("phase", *(key for one in by.split(",") for key in By(one).columns))))
+    keys = list(dict.fromkeys(("phase", "environment", *(key for one in by.split(",") for key in By(one).columns))))
     assert {tuple(row[key] for key in keys) for row in frame.iter_rows(named=True)} == set(expected)
     for row in frame.iter_rows(named=True):
         for name, value in expected[tuple(row[key] for key in keys)].items():

@@ -69,6 +69,24 @@ def test_the_section_has_the_totals_of_its_phase(rows):
     assert train[:3] == ["train", "6", "38%"]
 
 
+def test_environments_have_sections_of_their_own(tmp_path):
+    made = [
+        group(f"{k}{name}", [s, 0.0], environment=name)
+        for name, s in (("gsm8k", 0.0), ("rg_dump", 1.0))
+        for k in (0, 1)
+    ]
+    rows = ledger_rows(tmp_path, made)
+    frame, totals = statistics(rows), statistics(rows, "phase")
+    compared = compare(rows, rows, "phase"), compare(rows, rows)
+    for table in (render_table(frame, totals=totals), *render_runs(frame, totals, {}), render_comparison(*compared)):
+        heads = [line.strip() for line in printed(table).splitlines() if line.startswith("train")]
+        assert [head.split()[:2] for head in heads] == [["train", "gsm8k"], ["train", "rg_dump"]]
+    assert [line.split()[:4] for line in printed(render_table(totals)).splitlines()[-2:]] == [
+        ["train", "gsm8k", "2", "0%"],
+        ["train", "rg_dump", "2", "50%"],
+    ]
+
+
 def test_what_would_say_nothing_is_left_out(tmp_path):
     text = printed(render_table(statistics(ledger_rows(tmp_path, [group(0, step=None)]))))
     assert "cut" not in text
@@ -80,8 +98,8 @@ def test_details_have_every_figure(rows):
     frame = statistics(rows, "phase")
     text = printed(*render_details(frame))
     for name, value in frame.row(0, named=True).items():
-        if value is not None and not name.endswith(("_low", "_high")) and name not in ("run_id", "phase"):
-            assert name in text
+        if value is not None and not name.endswith(("_low", "_high")):
+            assert name in text or name in ("run_id", "phase", "environment")
 
 
 def test_a_comparison_has_totals_first_and_fits_80_columns(rows, tmp_path):

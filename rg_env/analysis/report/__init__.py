@@ -34,7 +34,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
         dump: from `open_run`, or a part of it. Statistics come from its ledger or, without one, from its texts, with
             the bias that `Dump.caveat` describes.
         max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
-        solved_at: a rollout is correct if its base score is at least this, in [0, 1].
+        solved_at: a rollout is correct if its base score is at least this, in [0, 1], unless its group says otherwise.
 
     Raises:
         DumpError: the dump has no rollouts, or a file cannot be read.

@@ -13,15 +13,16 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.report.groups import Group
-from rg_env.analysis.stats import IN_TRAINING, Measured, statistics
+from rg_env.analysis.stats import Measured, statistics
+from rg_env.dump import Phase
 from rg_env.scoring.types import Status, Violation
 
 Section = dict[str, Any]
-"""The statistics of one phase of one run: see `sections`."""
+"""The statistics of one phase and environment of one run: see `sections`."""
 
 MAX_POINTS = 40
 """Maximum number of points of a chart; neighboring training steps are merged if there are more."""
-_SECTION = ("run_id", "phase")
+_SECTION = ("run_id", "phase", "environment")
 _NAMES = pl.Schema(dict.fromkeys(_SECTION, pl.String()))
 _NAMES_AND_TASK = pl.Schema(dict.fromkeys((*_SECTION, "task"), pl.String()))
 LENGTH_BARS = 40
@@ -36,13 +37,14 @@ _TROUBLE = [f"violation_{violation.value}" for violation in Violation] + [
 
 
 def sections(found: Measured) -> list[Section]:
-    """The statistics of every run and phase, in the order run, train, eval.
+    """The statistics of every run, phase and environment, in the order run, train, eval.
 
     Args:
         found: what was measured of the dump.
 
     Returns:
-        of each `run_id`, `phase`, `headline`, the row of `statistics(by="phase")`, and tables by columns:
+        of each `run_id`, `phase` and `environment`, `headline`, the row of `statistics(by="phase")`, and tables by
+        columns:
 
         - `tasks`: `statistics(by="task")`;
         - `steps`: a row per point: `step`, `last_step` (equal to `step` unless steps were merged), `groups`,
@@ -65,7 +67,7 @@ def sections(found: Measured) -> list[Section]:
         "lengths": _histogram(found.rollouts),
     }
     made = []
-    headlines = statistics(found, "phase").sort("run_id", pl.col("phase") != "train", "phase")
+    headlines = statistics(found, "phase").sort("run_id", pl.col("phase") != Phase.TRAIN.value, "environment")
     for headline in headlines.iter_rows(named=True):
         mine = {name: headline[name] for name in _SECTION}
         parts = {name: table.filter(**mine).drop(_SECTION) for name, table in tables.items()}
@@ -79,24 +81,24 @@ def worst_tasks(section: Section, shown: Sequence[Group], solved_at: float) -> I
     """The tasks with the lowest solve rate at the end of training, the worst first, without solved ones.
 
     Each has `task`, `solve_rate` and `examples`: the numbers of group and rollout of the worst rollouts of the latest
-    groups that have a text and a rollout below `solved_at`.
+    groups that have a text and a rollout below `solved_at`, or below the value of the group if it has one.
     """
     columns = (section["tasks"][name] for name in ("task", "solve_rate", "solve_rate_last"))
     at_end = [(overall if last is None else last, task) for task, overall, last in zip(*columns, strict=True)]
     for rate, task in sorted(at_end)[:WORST_TASKS]:
         if rate < 1:
-            examples = _failures(shown, (section["run_id"], section["phase"], task), solved_at)
+            examples = _failures(shown, (*(section[name] for name in _SECTION), task), solved_at)
             yield {"task": task, "solve_rate": rate, "examples": list(examples)}
 
 
-def _failures(shown: Sequence[Group], wanted: tuple[str, str, str], solved_at: float) -> Iterator[tuple[int, int]]:
+def _failures(shown: Sequence[Group], wanted: tuple[str, ...], solved_at: float) -> Iterator[tuple[int, int]]:
     found = 0
     for number in reversed(range(len(shown))):
         group = shown[number]
-        if (group["run_id"], group["phase"], group["task"]) != wanted or "prompt" not in group or found == EXAMPLES:
+        if tuple(group[name] for name in (*_SECTION, "task")) != wanted or "prompt" not in group or found == EXAMPLES:
             continue
         scores = [rollout["base_score"] or 0.0 for rollout in group["rollouts"]]  # null: not finite
-        if min(scores) < solved_at:
+        if min(scores) < (solved_at if group["solved_at"] is None else group["solved_at"]):
             found += 1
             yield number, scores.index(min(scores))
 
@@ -105,7 +107,8 @@ def _in_points(found: Measured) -> Measured:
     """The same, with neighboring training steps merged into at most `MAX_POINTS`: from `step` to `last_step`."""
     step = pl.col("step")
     rank = step.rank("dense").over(_SECTION)
-    width = pl.when(IN_TRAINING).then((rank.max().over(_SECTION) - 1) // MAX_POINTS + 1).otherwise(1)
+    in_training = pl.col("phase") == Phase.TRAIN.value
+    width = pl.when(in_training).then((rank.max().over(_SECTION) - 1) // MAX_POINTS + 1).otherwise(1)
     of_step = found.groups.select(*_SECTION, "step").unique().with_columns(point=(rank - 1) // width)
     ends = of_step.with_columns(
         first_step=step.min().over(*_SECTION, "point"), last_step=step.max().over(*_SECTION, "point")

@@ -63,7 +63,7 @@ def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT
         found: what was measured of it.
         budget: maximum number of characters of all texts.
     """
-    by = (pl.col("run_id").cast(pl.String), pl.col("phase") != Phase.TRAIN.value, pl.col("phase").cast(pl.String))
+    by = (pl.col("run_id").cast(pl.String), pl.col("phase") != Phase.TRAIN.value)
     in_order = found.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
     every = in_order.sort(*by, "step", maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]

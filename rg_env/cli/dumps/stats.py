@@ -105,13 +105,14 @@ def stats(
         elif totals["run_id"].n_unique() > 1:
             console().print(*render_runs(frame, totals, names))
         else:
-            console().print(render_table(frame, totals=None if by == By.PHASE else totals))
+            console().print(render_table(frame, totals=totals))
     print_remarks(dump)
 
 
 def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, as_json: bool, as_csv: bool) -> None:
     import polars as pl
 
+    from rg_env.analysis.by import key_columns
     from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips, unit_of
     from rg_env.analysis.stats import measure_dump
     from rg_env.analysis.tables import legend, render_comparison
@@ -119,9 +120,9 @@ def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, 
     with spinner("reading"):
         mine, theirs = (measure_dump(side, solved_at=solved_at, to_match=True) for side in (dump, other))
     unmatched = differing_tasks(dump, other)
-    levels = [By.PHASE.value, *((By.CATEGORY.value, by) if by == By.TASK else () if by == By.PHASE else (by,))]
+    levels = {tuple(key_columns(level)): level for level in (By.PHASE, *([By.CATEGORY] if by == By.TASK else []), by)}
     unit = unit_of(dump, other)
-    totals, *parts = (compare(mine, theirs, level, unit=unit, unmatched=unmatched) for level in levels)
+    totals, *parts = (compare(mine, theirs, level, unit=unit, unmatched=unmatched) for level in levels.values())
     flipped = flips(mine, theirs, unmatched=unmatched)
     names = [", ".join([*side.names.values(), *(one.text for one in side.conditions)]) for side in (dump, other)]
     if as_json:
@@ -133,7 +134,7 @@ def _compare(dump: Dump, other: Dump, by: str, solved_at: float, details: bool, 
     else:
         print_line(f"this:  {names[0]}")
         print_line(f"other: {names[1]}")
-        parts = [part for part in parts if part.columns[1] != "category" or part["category"].n_unique() > 1]
+        parts = [part for part in parts if part.columns[2] != "category" or part["category"].n_unique() > 1]
         console().print(render_comparison(totals, *parts, unit=unit, every_measure=details))
         for line in legend(totals, *parts, unit=unit):
             print_line(line)

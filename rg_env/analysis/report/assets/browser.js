@@ -21,6 +21,8 @@ async function unpackGroups() {
 function prepare(group) {
   const asked = (group.prompt ?? []).filter((message) => message.role !== "system").map((message) => carried(message.content));
   const responses = group.rollouts.map((rollout) => carried(rollout.text ?? ""));
+  const solvedAt = group.solved_at ?? report.solved_at;
+  for (const rollout of group.rollouts) rollout.right = rollout.base_score != null && rollout.base_score >= solvedAt;
   group.trouble = new Set(group.rollouts.map(troubleOf).filter(Boolean));
   group.excerpt = plain((asked.at(-1) ?? "").replace(/\s+/g, " ").slice(0, 300));
   group.haystack = [group.item, group.group_id, ...asked, carried(group.expected ?? ""), ...responses].join("\n").toLowerCase();
@@ -37,9 +39,9 @@ function setUpFilters() {
   options(byId("f-outcome"), "all", kinds((group) => group.outcome));
   options(byId("f-trouble"), "any or none", ["none", ...kinds((group) => [...group.trouble])]);
   options(byId("f-phase"), "all", kinds((group) => group.phase));
-  const runs = kinds((group) => group.run_id);
-  options(byId("f-run"), "all", runs, runName);
-  byId("f-run-label").hidden = runs.length < 2;
+  options(byId("f-environment"), "all", kinds((group) => group.environment), plain);
+  options(byId("f-run"), "all", kinds((group) => group.run_id), runName);
+  for (const id of ["f-environment", "f-run"]) byId(`${id}-label`).hidden = byId(id).options.length < 3;
   const steps = groups.map((group) => group.step).filter((step) => step != null);
   for (const label of document.querySelectorAll("#filters .step")) label.hidden = !steps.length;
   byId("f-from").placeholder = d3.min(steps) ?? "";
@@ -51,11 +53,13 @@ const term = () => value("f-search").trim().toLowerCase();
 
 /** Find the groups that match the filters, and go to the first. */
 function filter() {
-  const [search, task, outcome, trouble, phase, run] = [term(), ...["f-task", "f-outcome", "f-trouble", "f-phase", "f-run"].map(value)];
+  const [task, outcome, trouble, phase, environment, run] = ["f-task", "f-outcome", "f-trouble", "f-phase", "f-environment", "f-run"].map(value);
+  const search = term();
   const [from, to] = ["f-from", "f-to"].map((id) => (value(id) === "" ? null : Number(value(id))));
   const passes = (group) =>
     (!task || group.task === task) && (!outcome || group.outcome === outcome) && (!phase || group.phase === phase) &&
-    (!run || group.run_id === run) && (!trouble || (trouble === "none" ? !group.trouble.size : group.trouble.has(trouble))) &&
+    (!environment || group.environment === environment) && (!run || group.run_id === run) &&
+    (!trouble || (trouble === "none" ? !group.trouble.size : group.trouble.has(trouble))) &&
     (from == null || (group.step != null && group.step >= from)) && (to == null || (group.step != null && group.step <= to)) &&
     (!search || group.haystack.includes(search));
   found = [];
@@ -86,7 +90,7 @@ function drawRows() {
 /** The row of the group at a position of `found`. */
 function rowNode(place, height) {
   const group = groups[found[place]];
-  const right = group.rollouts.filter(isRight).length;
+  const right = group.rollouts.filter((rollout) => rollout.right).length;
   const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
   const row = el("div",
     { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },

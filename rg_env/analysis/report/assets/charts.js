@@ -40,8 +40,8 @@ const stepAxis = (rows, width) => {
 };
 
 /** A line with its interval for training; a point with its interval for each evaluation. */
-function curve(parent, title, phases, key, { share = true } = {}) {
-  const series = phases.map(({ phase, steps }) => ({ phase, rows: rowsOf(steps).filter((row) => row[key] != null), color: isTraining(phase) ? PHASES.train : PHASES.eval }));
+function curve(parent, title, sections, key, { share = true } = {}) {
+  const series = sections.map(({ phase, steps }) => ({ phase, rows: rowsOf(steps).filter((row) => row[key] != null), color: isTraining(phase) ? PHASES.train : PHASES.eval }));
   const rows = series.flatMap(({ phase, rows }) => rows.map((row) => ({ ...row, phase })));
   const drawn = series.filter(({ rows }) => rows.length);
   if (!drawn.length) return;

@@ -15,11 +15,10 @@ const NUMBERS = [
 
 const bestFirst = (rollouts) =>
   [...rollouts].sort((a, b) => (b.base_score ?? 0) - (a.base_score ?? 0) || (b.reward ?? 0) - (a.reward ?? 0));
-const isRight = (rollout) => rollout.base_score != null && rollout.base_score >= report.solved_at;
 const troubleOf = (rollout) => rollout.violation || (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
 
 /** What a group that is above the threshold by partial credit alone says of itself. */
-const noneSolved = (group) => (group.text === "rollouts" && !group.rollouts.some(isRight) && group.rollouts.some((rollout) => rollout.base_score > 0) ? ", above the threshold, none solved" : "");
+const noneSolved = (group) => (group.text === "rollouts" && !group.rollouts.some((rollout) => rollout.right) && group.rollouts.some((rollout) => rollout.base_score > 0) ? ", above the threshold, none solved" : "");
 
 /** Nodes for the whole group. */
 function groupNodes(group) {
@@ -39,7 +38,7 @@ function whyNoText(group) {
 function facts(group) {
   const rows = [
     ["item", group.item], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
-    ["phase", group.phase], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && carried(group.task_config)],
+    ["phase", phaseOf(group)], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && carried(group.task_config)],
     ["outcome", words(group.outcome) + noneSolved(group)], ["signal", isTraining(group.phase) ? (group.no_signal ? "none: all rewards are equal" : "yes") : null],
   ];
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value != null && value !== "").map(([name, value]) =>
@@ -67,9 +66,9 @@ function calibration(rollout, baseline) {
 function rolloutNode(rollout, baseline) {
   const trouble = troubleOf(rollout);
   const explained = report.violations[rollout.violation] ?? (rollout.detail ? plain(carried(rollout.detail)) : "");
-  return el("article", { class: isRight(rollout) ? "right" : "wrong", "aria-label": `Rollout ${rollout.repetition}` },
+  return el("article", { class: rollout.right ? "right" : "wrong", "aria-label": `Rollout ${rollout.repetition}` },
     el("header", {},
-      el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, isRight(rollout) ? "right" : "wrong"),
+      el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, rollout.right ? "right" : "wrong"),
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : null,
       trouble && explained ? el("span", { class: "muted" }, explained) : null),
     calibration(rollout, baseline),

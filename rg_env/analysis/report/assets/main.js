@@ -1,13 +1,14 @@
-// Fills the page from the summary, and again when another run or phase is selected. `data-ready` on the root element
+// Fills the page from the summary, and again when another run, phase or environment is selected. `data-ready` on the root element
 // marks that the page is complete.
 
 const report = JSON.parse(byId("summary").textContent);
 
 // Key of `statistics`, label, format, text below it, and in which phases to show it.
 const always = () => true;
+const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}${h.environment === "rg_dump" ? "" : ", or what their groups say"}`;
 const CARDS = [
-  ["solve_rate", "solved in training", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`, isTraining],
-  ["solve_rate", "solved, all evaluations", rate1, (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}`, (phase) => !isTraining(phase)],
+  ["solve_rate", "solved in training", rate1, solvedOf, isTraining],
+  ["solve_rate", "solved, all evaluations", rate1, solvedOf, (phase) => !isTraining(phase)],
   ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`, isTraining],
   ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`, always],
   ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied"), always],
@@ -39,13 +40,13 @@ function about() {
 /** The solve rate of the first and the last evaluation of the run; of the only one, if there is one. */
 function evaluationCard(section) {
   const evaluations = report.sections.filter((other) => other.run_id === section.run_id && !isTraining(other.phase));
-  return evaluations.map(({ phase, steps }) => {
-    const rows = rowsOf(steps);
+  return evaluations.map((evaluation) => {
+    const rows = rowsOf(evaluation.steps);
     if (!rows.length) return null;
     const ends = rows.length > 1 ? [rows[0], rows.at(-1)] : rows;
     const rates = ends.map((row) => rate1(row.solve_rate)).join(" → ");
     const bounds = ends.map((row) => interval(row, "solve_rate", rate1)).join(" → ");
-    return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phase === "eval" ? "evaluation" : plain(phase)}`), el("dd", {}, rates),
+    return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phaseOf(evaluation).replace("eval", "evaluation")}`), el("dd", {}, rates),
       el("dd", { class: "muted", title: CLUSTERED }, bounds),
       el("dd", { class: "muted" }, `step ${ends.map((row) => row.step).join(" → ")}; ${ends.map((row) => count(row.groups)).join(" → ")} questions`));
   });
@@ -93,13 +94,13 @@ const fillCharts = (id, fill) => {
 
 function show(section) {
   drawings.length = 0;
-  const sameRun = report.sections.filter((other) => other.run_id === section.run_id);
+  const both = report.sections.filter((other) => other.run_id === section.run_id && other.environment === section.environment);
   headline(section);
   fillCharts("curves", (holder) => {
-    curve(holder, "Mean reward", sameRun, "mean_reward", { share: false });
-    curve(holder, "Solve rate", sameRun, "solve_rate");
-    curve(holder, "Format rate", sameRun, "format_rate");
-    curve(holder, "Groups without signal", sameRun, "no_signal");
+    curve(holder, "Mean reward", both, "mean_reward", { share: false });
+    curve(holder, "Solve rate", both, "solve_rate");
+    curve(holder, "Format rate", both, "format_rate");
+    curve(holder, "Groups without signal", both, "no_signal");
   });
   taskTable(byId("tasks"), section, showTask);
   byId("tasks-hint").textContent = "Click a column to sort, a task to show its groups; hover over a number for its 95 % interval.";
@@ -113,7 +114,7 @@ function choice() {
   const select = byId("section");
   const several = new Set(report.sections.map((section) => section.run_id)).size > 1;
   select.replaceChildren(...report.sections.map((section, place) =>
-    el("option", { value: place }, several ? `${section.phase}, run ${runName(section.run_id)}` : section.phase)));
+    el("option", { value: place }, several ? `${phaseOf(section)}, run ${runName(section.run_id)}` : phaseOf(section))));
   byId("section-label").hidden = report.sections.length < 2;
   const current = () => report.sections[Number(select.value)];
   select.addEventListener("change", () => { show(current()); unpacked.then(() => worst(current())); });

@@ -61,7 +61,7 @@ function taskTable(table, section, choose) {
     if (column.bar) made.style.setProperty("--value", value ?? 0);
     return made;
   }
-  table.replaceChildren(el("caption", {}, `Tasks in the ${section.phase} phase of run ${runName(section.run_id)}`), el("thead", {}, el("tr", {}, heads)), body);
+  table.replaceChildren(el("caption", {}, `Tasks in the ${phaseOf(section)} phase of run ${runName(section.run_id)}`), el("thead", {}, el("tr", {}, heads)), body);
   fill();
 }
 

@@ -68,7 +68,9 @@ const percent = (value, digits = 0) => (value == null ? "–" : `${(value * 100)
 const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `(${show(row[`${key}_low`])} – ${show(row[`${key}_high`])})`);
 const count = (value) => (value == null ? "–" : value.toLocaleString("en"));
 const rate1 = (value) => percent(value, 1);
-const isTraining = (phase) => !/^eval\b/.test(phase);
+const isTraining = (phase) => phase === "train";
+/** The phase, followed by the environment if the report has others than rg_dump. */
+const phaseOf = ({ phase, environment }) => (report.sections.every((section) => section.environment === "rg_dump") ? phase : plain(`${phase} ${environment}`));
 const words = (name) => plain(name).replaceAll("_", " ");
 
 /** Rows from a table by columns. */
