@@ -35,8 +35,11 @@ class RunLock:
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
+            holder = ""
+            with contextlib.suppress(OSError), open_regular(self._path) as file:
+                holder = file.read(256).decode(errors="replace").strip()
             raise DumpError(
-                f"run {run_id} is being written to {folder} by {_holder(self._path) or 'another process'}: wait until "
+                f"run {run_id} is being written to {folder} by {holder or 'another process'}: wait until "
                 f"it ends, or use another trainer.ckpt_path or dump_dir (if none runs, remove {self._path})"
             ) from None
         except OSError as error:
@@ -72,10 +75,3 @@ def is_held(folder: Path, run_id: str) -> bool:
     except OSError:
         pass
     return False
-
-
-def _holder(path: Path) -> str:
-    """Whom the lock file names."""
-    with contextlib.suppress(OSError), open_regular(path) as file:
-        return file.read(256).decode(errors="replace").strip()
-    return ""

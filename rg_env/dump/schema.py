@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
@@ -166,13 +167,13 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
     @property
     def response(self) -> str:
         """The text that was scored: the assistant's last message."""
-        said = (one["content"] for one in reversed(self.conversation) if one["role"] == "assistant")
-        return next(said, self.conversation[-1]["content"] if self.conversation else "")
+        messages = [message for message in self.conversation if message["role"] == "assistant"] or self.conversation
+        return messages[-1]["content"] if messages else ""
 
     @property
     def prompt(self) -> Sequence[Message]:
         """The messages before the model's first turn."""
-        said = [number for number, one in enumerate(self.conversation) if one["role"] == "assistant"]
+        said = [number for number, message in enumerate(self.conversation) if message["role"] == "assistant"]
         turns = self.turns or 1
         whole = len(said) < turns or (self.turns is None and said[-1] != len(self.conversation) - 1)
         return self.conversation if whole else self.conversation[: said[-turns]]
@@ -183,17 +184,16 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
         Args:
             fold: of what the model was shown, at most so many characters.
         """
-        after = self.conversation[len(self.prompt) :]
-        if len(after) == 1:
-            return after[0]["content"]
-        return "\n\n".join(f"[{one['role']}]\n{_folded(one, fold)}" for one in after)
-
-
-def _folded(message: Message, fold: int | None) -> str:
-    text = message["content"]
-    if fold is None or message["role"] == "assistant" or len(text) <= fold:
-        return text
-    return f"{text[:fold]} … ({len(text) - fold} more characters)"
+        messages = self.conversation[len(self.prompt) :]
+        if len(messages) == 1:
+            return messages[0]["content"]
+        turns = []
+        for message in messages:
+            role, text = message["role"], message["content"]
+            if fold is not None and role != "assistant" and len(text) > fold:
+                text = f"{text[:fold]} … ({len(text) - fold} more characters)"
+            turns.append(f"[{role}]\n{text}")
+        return "\n\n".join(turns)
 
 
 class GroupFacts(Record, frozen=True, kw_only=True):
@@ -466,10 +466,9 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
 
 
 def _refuse_newer(line: bytes) -> None:
-    try:
-        version: int = _decoder(Record).decode(line).schema_version
-    except (ValueError, RecursionError):
-        return
+    version = 0
+    with suppress(ValueError, RecursionError):
+        version = _decoder(Record).decode(line).schema_version
     if version > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"written with schema version {version}; this rg_env reads up to {SCHEMA_VERSION}: update rg_env"

@@ -253,45 +253,36 @@ class DumpWriter:
             logger.error(what, counted(len(self._refused), "group"))
 
     def _put(self, record: Record) -> None:
-        """Write a record: a group's text and its ledger line, or neither.
+        """Write a record, a group's text and its ledger line or neither, and finish the files that are full.
 
         Raises:
             OSError: the disk refuses; nothing is written, try again later.
         """
-        if not isinstance(record, GroupRecord):
-            if not isinstance(record, TrainedRecord) or record.group_id not in self._refused:
-                self._append([(_KINDS[type(record)], to_line(record))])
+        if isinstance(record, GroupRecord):
+            kind, reason = route(record, self._policy)
+            lines = [] if kind is None else [(self._files[kind], to_line(record))]
+            lines.append((self._files[FileKind.LEDGER], ledger_line(record, kind, reason or "")))
+        elif isinstance(record, TrainedRecord) and record.group_id in self._refused:
             return
-        text = to_line(record)
-        kind, reason = route(record, self._policy)
-        if kind is None:
-            self._append([(FileKind.LEDGER, ledger_line(record, None, reason or ""))])
         else:
-            self._append([(kind, text), (FileKind.LEDGER, ledger_line(record, kind))])
-        self._unwritten.discard(record.group_id)
-
-    def _append(self, lines: Sequence[tuple[FileKind, bytes]]) -> None:
-        """Append lines to their files, all or none, and finish the files that are full."""
+            lines = [(self._files[_KINDS[type(record)]], to_line(record))]
         appended: list[tuple[PartFile, bytes]] = []
         try:
-            for kind, line in lines:
-                file = self._ready_file(kind)
+            for file, line in lines:
+                if file.kind not in self._ready:  # it is looked at once for all that waits
+                    file.prepare()
+                    self._ready.add(file.kind)
                 appended.append((file, line))
                 file.append(line)
         except BaseException:
             for file, line in appended:
                 file.drop(line)
             raise
-        for file, _ in appended:
+        for file, _ in lines:
             if file.lines >= file.limit:
                 self._try_to_finish(file)
-
-    def _ready_file(self, kind: FileKind) -> PartFile:
-        """The file, which takes lines now. It is looked at once for all that waits."""
-        if kind not in self._ready:
-            self._files[kind].prepare()
-            self._ready.add(kind)
-        return self._files[kind]
+        if isinstance(record, GroupRecord):
+            self._unwritten.discard(record.group_id)
 
     def _try_to_finish(self, file: PartFile) -> None:
         """Finish a file. On a disk error its lines stay in the `.part`, and the next line tries again."""
