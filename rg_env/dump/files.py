@@ -75,12 +75,7 @@ def parse_name(path: Path) -> DumpFile | None:
 
 
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
-    """The files in a folder, of one run or of all, ordered by run, kind and number; several forms of one next to each
-    other.
-
-    Raises:
-        OSError: the folder cannot be listed.
-    """
+    """The files in a folder, of one run or of all, by run, kind and number; several forms of one are all listed."""
     paths = set(folder.iterdir())
     for _ in range(10):  # during a rename a listing may show a file twice or not at all
         before, paths = paths, set(folder.iterdir())
@@ -101,13 +96,7 @@ def is_taken(path: Path) -> bool:
 
 
 def try_folder(folder: Path) -> None:
-    """Try whether the folder can be created and written, without creating it.
-
-    Creating and removing it would break another run that starts at the same moment in the same new parent folder.
-
-    Raises:
-        OSError: it cannot.
-    """
+    """Raise an OSError if the folder cannot be written; creating it now could break a run that starts in it."""
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     with tempfile.TemporaryFile(dir=nearest):
         pass
@@ -131,11 +120,7 @@ def check_folder(folder: Path) -> None:
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file for reading, without waiting for anything.
-
-    Raises:
-        OSError: it cannot be opened or is not a regular file.
-    """
+    """Open a file for reading without waiting for anything; an OSError if it is not a regular file."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class RunLock:
-    """The lock of one run, held from construction to `release`, which any thread may call.
-
-    Raises:
-        DumpError: another process holds it, which the message names, or the lock file cannot be created.
-    """
+    """The lock of one run, from construction to `release`, which any thread may call; a DumpError names the holder."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         from filelock import FileLock, SoftFileLock, Timeout  # slow to import, and not needed for reading
@@ -60,10 +56,7 @@ class RunLock:
 
 
 def is_held(folder: Path, run_id: str) -> bool:
-    """Whether a process writes this run now; False where that cannot be known.
-
-    To find out, a lock file left by a crash is locked for a few microseconds.
-    """
+    """Whether a process writes this run now; False where that cannot be known. Locks for a few microseconds."""
     from filelock import FileLock, Timeout
 
     path = folder / lock_name(run_id)

@@ -143,9 +143,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
 
 
 def end_manifest(folder: Path, run_id: str, attempt: int, missing_groups: int) -> None:
-    """Note in the manifest, if there is one, that an attempt closed its dump, and how many groups it lacks: `ended` and
-    `missing_groups`, at the top level and in the attempt's entry. Never raises.
-    """
+    """Note in the manifest, if there is one, when an attempt closed its dump and what it lacks. Never raises."""
     path = folder / manifest_name(run_id)
     end = {"ended": datetime.now(UTC).isoformat(timespec="seconds"), "missing_groups": missing_groups}
     try:
@@ -206,9 +204,7 @@ class RunSettings:
 
 
 def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
-    """The settings of every attempt in a manifest; what it lacks, or has with a value that is invalid today, has its
-    default.
-    """
+    """The settings of every attempt in a manifest; what is absent or invalid today has its default."""
     attempts = (manifest or {}).get("attempts")
     starts = attempts if isinstance(attempts, list) else []
     settings = {}

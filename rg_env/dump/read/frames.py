@@ -89,11 +89,7 @@ _OF_TEXT_FILE: dict[str, Callable[[Line], object]] = {
 
 
 def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
-    """A row for each rollout of the records in lines of one kind of file, in order. A group without rollouts has none.
-
-    Args:
-        columns: which of `SCHEMA`, or for files with texts of `TEXT_SCHEMA`.
-    """
+    """A row for each rollout of the records in lines of one kind of file, in order, with columns of `TEXT_SCHEMA`."""
     records: list[Any] = [line.record for line in lines]
     with_text = bool(lines) and lines[0].file.kind.holds_text
     rollouts = [rollout for record in records for rollout in record.rollouts] if with_text else []
@@ -124,11 +120,7 @@ def records_frame[R: Record](kind: type[R], records: Iterable[R]) -> pl.DataFram
 def scan_frames(
     schema: Mapping[str, pl.DataType], frames: Callable[[list[str]], Iterable[pl.DataFrame]]
 ) -> pl.LazyFrame:
-    """A LazyFrame of these columns. Collecting it gives the rows of the frames, and reads only what the query needs.
-
-    Args:
-        frames: reads the named columns; called when the query is collected.
-    """
+    """A LazyFrame that calls `frames` with the names of the columns that a query needs, when it is collected."""
 
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -173,13 +165,7 @@ class ConditionError(RGEnvError):
 
 @dataclass(frozen=True)
 class Condition:
-    """A filter on rows.
-
-    Attributes:
-        text: as typed.
-        columns: that it reads.
-        test: true for matching rows; never null.
-    """
+    """A filter on rows: the text as typed, the columns that it reads, and the test, which is never null."""
 
     text: str
     columns: tuple[str, ...]
@@ -192,11 +178,8 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse a condition in SQL over the columns of `frames.SCHEMA`: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`,
-    `LIKE`, `IS NULL`, `CASE`, arithmetic and a few functions of one value.
-
-    Raises:
-        ConditionError: it is invalid; the message says what is valid.
+    """Parse a condition in SQL over `SCHEMA`: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`, `LIKE`, `IS NULL`,
+    `CASE`, arithmetic and a few functions of one value. A ConditionError says what is valid.
     """
 
     def wrong(why: str) -> ConditionError:

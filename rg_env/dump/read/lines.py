@@ -44,12 +44,7 @@ class Line:
 
 
 def lines_in(file: DumpFile) -> Iterator[Line]:
-    """The lines of a file.
-
-    Raises:
-        DumpError: the file cannot be opened.
-        NewerSchemaError: a line needs a later version of rg_env.
-    """
+    """The lines of a file; a DumpError if it cannot be opened or needs a later version of rg_env."""
     for number, offset, raw in raw_lines(file):
         if isinstance(raw, BadLineError):
             yield Line(file, number, offset, b"", None, raw)
@@ -67,9 +62,6 @@ def lines_in(file: DumpFile) -> Iterator[Line]:
 def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]:
     """Number, offset and bytes of each line that is not blank. Damaged compressed data, a bad sector or a line without
     end are a fault in place of the bytes, which is the last that is yielded.
-
-    Raises:
-        DumpError: the file cannot be opened.
     """
     try:
         stream = open_lines(file.path)

@@ -161,11 +161,7 @@ def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RunSettin
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
-    """The runs in folders and files, ordered by run id.
-
-    Raises:
-        DumpError: no path, a path does not exist, or it has no dump.
-    """
+    """The runs in folders and files, ordered by run id; a DumpError if a path does not exist or has no dump."""
     if not paths:
         raise DumpError("no dump folder or file was given")
     listed = [file for path in map(Path, paths) for file in _find(path)]
@@ -182,11 +178,8 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
 
 
 def _without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], dict[str, list[tuple[Path, str]]]]:
-    """One file for each run, kind and number: of several forms (`.part`, plain, `.zst`), which copying a running dump
-    leaves, and of copies in other folders, the one with the most whole records.
-
-    Returns:
-        the files, and `Run.copies` by run id.
+    """One file for each run, kind and number, the one with the most whole records: of several forms (`.part`, plain,
+    `.zst`), which copying a running dump leaves, and of copies in other folders. Second, `Run.copies` by run id.
     """
     chosen: list[DumpFile] = []
     copies: dict[str, list[tuple[Path, str]]] = {}

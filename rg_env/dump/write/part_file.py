@@ -25,15 +25,9 @@ from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Record, from
 
 
 class PartFile:
-    """The files of one kind of one run, one after the other. Not thread-safe.
+    """The files of one kind of one run, one after the other, of at most `limit` lines. Not thread-safe.
 
-    Args:
-        folder: created again when it has been removed.
-        limit: lines in a full file, at least 1.
-        fsync: whether finished files are forced to disk.
-
-    Raises:
-        OSError: the folder cannot be listed.
+    The folder is created again when it has been removed. With `fsync`, finished files are forced to disk.
     """
 
     def __init__(self, folder: Path, kind: FileKind, run_id: str, limit: int, fsync: bool = False) -> None:
@@ -46,11 +40,7 @@ class PartFile:
         self._size = 0
 
     def prepare(self) -> None:
-        """Open a file, or cut the open one back to its last whole line; a full one is finished before.
-
-        Raises:
-            OSError: the disk refuses; try again later.
-        """
+        """Open a file, or cut the open one back to its last whole line; a full one is finished before."""
         if self.lines >= self.limit:
             self.finish()
         if self._fd is not None and not self._is_in_place(self._fd):
@@ -67,11 +57,7 @@ class PartFile:
             os.ftruncate(self._fd, self._size)
 
     def append(self, line: bytes) -> None:
-        """Write a whole line; `prepare` has been called.
-
-        Raises:
-            OSError: some of it may be in the file; `drop` removes it.
-        """
+        """Write a whole line; `prepare` has been called. After an OSError `drop` removes what is there."""
         assert self._fd is not None
         self._size += len(line)
         self.lines += 1
@@ -85,24 +71,13 @@ class PartFile:
             self._cut()
 
     def sync(self) -> None:
-        """Force what has been appended, and the name of the file, to disk.
-
-        Raises:
-            OSError: the disk refuses.
-        """
+        """Force what has been appended, and the name of the file, to disk."""
         if self._fd is not None:
             os.fsync(self._fd)
             sync_path(self._folder)
 
     def finish(self) -> Path | None:
-        """Give the file its final name; the next one starts with the next line.
-
-        Returns:
-            the file, or None if nothing was written.
-
-        Raises:
-            OSError: it keeps its `.part` name and stays open.
-        """
+        """Give the file, if there is one, its final name and return it. After an OSError it stays open."""
         self._cut()
         if self._fd is None:
             return None
@@ -148,11 +123,7 @@ class _Named(Record, frozen=True, kw_only=True):
 
 
 def finish_leftovers(folder: Path, run_id: str) -> None:
-    """Finish the files that a killed attempt of this run left open. The caller holds the run's lock.
-
-    Raises:
-        OSError, DumpError: the folder or a file in it cannot be read or written, or needs a later version of rg_env.
-    """
+    """Finish the files that a killed attempt of this run left open. The caller holds the run's lock."""
     files = list_files(folder, run_id)
     parts = [file for file in files if file.part and not is_taken(file.path.with_suffix(""))]
     for file in parts:

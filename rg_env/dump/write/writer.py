@@ -253,11 +253,7 @@ class DumpWriter:
             logger.error(what, counted(len(self._refused), "group"))
 
     def _put(self, record: Record) -> None:
-        """Write a record, a group's text and its ledger line or neither, and finish the files that are full.
-
-        Raises:
-            OSError: the disk refuses; nothing is written, try again later.
-        """
+        """Write a record, a group's text and its ledger line or neither. After an OSError nothing is written."""
         if isinstance(record, GroupRecord):
             kind, reason = route(record, self._policy)
             lines = [] if kind is None else [(self._files[kind], to_line(record))]
