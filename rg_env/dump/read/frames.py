@@ -80,13 +80,6 @@ ROLLOUT_TEXT_SCHEMA = {
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 
-_OF_ROLLOUT = {*ROLLOUT_SCHEMA, *ROLLOUT_TEXT_SCHEMA}
-_OF_TEXT_FILE: dict[str, Callable[[Line], object]] = {
-    "text": lambda line: line.file.kind.value,
-    "text_reason": lambda line: "",
-}
-"""What only the ledger's lines have: which file has the text of a group."""
-
 
 def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
     """A row for each rollout of the records in lines of one kind of file, in order, with columns of `TEXT_SCHEMA`."""
@@ -97,16 +90,15 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
     rows = pl.Series([row for row, size in enumerate(sizes) for _ in range(size)], dtype=pl.UInt32)
 
     def values(name: str) -> pl.Series:
-        found: list[Any]
-        if name not in _OF_ROLLOUT:
-            of_file = _OF_TEXT_FILE.get(name) if with_text else None
-            found = [of_file(line) for line in lines] if of_file else [getattr(record, name) for record in records]
-            return pl.Series(name, found, TEXT_SCHEMA[name]).gather(rows)
+        if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA:
+            if with_text and name in ("text", "text_reason"):  # only the ledger's lines say where the text is
+                of_groups = [line.file.kind.value if name == "text" else "" for line in lines]
+            else:
+                of_groups = [getattr(record, name) for record in records]
+            return pl.Series(name, of_groups, TEXT_SCHEMA[name]).gather(rows)
         if with_text:
-            found = [getattr(rollout, name) for rollout in rollouts]
-        else:
-            found = list(chain.from_iterable(getattr(record, name) for record in records))
-        return pl.Series(name, found, TEXT_SCHEMA[name])
+            return pl.Series(name, [getattr(rollout, name) for rollout in rollouts], TEXT_SCHEMA[name])
+        return pl.Series(name, list(chain.from_iterable(getattr(record, name) for record in records)), SCHEMA[name])
 
     floats = [name for name in columns if TEXT_SCHEMA[name] == pl.Float64()]
     return pl.DataFrame([values(name) for name in columns]).with_columns(pl.col(floats).fill_nan(None))

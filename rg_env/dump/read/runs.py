@@ -103,7 +103,8 @@ class Run:
         In training, all steps from the first one that they trained again, even if they did not get as far. Where there
         are no steps, as in evaluations of a model, the questions that they asked again: a question is a call.
         """
-        if not self._has_later_attempts():
+        lines = (line for file in self.files_for_frames(texts=False) for _, _, line in raw_lines(file))
+        if not any(isinstance(line, bytes) and _LATER_ATTEMPT.search(line) for line in lines):
             return lambda phase, step, call, attempt: False
         first: dict[int, int] = {}
         last: dict[tuple[str, int], int] = {}
@@ -127,32 +128,23 @@ class Run:
 
         return is_replaced
 
-    def _has_later_attempts(self) -> bool:
-        files = self.files_for_frames(texts=False)
-        lines = (line for file in files for _, _, line in raw_lines(file))
-        return any(isinstance(line, bytes) and _LATER_ATTEMPT.search(line) for line in lines)
-
 
 def run_names(runs: Iterable[Run]) -> dict[str, str]:
     """A short name of each run by run id: the model, with the folder and then the run id as far as needed to tell the
     runs apart. A single run has model and folder. Without a model, the run id. Names are safe to print.
     """
-    runs = list(runs)
-    forms = {run.run_id: _names(run) for run in runs}
-    if len(runs) == 1:
-        return {run_id: names[:2][-1] for run_id, names in forms.items()}
-    taken = [Counter(names[min(k, len(names) - 1)] for names in forms.values()) for k in range(3)]
+    forms: dict[str, list[str]] = {}
+    for run in runs:
+        model, folder, run_id = (visible(text, one_line=True) for text in (run.model, run.folder, run.run_id))
+        names = [model, f"{model} ({folder})", f"{model} ({folder}, {run_id})"]
+        forms[run.run_id] = names if model else [run_id] * len(names)
+    if len(forms) == 1:
+        return {run_id: names[1] for run_id, names in forms.items()}
+    counts = [Counter(names) for names in zip(*forms.values(), strict=True)]
     return {
-        run_id: next((name for name, times in zip(names, taken, strict=False) if times[name] == 1), names[-1])
+        run_id: next((name for name, count in zip(names, counts, strict=True) if count[name] == 1), names[-1])
         for run_id, names in forms.items()
     }
-
-
-def _names(run: Run) -> list[str]:
-    if not run.model:
-        return [visible(run.run_id, one_line=True)]
-    model, folder = (visible(text, one_line=True) for text in (run.model, run.folder))
-    return [model, f"{model} ({folder})", f"{model} ({folder}, {run.run_id})"]
 
 
 def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RunSettings]:
