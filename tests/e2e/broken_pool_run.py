@@ -14,11 +14,11 @@ import ray
 @ray.remote(num_cpus=1)
 def _train(cfg, reports):
     from rg_env.scoring import scorer
-    from rg_env.scoring.workers import pool
+    from rg_env.scoring.workers import fork_server
     from rg_env.skyrl.experiment import run_training
     from rg_env.skyrl.generator import RGDumpGenerator
 
-    environment = pool.environment()
+    environment = fork_server.environment()
     shadow = Path(tempfile.mkdtemp(), "reasoning_gym.py")
     shadow.write_text("raise ImportError('no such wheel')")
     generate = RGDumpGenerator.generate
@@ -26,7 +26,7 @@ def _train(cfg, reports):
     async def generate_then_break(self, *args, **kwargs):
         output = await generate(self, *args, **kwargs)
         paths = os.pathsep.join([str(shadow.parent), environment["PYTHONPATH"]])
-        pool.environment = lambda: {**environment, "PYTHONPATH": paths}
+        fork_server.environment = lambda: {**environment, "PYTHONPATH": paths}
         for shared in scorer._shared.values():
             shared.close()
         return output
