@@ -115,7 +115,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
 
     validation = validate(dumps)
     assert validation.good, [str(finding) for finding in validation.kept]
-    assert validation.ledger_lines == len(list(open_run(dumps).ledger(all_attempts=True)))
+    assert validation.records[FileKind.LEDGER] == len(list(open_run(dumps).ledger(all_attempts=True)))
 
     dump = open_run(dumps)
     [run] = dump.runs
