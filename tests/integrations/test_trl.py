@@ -115,10 +115,10 @@ def test_grpo_steps(tmp_path, monkeypatch):
 
     score = Scorer._score_form
 
-    async def failing(self, task, config, entry, answer, waiting):
+    async def failing(self, task, config, entry, answer):
         if len(answer) % 2:
-            return AnswerScore.unscored(Status.TIMEOUT, "no score")
-        return await score(self, task, config, entry, answer, waiting)
+            return AnswerScore.unscored(Status.CRASHED, "no score")
+        return await score(self, task, config, entry, answer)
 
     monkeypatch.setattr(Scorer, "_score_form", failing)
     trainer = train(
@@ -141,7 +141,7 @@ def test_grpo_steps(tmp_path, monkeypatch):
         *[("train", step, 4) for step in (1, 2) for _ in range(4)],
         *[("eval", 2, 2)] * 2,
     ]
-    assert any(rollout.status is Status.TIMEOUT for group in ledger for rollout in group.rollouts)
+    assert any(rollout.status is Status.CRASHED for group in ledger for rollout in group.rollouts)
     logged = {entry["step"]: entry["rewards/rg_env/mean"] for entry in trainer.state.log_history if "loss" in entry}
     for step, mean in logged.items():
         in_loss = [
@@ -149,7 +149,7 @@ def test_grpo_steps(tmp_path, monkeypatch):
             for group in ledger
             if (group.phase, group.step) == ("train", step)
             for rollout in group.rollouts
-            if rollout.status is not Status.TIMEOUT
+            if rollout.status is not Status.CRASHED
         ]
         assert mean == pytest.approx(sum(in_loss) / len(in_loss), abs=1e-5)
 
