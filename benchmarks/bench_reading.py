@@ -33,14 +33,14 @@ STATISTICS = {
     "polars": """
 import sys, polars as pl
 schema = {"task": pl.String, "no_signal": pl.Boolean, "base_score": pl.List(pl.Float64)}
-frame = pl.scan_ndjson(sys.argv[1] + "/*_groups_*.jsonl", schema=schema)
+frame = pl.scan_ndjson(sys.argv[1] + "/*_ledger_*.jsonl", schema=schema)
 solved = (pl.col("base_score").explode() >= 0.99).mean()
 print(frame.group_by("task").agg(pl.len(), solved, pl.col("no_signal").mean()).collect(engine="streaming"))
 """,
     "pandas": """
 import sys, pandas as pd
 from pathlib import Path
-files = sorted(Path(sys.argv[1]).glob("*_groups_*.jsonl"))
+files = sorted(Path(sys.argv[1]).glob("*_ledger_*.jsonl"))
 frame = pd.concat(pd.read_json(file, lines=True, engine="pyarrow") for file in files)
 groups = frame.groupby("task")["no_signal"].agg(["size", "mean"])
 scores = frame[["task", "base_score"]].explode("base_score")
@@ -48,7 +48,7 @@ print(groups.join((scores["base_score"] >= 0.99).groupby(scores["task"]).mean())
 """,
     "DuckDB": """
 import sys, duckdb
-files = f"read_json('{sys.argv[1]}/*_groups_*.jsonl', format='newline_delimited', columns=" + '''
+files = f"read_json('{sys.argv[1]}/*_ledger_*.jsonl', format='newline_delimited', columns=" + '''
     {task: 'VARCHAR', no_signal: 'BOOLEAN', base_score: 'DOUBLE[]'})'''
 print(duckdb.sql(f'''SELECT task, count(*), avg(no_signal::INT),
     sum(len(list_filter(base_score, lambda s: s >= 0.99))) / sum(len(base_score)) FROM {files} GROUP BY task'''))
