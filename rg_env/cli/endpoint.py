@@ -156,7 +156,7 @@ def print_finished(finished: Finished) -> None:
         print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {finished.folder}")
     elif finished.signum is not None or finished.error is not None:
         print_error(f"stopped; the same command with --resume --out {finished.folder} continues")
-    if finished.missing:
-        print_error(f"{counted(finished.missing, 'group')} of this run missing from {finished.folder}: the disk failed")
+    if totals.missing:
+        print_error(f"{counted(totals.missing, 'group')} of this run missing from {finished.folder}: the disk failed")
     if not totals.groups and finished.done >= finished.planned:
         print_line("nothing left to do: all groups were already in the dump")

@@ -179,9 +179,11 @@ class Totals:
         responses, failures: requests that were answered, and that failed for good; `last_failure` says why.
         reasoning_apart, think_opened: see `Reply`.
         uncounted: responses whose tokens the server did not count.
+        missing: groups that could not be written.
     """
 
     groups: int = 0
+    missing: int = 0
     unanswered: int = 0
     answered: int = 0
     solved: int = 0
@@ -218,7 +220,6 @@ class Finished:
     Attributes:
         done: questions whose every request was answered, of all attempts; `planned`: all questions.
         signum: the signal that stopped it, or None; `error`: what did, if groups were recorded before.
-        missing: groups that could not be written.
     """
 
     run_id: str
@@ -229,7 +230,6 @@ class Finished:
     out_of_tokens: bool = False
     signum: int | None = None
     error: RGEnvError | None = None
-    missing: int = 0
 
     @property
     def incomplete(self) -> int:
@@ -242,7 +242,7 @@ class Finished:
         signal N."""
         if self.signum is not None:
             return 128 + self.signum
-        if self.missing:
+        if self.totals.missing:
             return MissingGroupsError.exit_code
         return int(bool(self.error or self.totals.unanswered))
 
@@ -275,16 +275,16 @@ def run_endpoint(
     if len(run.done) >= plan.groups:
         return Finished(run.run_id, folder, totals, len(run.done), plan.groups)
     error: RGEnvError | None = None
-    signum, missing = None, [0]
+    signum = None
     try:
-        signum = asyncio.run(_until_signal(_collect(run, plan, questions, options, totals, missing)))
+        signum = asyncio.run(_until_signal(_collect(run, plan, questions, options, totals)))
     except (EndpointError, ServerError) as failure:
         if not totals.responses:
             raise
         error = failure
     done = len(done_questions(folder, run.run_id))
     out_of_tokens = _is_out_of_tokens(totals, options) and done < plan.groups
-    return Finished(run.run_id, folder, totals, done, plan.groups, out_of_tokens, signum, error, missing[0])
+    return Finished(run.run_id, folder, totals, done, plan.groups, out_of_tokens, signum, error)
 
 
 def _is_out_of_tokens(totals: Totals, options: EndpointOptions) -> bool:
@@ -292,10 +292,8 @@ def _is_out_of_tokens(totals: Totals, options: EndpointOptions) -> bool:
 
 
 # -------------------------------------------------------------------------------------------------------- one attempt
-async def _collect(
-    run: Claim, plan: Plan, questions: Questions, options: EndpointOptions, totals: Totals, missing: list[int]
-) -> None:
-    """Reach the model, and collect every question that is not done; `missing[0]`: groups that could not be written."""
+async def _collect(run: Claim, plan: Plan, questions: Questions, options: EndpointOptions, totals: Totals) -> None:
+    """Reach the model, and collect every question that is not done."""
     async with AsyncExitStack() as stack:
         url, request, server = options.url, dict(options.request), None
         concurrency = options.concurrency or 32
@@ -325,7 +323,7 @@ async def _collect(
                 attempt = _Attempt(run, plan, questions, options, endpoint, writer, totals, report, concurrency)
                 await _ask_all(attempt, left, server)
         finally:
-            missing[0] = writer.close()
+            totals.missing = writer.close()
 
 
 def _say_what_is_asked(left: int, plan: Plan) -> None:

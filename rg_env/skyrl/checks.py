@@ -373,12 +373,16 @@ def _check_resumption(cfg: Any) -> None:
         right = "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
         require(cfg, setting, "global_step_" in Path(path).name, right)
         require(cfg, setting, "://" in path or Path(path).is_dir(), "there is no such folder")
-    latest = Path(trainer.ckpt_path) / "latest_ckpt_global_step.txt"
     right = (
         f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
         "or set trainer.resume_mode=none for a new run"
     )
-    require(cfg, "trainer.ckpt_interval", mode != "latest" or trainer.ckpt_interval >= 0 or not latest.exists(), right)
+    require(
+        cfg,
+        "trainer.ckpt_interval",
+        mode != "latest" or trainer.ckpt_interval >= 0 or not newest_file(cfg).exists(),
+        right,
+    )
 
 
 def finished_at(cfg: Any) -> int | None:
@@ -388,14 +392,26 @@ def finished_at(cfg: Any) -> int | None:
     files that is limited by its epochs, because how many of their rows are too long is not known yet.
     """
     trainer = cfg.trainer
-    latest = Path(trainer.ckpt_path) / "latest_ckpt_global_step.txt"
-    text = latest.read_text().strip() if latest.is_file() else ""
-    if value_of(cfg, "trainer.resume_mode") != "latest" or not text.isdecimal():
+    newest = newest_step(cfg)
+    if value_of(cfg, "trainer.resume_mode") != "latest" or newest is None:
         return None
     limits = [] if trainer.max_training_steps is None else [trainer.max_training_steps]
     if not cfg.data.train_data:
         limits.append(cfg.rg_dump.size // trainer.train_batch_size * trainer.epochs)
-    return int(text) if limits and int(text) >= min(limits) else None
+    return newest if limits and newest >= min(limits) else None
+
+
+def newest_file(cfg: Any) -> Path:
+    """Where SkyRL notes the step of the newest checkpoint."""
+    return Path(cfg.trainer.ckpt_path, "latest_ckpt_global_step.txt")
+
+
+def newest_step(cfg: Any) -> int | None:
+    """The step of the newest checkpoint in a local folder; None if there is none."""
+    try:
+        return int(newest_file(cfg).read_text())
+    except (OSError, ValueError):
+        return None
 
 
 # ------------------------------------------------------------------------------------------------------------- models

@@ -18,10 +18,9 @@ from typing import Any
 
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, refuse
-from rg_env.skyrl.checks import value_of
+from rg_env.skyrl.checks import newest_step, value_of
 
 _PATHS = ("trainer.ckpt_path", "trainer.export_path", "trainer.log_path", f"{PREFIX}.dump_dir")
-_NEWEST = "latest_ckpt_global_step.txt"
 _STEP = re.compile(r"global_step_(\d+)")
 
 
@@ -56,7 +55,9 @@ class RunFolder:
         link = shared.pop() if len(shared) == 1 else None
         if link is not None and _has_other_files(link, {path.name for path in placed.values()}):
             link = None
-        continues = value_of(cfg, "trainer.resume_mode") == "latest" and _newest(cfg) is not None
+        continues = value_of(cfg, "trainer.resume_mode") == "latest" and (
+            "://" in str(cfg.trainer.ckpt_path) or newest_step(cfg) is not None  # SkyRL looks behind a URL itself
+        )
         if not continues and (link is None or "trainer.ckpt_path" not in placed):
             _refuse_later_steps(cfg)
         return cls(link, tuple(placed), continues)
@@ -94,17 +95,6 @@ def _new_folder(link: Path) -> Path:
     draft.symlink_to(folder.name)
     os.replace(draft, link)  # noqa: PTH105  # a path with a link at its end
     return folder
-
-
-def _newest(cfg: Any) -> int | None:
-    """The step of the newest checkpoint, as SkyRL notes it."""
-    path = str(cfg.trainer.ckpt_path)
-    if "://" in path:
-        return 0  # SkyRL finds out
-    try:
-        return int(Path(path, _NEWEST).read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def _refuse_later_steps(cfg: Any) -> None:

@@ -48,7 +48,7 @@ class Screen:
     Attributes:
         facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `rollouts` (their log),
             `dump`, `run_id`, `solved_at`, `resumed` and `checkpoint` (steps), `under_way` (the settings work),
-            `trainer` (loss, KL and the like, by name), `finished` (what to say of a run that has nothing left to
+            `finished` (what to say of a run that has nothing left to
             train), `error`. Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`, and the
             curves' values and the counts of each step.
     """
@@ -137,8 +137,6 @@ class Screen:
             if values:
                 width = max(1, self._console.width - 30)
                 yield name, f"{values[-1]:.3f}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
-        if facts.get("trainer"):
-            yield "trainer", cell(", ".join(f"{name} {value:.3g}" for name, value in facts["trainer"].items()))
         for text in dict.fromkeys([*self._evaluations[:1], *self._evaluations[-1:]]):
             yield "eval", cell(text)
         for name, counts in self._counts.items():
