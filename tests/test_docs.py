@@ -29,8 +29,6 @@ BRITISH = re.compile(
     re.IGNORECASE,
 )
 CODE = {".py", ".yaml", ".sh", ".md", ""}
-OLD_NAMES = "For users of a development version:"
-"""The start of the changelog's section that quotes old names."""
 
 
 def page_id(page):
@@ -191,12 +189,11 @@ def test_the_make_targets_in_contributing_exist():
 
 
 def test_the_spelling_is_american():
-    """In the documents, the code and the recipes. The changelog quotes old names at its end."""
+    """In the documents, the code and the recipes."""
     endings = {".py", ".md", ".yaml", ".sh", ".js", ".html", ".tcss"}
     folders = ("rg_env", "docs", "configs", "scripts", "benchmarks")
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in endings]
     texts = {path: path.read_text() for path in [*PAGES, ROOT / "CHANGELOG.md", *files] if "vendor" not in path.parts}
-    texts[ROOT / "CHANGELOG.md"] = texts[ROOT / "CHANGELOG.md"].split(OLD_NAMES)[0]
     found = {page_id(path): BRITISH.findall(text.replace("inter_generalisation", "")) for path, text in texts.items()}
     assert len(texts) > 200
     assert {name: words for name, words in found.items() if words} == {}
