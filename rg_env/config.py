@@ -11,7 +11,7 @@ from typing import Any
 from rg_env.choices import ResponseFormat
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import ScorerConfig
-from rg_env.setting_types import check_fields, setting
+from rg_env.settings import check_fields, setting
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 

@@ -5,7 +5,7 @@ the same rows. Rows are made on demand, so any size costs nothing. Up front, one
 none: with options, with a prompt limit, or from a user's module.
 
 `ItemSource` makes items, `Rows` turns them into rows, `ReasoningGymDataset` decides which item is row *i*. The fixed
-evaluation set is in `rg_env.eval_set`.
+evaluation set is in `rg_env.dataset`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import batched
 from pathlib import Path
 from typing import Any, overload
 
 from loguru import logger
 
+from rg_env.atomic import replacing
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError, need, need_number
-from rg_env.parquet import write_parquet
+from rg_env.output import console
 from rg_env.prompts import Message, Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
 from rg_env.tasks.audited import AUDITED_TASKS
@@ -35,6 +40,9 @@ _REDRAWS = 8
 """Random complexities that are tried for a row, before the fixed ones."""
 _NAMES_SHOWN = 4
 """How many tasks the representation of a dataset names."""
+
+ROW_GROUP = 1000
+"""Rows per row group; an export keeps one group in memory."""
 
 Complexity = float | str | None
 """The setting `complexity`: None, a number in [0, 1], or `random`."""
@@ -306,3 +314,131 @@ class ReasoningGymDataset(Rows):
         """The item of row `number` of a run, which may be beyond the size: a later epoch has new rows."""
         source = self._source
         return source.item(self.mix.pick(hash64("task", source.seed, source.split, number)), number)
+
+
+class EvalSet(Rows):
+    """The fixed evaluation set: the items of every task of a mix, one of each task in turn, whatever the weights.
+
+    The first items of a larger set are those of a smaller one. They are made in a thread while the models are loaded;
+    whoever asks for them waits, and gets what making them has raised.
+
+    Args:
+        tasks, seed, prompt: as in `ReasoningGymDataset`.
+        samples_per_task: at least 1. Questions are distinct until a task runs out of them.
+        complexity: None: the tasks' default options. A number in [0, 1]: all items have this complexity. `random`: the
+            items of a task have the `FIXED_COMPLEXITIES` in turn, without those at which it has no items.
+
+    Raises:
+        ConfigError: an argument is impossible. Later, when something is asked for: no task can be used, or one that is
+            named with options cannot.
+    """
+
+    def __init__(
+        self,
+        tasks: Any = None,
+        seed: int = 123,
+        samples_per_task: int = 5,
+        *,
+        complexity: Complexity = None,
+        **prompt: Any,
+    ) -> None:
+        need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
+        self.prompts = Prompts(**prompt)
+        self._made: Future[Sequence[Item]] = Future()
+        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity)
+        threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
+
+    @classmethod
+    def of(cls, config: RGDumpConfig, **limits: Any) -> EvalSet:
+        """The fixed evaluation set of the settings; `limits` as in `prompt_options`."""
+        options = prompt_options(config, **limits)
+        return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """All items, one of each task in turn. Waits for them, and raises what making them has raised."""
+        return self._made.result()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def item(self, index: int) -> Item:
+        return self.items[index]
+
+    def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
+        try:
+            source = ItemSource(mix, seed, "eval", complexity, self.prompts)
+            complexities = {task.name: list(source.usable(task)) for task in source.mix.tasks}
+            taken: Counter[ItemStream] = Counter()
+            items = []
+            for number in range(samples_per_task):
+                for task in source.mix.tasks:
+                    usable = complexities[task.name]
+                    complexity = usable[number % len(usable)]
+                    stream = source.stream(task, complexity)
+                    items.append(source.label(stream.fixed_item(taken[stream]), complexity, number))
+                    taken[stream] += 1
+            self._made.set_result(items)
+        except BaseException as error:
+            self._made.set_exception(error)
+
+
+def check_parquet(path: str | Path) -> Path:
+    """The path of a Parquet file that can be written, even if it exists.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    target = Path(path).expanduser()
+    if target.suffix != ".parquet":
+        raise ConfigError(f"{target}: the name must end in .parquet")
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder: give the name of a file")
+    if not target.parent.is_dir():
+        raise ConfigError(f"{target}: there is no folder {target.parent}")
+    return target
+
+
+def write_parquet(path: str | Path, rows: Iterable[Mapping[str, Any]], count: int) -> None:
+    """Write rows in SkyRL's form; an existing file is replaced.
+
+    Args:
+        count: number of rows, for the progress bar.
+
+    Raises:
+        ConfigError: the path cannot be a Parquet file, or it cannot be written.
+    """
+    target = check_parquet(path)
+    try:
+        with replacing(target) as draft:
+            _write_rows(draft, rows, count)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from rich.progress import Progress
+
+    text = pa.string()
+    info = dict.fromkeys(("item", "task", "split", "entry", "task_config", "level"), text)
+    info |= {"index": pa.int64(), "seed": pa.int64(), "complexity": pa.float64()}
+    schema = pa.schema(
+        {
+            "data_source": text,
+            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+            "env_class": text,
+            "reward_spec": pa.struct({"method": text, "ground_truth": text}),
+            "extra_info": pa.struct(info),
+        }
+    )
+    terminal = console(stderr=True)
+    with (
+        pq.ParquetWriter(path, schema, compression="zstd") as writer,
+        Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
+    ):
+        bar = progress.add_task(f"writing {count} rows", total=count)
+        for group in batched(rows, ROW_GROUP):
+            writer.write_table(pa.Table.from_pylist(list(group), schema=schema))
+            progress.advance(bar, len(group))

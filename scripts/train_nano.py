@@ -30,8 +30,7 @@ from transformers import (
 
 from rg_env import ReasoningGymDataset, Scorer
 from rg_env.cpu import nano_path
-from rg_env.dataset import Rows
-from rg_env.eval_set import EvalSet
+from rg_env.dataset import EvalSet, Rows
 from rg_env.scoring import Verdict
 from rg_env.tasks import Item, hash64
 

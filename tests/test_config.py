@@ -8,8 +8,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import ScorerConfig
-from rg_env.setting_files import read_file, read_value
-from rg_env.setting_types import check_value
+from rg_env.settings import check_value, read_file, read_value
 
 
 def test_the_defaults_are_valid():

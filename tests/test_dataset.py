@@ -195,7 +195,7 @@ def test_the_export_is_what_stock_skyrl_reads(tmp_path: Path, tokenizer: Any) ->
 def test_the_export_streams_in_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr("rg_env.parquet.ROW_GROUP", 8)
+    monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
     path = tmp_path / "rows.parquet"
     ReasoningGymDataset(["gcd"], size=20).to_parquet(path)
     file = pq.ParquetFile(path)
@@ -209,7 +209,7 @@ def test_an_export_that_fails_leaves_nothing_and_spoils_nothing(
     dataset = ReasoningGymDataset(["gcd"], size=20)
     dataset.to_parquet(path)
     before = path.read_bytes()
-    monkeypatch.setattr("rg_env.parquet.ROW_GROUP", 8)
+    monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
     real = dataset.row
 
     def fail(index: int) -> dict[str, Any]:

@@ -23,8 +23,6 @@ from statistics import NormalDist
 
 import polars as pl
 
-from rg_env.wilson import wilson
-
 CONFIDENCE = 0.95
 _ROUNDING = 1e-20
 """Variances below this are rounding errors."""
@@ -126,5 +124,8 @@ def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) ->
     informative = (variance > _ROUNDING) & (spread > _ROUNDING)
     values = pl.col(f"{name}_values")
     effective = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(groups)
-    low, high = wilson(mean, effective, t)
-    return [low.clip(0, 1).alias(f"{name}_low"), high.clip(0, 1).alias(f"{name}_high")]
+    # E. B. Wilson, Journal of the American Statistical Association 22, 1927
+    center = (mean + t**2 / (2 * effective)) / (1 + t**2 / effective)
+    root = (mean * (1 - mean) / effective + t**2 / (4 * effective**2)).sqrt()
+    half = t / (1 + t**2 / effective) * root
+    return [(center - half).clip(0, 1).alias(f"{name}_low"), (center + half).clip(0, 1).alias(f"{name}_high")]

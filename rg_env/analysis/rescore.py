@@ -18,7 +18,7 @@ from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
 from rg_env.dump.manifest import RunSettings, default_settings
 from rg_env.dump.read.runs import settings_of_attempts
 from rg_env.errors import ConfigError, DumpError
-from rg_env.sanitize import visible
+from rg_env.output import visible
 from rg_env.scoring import Status, Verdict, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name

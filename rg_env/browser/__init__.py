@@ -1,6 +1,6 @@
 """Browsing the groups of a dump in a terminal: an interactive application, or plain text for pipes.
 
-Invariant: model output cannot control the terminal: every text goes through `rg_env.sanitize`.
+Invariant: model output cannot control the terminal: every text goes through `rg_env.output`.
 """
 
 from rg_env.browser.plain import print_groups

@@ -27,8 +27,7 @@ from rg_env.dump import Dump, GroupRecord, Outcome
 from rg_env.dump.read.dump import TextIndex
 from rg_env.dump.read.frames import ConditionError
 from rg_env.errors import RGEnvError
-from rg_env.output import counted
-from rg_env.sanitize import visible
+from rg_env.output import counted, visible
 from rg_env.scoring.types import Status
 
 PAGE = 500

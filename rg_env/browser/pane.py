@@ -13,7 +13,7 @@ from textual.widgets import Static
 from rg_env.analysis.reparse import reparse
 from rg_env.browser.facts import rollout_facts
 from rg_env.dump.schema import RolloutRecord, as_violation
-from rg_env.sanitize import visible
+from rg_env.output import visible
 from rg_env.scoring.parse import tag_spans
 from rg_env.scoring.types import Span
 

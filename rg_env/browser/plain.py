@@ -13,8 +13,7 @@ from rg_env.browser.query import Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.read.frames import ConditionError
-from rg_env.output import print_line
-from rg_env.sanitize import visible
+from rg_env.output import print_line, visible
 
 
 def print_groups(

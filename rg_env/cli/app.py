@@ -212,9 +212,7 @@ def dataset(
       rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
-    from rg_env.dataset import ReasoningGymDataset
-    from rg_env.eval_set import EvalSet
-    from rg_env.parquet import check_parquet
+    from rg_env.dataset import EvalSet, ReasoningGymDataset, check_parquet
 
     import_tasks(imports)
     if check_parquet(out).exists() and not force:

@@ -29,7 +29,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dump.files import manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import ConfigError, DumpError
-from rg_env.setting_types import check_value
+from rg_env.settings import check_value
 
 RUN_FILE = "rg_env_run.json"
 MAX_BYTES = 1 << 26

@@ -16,7 +16,7 @@ from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, did_you_mean, need, refuse
-from rg_env.setting_files import read_file, read_value
+from rg_env.settings import read_file, read_value
 from rg_env.user_code import import_modules
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}

@@ -21,9 +21,8 @@ from loguru import logger
 
 from rg_env.choices import ResponseFormat, Split
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
-from rg_env.eval_set import EvalSet
 from rg_env.prompts import Message, build_messages, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options

@@ -24,7 +24,7 @@ from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
 from rg_env.scoring.workers.pool import Failure, Job, ScorerPool, wait, wait_async
 from rg_env.scoring.workers.worker import Reply, number_of, reason_for
-from rg_env.setting_types import check_fields
+from rg_env.settings import check_fields
 
 Value = float | dict[str, float]
 _LONGEST_REPLY = 8000

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rg_env.setting_types import setting
+from rg_env.settings import setting
 
 
 class ScoredGroup(NamedTuple):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from rg_env.choices import ResponseFormat
-from rg_env.setting_types import setting
+from rg_env.settings import setting
 
 
 @dataclass

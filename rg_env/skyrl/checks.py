@@ -34,7 +34,7 @@ from rg_env.dataset import ENV_CLASS, scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, UnavailableError, did_you_mean, need, one_line, refuse
 from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
-from rg_env.setting_types import check_value
+from rg_env.settings import check_value
 from rg_env.tasks import TaskMix
 
 NANO = "nano"

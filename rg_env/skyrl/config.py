@@ -23,7 +23,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, one_line, refuse
 from rg_env.rewards import load_reward, try_reward_function
-from rg_env.setting_files import read_file, read_value
+from rg_env.settings import read_file, read_value
 from rg_env.skyrl.checks import NANO, Setting, check_all, check_quickly, check_setting, limits_of
 from rg_env.user_code import import_modules
 

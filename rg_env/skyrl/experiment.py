@@ -26,10 +26,9 @@ from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import PREFIX
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
 from rg_env.errors import MissingGroupsError, need
-from rg_env.eval_set import EvalSet
 from rg_env.output import counted
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig

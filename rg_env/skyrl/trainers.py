@@ -13,8 +13,8 @@ from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
 from torch.utils.data import DataLoader
 
+from rg_env.dataset import EvalSet
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.eval_set import EvalSet
 from rg_env.skyrl.group_uid import named
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.recording import RecordingTrainer

@@ -19,7 +19,7 @@ from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
 from rg_env.dump.read.frames import parse_condition
 from rg_env.errors import RGEnvError
-from rg_env.sanitize import visible
+from rg_env.output import visible
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, rollout, violating

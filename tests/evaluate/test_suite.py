@@ -11,8 +11,8 @@ from reasoning_gym.utils import SYSTEM_PROMPTS
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
+from rg_env.dataset import EvalSet
 from rg_env.errors import ConfigError
-from rg_env.eval_set import EvalSet
 from rg_env.evaluate.suites import Fingerprint, Questions, SuiteTask, load_suite, suite_questions
 from rg_env.scoring import Scorer
 from tests.documents import ROOT

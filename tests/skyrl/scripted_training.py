@@ -19,8 +19,7 @@ from transformers import AutoTokenizer
 
 import rg_env
 from rg_env.cpu import nano_path
-from rg_env.dataset import ReasoningGymDataset
-from rg_env.eval_set import EvalSet
+from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import open_writer
 from rg_env.skyrl.generator import RGDumpGenerator

@@ -17,9 +17,8 @@ from loguru import logger
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.dataset import FIXED_COMPLEXITIES, ReasoningGymDataset
+from rg_env.dataset import FIXED_COMPLEXITIES, EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError
-from rg_env.eval_set import EvalSet
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item, task_names
 from rg_env.tasks.levels import RECORD, Scale, attributes_of, samples, scale_of, seconds_of, why_cut

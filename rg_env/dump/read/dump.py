@@ -33,8 +33,7 @@ from rg_env.dump.schema import (
     TrainedRecord,
     from_line,
 )
-from rg_env.output import counted
-from rg_env.sanitize import visible
+from rg_env.output import counted, visible
 
 if TYPE_CHECKING:
     import polars as pl

@@ -35,7 +35,7 @@ from rg_env.dump.schema import (
     RolloutRecord,
 )
 from rg_env.errors import RGEnvError
-from rg_env.sanitize import visible
+from rg_env.output import visible
 from rg_env.scoring.types import Status, Violation
 
 _TYPES: dict[type[inspect.Type], pl.DataType] = {

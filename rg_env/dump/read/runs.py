@@ -24,8 +24,7 @@ from rg_env.dump.manifest import RunSettings, read_manifest, settings_of
 from rg_env.dump.read.lines import lines_in, raw_lines
 from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
 from rg_env.errors import DumpError
-from rg_env.output import counted
-from rg_env.sanitize import visible
+from rg_env.output import counted, visible
 
 _LATER_ATTEMPT = re.compile(rb'"attempt":\s*(?!1\D)')
 """In a line, whose texts have their quotes escaped, and therefore no such key."""
