@@ -16,7 +16,6 @@ FILES = {
 }
 LIGHT = ("dump", "analysis", "browser", "scoring", "tasks", "evaluate")
 HEAVY = {"torch", "ray", "skyrl", "skyrl_gym"}
-EXCEPT = {"rg_env.dump.read.dump": {"ray"}, "rg_env.scoring.workers.ray_pool": {"ray"}}
 
 
 def imports(module: str, for_types: bool = True) -> Iterator[str]:
@@ -68,5 +67,5 @@ def test_what_reads_dumps_imports_nothing_heavy(package):
     modules = [module for module in FILES if f"{module}.".startswith(f"rg_env.{package}.")]
     assert modules
     for module in modules:
-        heavy = {name.split(".")[0] for name in imports(module, for_types=False)} & HEAVY - EXCEPT.get(module, set())
+        heavy = {name.split(".")[0] for name in imports(module, for_types=False)} & HEAVY
         assert not heavy, module

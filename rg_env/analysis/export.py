@@ -30,7 +30,7 @@ from rg_env.atomic import replacing
 from rg_env.choices import Think
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.manifest import default_settings
-from rg_env.dump.read.runs import settings_of_attempts
+from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import Message, as_violation
 from rg_env.errors import RGEnvError
 from rg_env.scoring.types import Status

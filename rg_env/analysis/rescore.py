@@ -16,7 +16,7 @@ from typing import Any
 
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
 from rg_env.dump.manifest import RunSettings, default_settings
-from rg_env.dump.read.runs import settings_of_attempts
+from rg_env.dump.runs import settings_of_attempts
 from rg_env.errors import ConfigError, DumpError
 from rg_env.output import visible
 from rg_env.scoring import Status, Verdict, shared_scorer

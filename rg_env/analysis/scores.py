@@ -17,7 +17,7 @@ from rg_env.analysis.stats import statistics
 from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.files import list_files
-from rg_env.dump.read.dump import open_run
+from rg_env.dump.reader import open_run
 from rg_env.output import cell, new_table
 from rg_env.scoring.types import Status
 

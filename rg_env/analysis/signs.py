@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rg_env.dump import Dump, FileKind, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.manifest import default_settings
-from rg_env.dump.read.runs import settings_of_attempts
+from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import answered
 from rg_env.scoring import Status, parse_response
 from rg_env.scoring.same_answer import is_same_answer

@@ -17,8 +17,8 @@ from rg_env.analysis.by import key_columns, with_keys
 from rg_env.analysis.intervals import CONFIDENCE, difference, moments, with_intervals
 from rg_env.analysis.pass_at_k import pass_at_k, tries_up_to
 from rg_env.choices import By
-from rg_env.dump.read.dump import Dump
-from rg_env.dump.read.frames import ROLLOUT_SCHEMA, SCHEMA
+from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
+from rg_env.dump.reader import Dump
 from rg_env.dump.schema import RG_DUMP, FileKind, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation

@@ -24,8 +24,8 @@ from rg_env.browser.pane import Pane, plain_content
 from rg_env.browser.query import SCORE, SORTED_BY, Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome
-from rg_env.dump.read.dump import TextIndex
-from rg_env.dump.read.frames import ConditionError
+from rg_env.dump.frames import ConditionError
+from rg_env.dump.reader import TextIndex
 from rg_env.errors import RGEnvError
 from rg_env.output import counted, visible
 from rg_env.scoring.types import Status

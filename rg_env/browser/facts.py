@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rg_env.analysis.stats import SOLVED_AT
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
-from rg_env.dump.read.runs import settings_of_attempts
+from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import Status
 

@@ -12,7 +12,7 @@ from rg_env.browser.facts import group_facts, place_of, prompt, ranked, rollout_
 from rg_env.browser.query import Query
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
-from rg_env.dump.read.frames import ConditionError
+from rg_env.dump.frames import ConditionError
 from rg_env.output import print_line, visible
 
 

@@ -14,8 +14,8 @@ import polars as pl
 
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord
-from rg_env.dump.read.dump import TextIndex
-from rg_env.dump.read.frames import parse_condition
+from rg_env.dump.frames import parse_condition
+from rg_env.dump.reader import TextIndex
 from rg_env.scoring.types import UNCOUNTED
 
 SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")

@@ -5,8 +5,9 @@ Imports neither torch nor ray nor skyrl.
 
 from rg_env.dump.files import check_folder, open_lines
 from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
-from rg_env.dump.read.dump import Dump, Problem, open_run
-from rg_env.dump.read.runs import Run
+from rg_env.dump.reader import Dump, Problem, open_run
+from rg_env.dump.routing import DumpPolicy, route
+from rg_env.dump.runs import Run
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
     BadLineError,
@@ -27,8 +28,7 @@ from rg_env.dump.schema import (
     outcome_of,
     to_line,
 )
-from rg_env.dump.write.routing import DumpPolicy, route
-from rg_env.dump.write.writer import DumpWriter, close_all
+from rg_env.dump.writer import DumpWriter, close_all
 
 __all__ = [
     "SCHEMA_VERSION",

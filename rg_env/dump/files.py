@@ -1,8 +1,15 @@
-"""The files of a dump folder: their names, in Atropos' pattern, and opening one, whatever its name is by now.
+"""The files of a dump folder: their names in Atropos' pattern, how one is opened, its lines, and the lock of a run.
 
 A name has kind, run and number, from 0 for each kind. `.part` marks the file being filled, `.zst` a compressed one. A
 running writer renames a `.part` when it is full: a file that was found under one name is also looked for under its
 later ones. Only regular files are read, so that a FIFO or a device in a dump folder cannot block the reader.
+
+Every line of a file that is not blank is yielded once, in order. A damaged line affects no other line; neither does the
+rest of a file that cannot be read, which is a fault at its place. Memory does not grow with the file.
+
+At most one writer per run and folder, across processes and hosts. The kernel releases the lock when its process ends,
+and forked children do not hold it. Not covered: network file systems whose locks are local to a host, and a lock file
+that somebody removes. Even then two writers never share a file, because files are created exclusively.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ import errno
 import io
 import os
 import re
+import socket
 import stat
 import sys
 import tempfile
@@ -18,14 +26,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from rg_env.dump.schema import FileKind
+from rg_env.dump.schema import BadLineError, FileKind, NewerSchemaError, Record, from_line
 from rg_env.errors import DumpError
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
 else:
     from backports import zstd as zstd
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 PREFIX = "reasoning_gym_environment"
 PART = ".part"
@@ -34,6 +46,13 @@ _NAME = re.compile(
     rf"{PREFIX}_(?P<kind>{'|'.join(sorted(FileKind, key=len, reverse=True))})"
     r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?P<ending>\.part|\.zst)?"
 )
+
+
+BLOCK = 1 << 18
+"""Bytes read at a time."""
+
+MAX_LINE = 1 << 28
+"""Longest line that is read, in bytes. Real lines have less than a tenth of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +190,138 @@ class _Decompressed(zstd.ZstdFile):
             yield
         except (zstd.ZstdError, EOFError) as error:
             raise OSError(0, f"damaged zstd data: {error}", self._file.name) from None
+
+
+# -- lines
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a dump file: `record` or `fault` is None.
+
+    Attributes:
+        number: from 1.
+        offset: where it begins in the file, in bytes before compression.
+        raw: its bytes, without the line feed at the end.
+        fault: why it is not a record, or why the rest of the file cannot be read; `raw` is then empty.
+        ended: False for a last line without line feed.
+    """
+
+    file: DumpFile
+    number: int
+    offset: int
+    raw: bytes
+    record: Record | None
+    fault: BadLineError | None = None
+    ended: bool = True
+
+
+def lines_in(file: DumpFile) -> Iterator[Line]:
+    """The lines of a file; a DumpError if it cannot be opened or needs a later version of rg_env."""
+    for number, offset, raw in raw_lines(file):
+        if isinstance(raw, BadLineError):
+            yield Line(file, number, offset, b"", None, raw)
+            continue
+        record, fault = None, None
+        try:
+            record = from_line(file.kind.record, raw.removesuffix(b"\n"))
+        except BadLineError as error:
+            fault = error
+        except NewerSchemaError as error:
+            raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
+        yield Line(file, number, offset, raw.removesuffix(b"\n"), record, fault, ended=raw.endswith(b"\n"))
+
+
+def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]:
+    """Number, offset and bytes of each line that is not blank. Damaged compressed data, a bad sector or a line without
+    end are a fault in place of the bytes, which is the last that is yielded.
+    """
+    try:
+        stream = open_lines(file.path)
+    except OSError as error:
+        raise DumpError(f"{file.path} cannot be read ({error.strerror})") from None
+    number, offset = 1, 0
+    with stream:
+        try:
+            for block in _whole_lines(stream):
+                if block.isspace():
+                    number, offset = number + block.count(b"\n"), offset + len(block)
+                    continue
+                for line in io.BytesIO(block):
+                    if not line.isspace():
+                        yield number, offset, line
+                    number, offset = number + 1, offset + len(line)
+        except OSError as error:
+            yield number, offset, BadLineError(f"{error.strerror}; the rest of the file is lost")
+
+
+def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """The stream in blocks that end where a line ends."""
+    rest: list[bytes] = []
+    held = 0
+    while block := stream.read(BLOCK):
+        end = block.rfind(b"\n") + 1
+        if not end or block.isspace():
+            rest.append(block)
+            held += len(block)
+            if held > MAX_LINE:
+                raise OSError(errno.EFBIG, f"more than {MAX_LINE} bytes without a record")
+            continue
+        yield b"".join((*rest, block[:end]))
+        rest = [block[end:]] if end < len(block) else []
+        held = len(block) - end
+    if rest:
+        yield b"".join(rest)
+
+
+# -- the lock
+
+
+class RunLock:
+    """The lock of one run, from construction to `release`, which any thread may call; a DumpError names the holder."""
+
+    def __init__(self, folder: Path, run_id: str) -> None:
+        from filelock import FileLock, SoftFileLock, Timeout  # slow to import, and not needed for reading
+
+        self._path = folder / lock_name(run_id)
+        self._lock = cast("BaseFileLock", FileLock(self._path, thread_local=False, mode=0o666))
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            holder = ""
+            with suppress(OSError), open_regular(self._path) as file:
+                holder = file.read(256).decode(errors="replace").strip()
+            raise DumpError(
+                f"run {run_id} is being written to {folder} by {holder or 'another process'}: wait until "
+                f"it ends, or use another trainer.ckpt_path or dump_dir (if none runs, remove {self._path})"
+            ) from None
+        except OSError as error:
+            raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None
+        if not isinstance(self._lock, SoftFileLock):  # whose file has a content of its own
+            with suppress(OSError):  # a full disk: the file does not name its holder
+                fd = os.open(self._path, os.O_WRONLY | os.O_TRUNC)
+                try:
+                    os.write(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+                finally:
+                    os.close(fd)
+
+    def release(self) -> None:
+        """Release the lock. The file is removed first, so that nobody locks an unlinked file."""
+        with suppress(OSError):  # a folder that has become read-only: the remaining file is harmless
+            self._path.unlink(missing_ok=True)
+        self._lock.release()
+
+
+def is_held(folder: Path, run_id: str) -> bool:
+    """Whether a process writes this run now; False where that cannot be known. Locks for a few microseconds."""
+    from filelock import FileLock, Timeout
+
+    path = folder / lock_name(run_id)
+    try:
+        if path.exists():
+            FileLock(path).acquire(blocking=False).lock.release()
+    except Timeout:
+        return True
+    except OSError:
+        pass
+    return False

@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rg_env.dump.files import manifest_name, parse_name
-from rg_env.dump.lock import is_held
-from rg_env.dump.read.dump import open_run
-from rg_env.dump.read.lines import Line, lines_in
-from rg_env.dump.read.runs import Run
+from rg_env.dump.files import Line, is_held, lines_in, manifest_name, parse_name
+from rg_env.dump.reader import open_run
+from rg_env.dump.runs import Run
 from rg_env.dump.schema import (
     RG_DUMP,
     TEXT_KINDS,

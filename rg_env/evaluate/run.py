@@ -26,7 +26,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.read.dump import open_run
+from rg_env.dump.reader import open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling

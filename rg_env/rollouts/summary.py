@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.schema import RG_DUMP, GroupRecord, Outcome, answered, is_equal_partial_credit
-from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.scoring.types import Status
 
 NO_TEXT = "ledger only"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import open_run
-from rg_env.dump.read.frames import ConditionError
+from rg_env.dump.frames import ConditionError
 from tests.analysis.reports import Report
 from tests.analysis.samples import groups, write_ledger, write_texts
 from tests.dump.records import group, rollout

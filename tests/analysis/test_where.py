@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.dump.read.frames import SCHEMA, ConditionError, parse_condition
+from rg_env.dump.frames import SCHEMA, ConditionError, parse_condition
 
 ROWS = pl.DataFrame(
     {

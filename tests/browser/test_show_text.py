@@ -17,7 +17,7 @@ from rg_env.browser.pane import LONGEST, styled_response
 from rg_env.choices import SortBy
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
-from rg_env.dump.read.frames import parse_condition
+from rg_env.dump.frames import parse_condition
 from rg_env.errors import RGEnvError
 from rg_env.output import visible
 from rg_env.scoring import parse_response

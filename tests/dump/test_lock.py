@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, to_line
-from rg_env.dump.files import batch_name, lock_name
-from rg_env.dump.lock import RunLock, is_held
+from rg_env.dump.files import RunLock, batch_name, is_held, lock_name
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group
 

@@ -1,5 +1,5 @@
 from rg_env.dump import write_manifest
-from rg_env.dump.read.runs import find_runs, run_names
+from rg_env.dump.runs import find_runs, run_names
 from tests.analysis.samples import write_ledger
 from tests.dump.records import group
 

@@ -324,7 +324,7 @@ def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_
 HANGS = """
 import asyncio, sys, threading
 from rg_env.dump import DumpWriter
-from rg_env.dump.write import part_file
+from rg_env.dump import part_file
 from rg_env.evaluate.run import _until_signal
 from tests.dump.records import group
 

@@ -16,8 +16,8 @@ from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import FileKind, TrainedRecord, from_line, group_id, open_lines, open_run
+from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
-from rg_env.dump.write.part_file import PartFile
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.group_uid import GroupUid

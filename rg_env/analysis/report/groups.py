@@ -14,7 +14,7 @@ import polars as pl
 
 from rg_env.analysis.stats import GROUP, Measured
 from rg_env.dump import Dump, GroupRecord, Phase
-from rg_env.dump.read.frames import ROLLOUT_SCHEMA
+from rg_env.dump.frames import ROLLOUT_SCHEMA
 
 FOLD = 1000
 """Maximum number of characters of a message that the model was shown between its turns."""

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import FileKind
+from rg_env.dump import files as dump_files
 from rg_env.dump.files import batch_name, lock_name, manifest_name
-from rg_env.dump.read import lines
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger, write_texts
 from tests.dump.records import RUN_ID, group
@@ -80,7 +80,7 @@ def test_no_command_is_missing_here():
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_command_ends_and_says_what_is_wrong(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(dump_files, "MAX_LINE", 1 << 20)
     folder = tmp_path / "dump"
     write_texts(folder, [group(k, step=k, entry="{}") for k in range(3)])
     CASES[case](folder)

@@ -28,8 +28,8 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
-from rg_env.dump.read.dump import TextIndex
-from rg_env.dump.read.frames import SCHEMA
+from rg_env.dump.frames import SCHEMA
+from rg_env.dump.reader import TextIndex
 from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, ledger_line
 from rg_env.errors import DumpError, RGEnvError
 from tests.dump.records import RUN_ID, group, rollout, violating

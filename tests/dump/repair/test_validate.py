@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, FileKind
-from rg_env.dump.files import list_files, manifest_name
-from rg_env.dump.lock import RunLock
+from rg_env.dump.files import RunLock, list_files, manifest_name
 from rg_env.dump.validate import MAX_KEPT, Validation, validate
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout

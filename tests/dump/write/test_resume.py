@@ -8,7 +8,7 @@ import pytest
 
 from rg_env.dump import DumpWriter, FileKind, ledger_line, to_line
 from rg_env.dump.files import batch_name
-from rg_env.dump.write.part_file import finish_leftovers
+from rg_env.dump.part_file import finish_leftovers
 from tests.dump.records import RUN_ID, group, names, uids
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import DumpWriter, FileKind, NotKept, TrainedRecord, from_line, open_run, write_manifest
+from rg_env.dump import DumpWriter, FileKind, NotKept, TrainedRecord, from_line, open_run, part_file, write_manifest
 from rg_env.dump.files import list_files
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.write import part_file
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, uids
 
@@ -101,7 +100,7 @@ def test_two_runs_share_a_folder(tmp_path):
 
 
 def test_generate_waits_for_a_disk_that_hangs_and_says_so(tmp_path, stuck_disk, monkeypatch, log):
-    monkeypatch.setattr("rg_env.dump.write.writer.LOG_SECONDS", 0.01)
+    monkeypatch.setattr("rg_env.dump.writer.LOG_SECONDS", 0.01)
 
     async def generate() -> None:
         writing = asyncio.ensure_future(writer.write([group(0), group(1)]))
@@ -120,7 +119,7 @@ def test_generate_waits_for_a_disk_that_hangs_and_says_so(tmp_path, stuck_disk, 
 def test_callers_without_a_loop_and_the_end_wait_for_a_disk_that_hangs_and_say_so(
     tmp_path, stuck_disk, monkeypatch, log
 ):
-    monkeypatch.setattr("rg_env.dump.write.writer.LOG_SECONDS", 0.01)
+    monkeypatch.setattr("rg_env.dump.writer.LOG_SECONDS", 0.01)
     writer = DumpWriter(tmp_path, RUN_ID, 1)
     writer.submit([group(0)])
     threading.Timer(0.1, stuck_disk.set).start()

@@ -21,7 +21,7 @@ import polars as pl
 from msgspec import inspect
 from polars.io.plugins import register_io_source
 
-from rg_env.dump.read.lines import Line
+from rg_env.dump.files import Line
 from rg_env.dump.schema import (
     MESSAGE_KEYS,
     FileKind,

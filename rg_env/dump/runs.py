@@ -18,10 +18,8 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 
-from rg_env.dump.files import PREFIX, ZSTD, DumpFile, list_files, open_regular, parse_name
-from rg_env.dump.lock import is_held
+from rg_env.dump.files import PREFIX, ZSTD, DumpFile, is_held, lines_in, list_files, open_regular, parse_name, raw_lines
 from rg_env.dump.manifest import RunSettings, read_manifest, settings_of
-from rg_env.dump.read.lines import lines_in, raw_lines
 from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
 from rg_env.errors import DumpError
 from rg_env.output import counted, visible

@@ -27,12 +27,11 @@ from typing import Self
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump.files import check_folder, list_files
-from rg_env.dump.lock import RunLock
+from rg_env.dump.files import RunLock, check_folder, list_files
 from rg_env.dump.manifest import end_manifest
+from rg_env.dump.part_file import PartFile, finish_leftovers
+from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.schema import FileKind, GroupRecord, Record, TrainedRecord, ledger_line, to_line
-from rg_env.dump.write.part_file import PartFile, finish_leftovers
-from rg_env.dump.write.routing import DumpPolicy, route
 from rg_env.errors import DumpError
 from rg_env.output import counted
 

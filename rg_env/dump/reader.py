@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rg_env.dump.files import DumpFile, open_lines
-from rg_env.dump.read.lines import MAX_LINE, Line, lines_in, raw_lines
-from rg_env.dump.read.runs import IsReplaced, Run, find_runs, run_names
+from rg_env.dump.files import MAX_LINE, DumpFile, Line, lines_in, open_lines, raw_lines
+from rg_env.dump.runs import IsReplaced, Run, find_runs, run_names
 from rg_env.dump.schema import (
     ROLLOUT_FACTS,
     TEXT_KINDS,
@@ -38,7 +37,7 @@ from rg_env.output import counted, visible
 if TYPE_CHECKING:
     import polars as pl
 
-    from rg_env.dump.read.frames import Condition
+    from rg_env.dump.frames import Condition
 
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
@@ -154,7 +153,7 @@ class Dump:
         Raises:
             ConditionError: a condition is invalid.
         """
-        from rg_env.dump.read.frames import parse_condition
+        from rg_env.dump.frames import parse_condition
 
         parsed = tuple(map(parse_condition, conditions))
         return replace(self, conditions=(*self.conditions, *parsed)) if parsed else self
@@ -258,7 +257,7 @@ class Dump:
             DumpError: a file cannot be read.
             NewerSchemaError: as `groups`.
         """
-        from rg_env.dump.read.frames import SCHEMA, TEXT_SCHEMA, ConditionError
+        from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, ConditionError
 
         names = list((TEXT_SCHEMA if texts else SCHEMA) if columns is None else columns)
         tests = [condition.test for condition in self.conditions]
@@ -281,7 +280,7 @@ class Dump:
 
         Collected with `engine="streaming"`, a query that aggregates takes constant memory.
         """
-        from rg_env.dump.read.frames import SCHEMA, TEXT_SCHEMA, scan_frames
+        from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, scan_frames
 
         return scan_frames(
             TEXT_SCHEMA if texts else SCHEMA, partial(self.frames, texts=texts, all_attempts=all_attempts)
@@ -294,13 +293,13 @@ class Dump:
         """
         import polars as pl
 
-        from rg_env.dump.read.frames import SCHEMA
+        from rg_env.dump.frames import SCHEMA
 
         return pl.concat([pl.DataFrame(schema=SCHEMA), *self.frames(all_attempts=all_attempts)])
 
     def trained_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
         """`trained` with one row per record."""
-        from rg_env.dump.read.frames import records_frame
+        from rg_env.dump.frames import records_frame
 
         return records_frame(TrainedRecord, self.trained(all_attempts=all_attempts))
 
@@ -326,7 +325,7 @@ class Dump:
 
     def _kept_rollouts(self, run: Run, all_attempts: bool) -> dict[str, frozenset[int]]:
         """The repetitions of the rollouts that match the conditions, by group."""
-        from rg_env.dump.read.frames import ConditionError
+        from rg_env.dump.frames import ConditionError
 
         kept: dict[str, frozenset[int]] = {}
         try:
@@ -362,7 +361,7 @@ class Dump:
             self._read.records[file.path] = counts
 
     def _frames_of(self, run: Run, columns: list[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
-        from rg_env.dump.read.frames import rollouts_frame
+        from rg_env.dump.frames import rollouts_frame
 
         held: list[Line] = []
         size = 0

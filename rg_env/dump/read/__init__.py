@@ -1,1 +1,0 @@
-"""Reading a dump: finding runs, reading lines, records and frames."""
