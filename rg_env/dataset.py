@@ -30,8 +30,8 @@ from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
-from rg_env.tasks.audited import AUDITED_TASKS
 from rg_env.tasks.levels import Scale, base_options, scale_of
+from rg_env.tasks.soundness import AUDITED_TASKS
 
 ENV_CLASS = "rg_dump"
 FIXED_COMPLEXITIES = (0.0, 0.25, 0.5, 0.75, 1.0)

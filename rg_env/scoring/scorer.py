@@ -31,7 +31,7 @@ from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
 from rg_env.scoring.workers.pool import Failure, Job, ScorerPool, wait, wait_async
 from rg_env.scoring.workers.worker import reason_for
 from rg_env.settings import check_fields
-from rg_env.tasks.audited import AUDITED_TASKS
+from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
 from rg_env.user_code import inherited_modules
 

@@ -10,8 +10,7 @@ import pytest
 
 from rg_env.config import RGDumpConfig
 from rg_env.scoring import Scorer
-from rg_env.tasks.audited import AUDITED_TASKS
-from rg_env.tasks.soundness import in_default_mix
+from rg_env.tasks.soundness import AUDITED_TASKS, in_default_mix
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 TASKS = sorted(task for task in AUDITED_TASKS if in_default_mix(task) and task != "polynomial_equations")

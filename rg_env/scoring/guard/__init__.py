@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rg_env.errors import describe
 from rg_env.scoring.guard import evaluated, loopholes
 from rg_env.scoring.guard.expressions import Refusal
-from rg_env.tasks.audited import AUDITED_TASKS
+from rg_env.tasks.soundness import AUDITED_TASKS
 
 EVALUATING_TASKS = frozenset(evaluated.REWRITES)
 """Tasks whose scorer in reasoning-gym 0.1.25 runs a text as code."""

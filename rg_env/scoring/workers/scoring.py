@@ -10,7 +10,7 @@ import reasoning_gym
 
 from rg_env.scoring.types import Form
 from rg_env.scoring.workers.worker import number_of, reason_for
-from rg_env.tasks.audited import check_audited
+from rg_env.tasks.soundness import check_audited
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form] | str]:

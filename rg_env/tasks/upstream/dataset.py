@@ -22,7 +22,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.errors import describe
-from rg_env.tasks.audited import check_audited
+from rg_env.tasks.soundness import check_audited
 from rg_env.tasks.upstream import UnusableItemError, deadline
 from rg_env.tasks.upstream.generators import FIXES
 from rg_env.tasks.upstream.oracles import correct

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rg_env.scoring import Scorer, Status, guard
 from rg_env.scoring.guard import evaluated
 from rg_env.scoring.guard.expressions import Refusal
-from rg_env.tasks.audited import AUDITED_TASKS
 from rg_env.tasks.levels import scale_of
+from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 Items = Callable[[str, int], list[dict[str, Any]]]

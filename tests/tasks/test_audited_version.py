@@ -13,7 +13,7 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import EVALUATING_TASKS
 from rg_env.scoring.workers.scoring import make_scorer
-from rg_env.tasks import audited, registry, task_categories, task_names
+from rg_env.tasks import registry, soundness, task_categories, task_names
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.upstream.dataset import reasoning_gym, registered
 
@@ -28,9 +28,9 @@ def fresh_registry() -> Iterator[None]:
 
 
 def test_the_audited_tasks_are_those_of_the_pinned_version() -> None:
-    assert audited.AUDITED_VERSION == audited.installed_version() == "0.1.25"
-    assert set(task_names()) == audited.AUDITED_TASKS
-    audited.check_audited()
+    assert soundness.AUDITED_VERSION == soundness.installed_version() == "0.1.25"
+    assert set(task_names()) == soundness.AUDITED_TASKS
+    soundness.check_audited()
 
 
 def test_every_module_with_a_scorer_that_evaluates_an_answer_is_guarded() -> None:
@@ -49,7 +49,7 @@ def test_every_module_with_a_scorer_that_evaluates_an_answer_is_guarded() -> Non
 @pytest.fixture
 def other_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reasoning-gym of another version."""
-    monkeypatch.setattr(audited, "installed_version", lambda: "0.2.0")
+    monkeypatch.setattr(soundness, "installed_version", lambda: "0.2.0")
     reasoning_gym.cache_clear()
     task_categories.cache_clear()
 
