@@ -1,7 +1,9 @@
-"""From the rollouts of a group to its rewards. No files, no processes, no SkyRL.
+"""A rollout from the response to its record: `Rollout`, the rules of its group, and the record of both.
 
 The order is fixed: base score → penalty factor → score → reward. A penalty never changes a group's outcome, because
-the outcome depends on base scores. `group_rewards` is pure; what a user's function says comes from `RewardFunction`.
+the outcome depends on base scores. Text, score and reward of a recorded rollout come from one `Rollout` and its
+`RolloutReward`. Reading and every kind of training share this: no files, no processes, no SkyRL. What a user's function
+says comes from `RewardFunction`, which has a thread of its own; everything else is pure.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -20,9 +23,17 @@ from typing import Any
 from loguru import logger
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.dump.schema import Message
+from rg_env.dump.schema import (
+    GroupRecord,
+    Message,
+    Phase,
+    RolloutRecord,
+    answered,
+    group_id,
+    has_no_signal,
+    outcome_of,
+)
 from rg_env.errors import RGEnvError, describe, one_line, refuse
-from rg_env.rollouts.stopwatch import Stopwatch
 from rg_env.scoring.length import LengthPenaltyConfig, ScoredGroup, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
@@ -37,8 +48,37 @@ _SLOW = 60.0
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
 
-def _not_reached() -> Verdict:
-    return Verdict.no_response("the rollout failed before it was scored")
+# -------------------------------------------------------------------------------------------------------- one rollout
+class Stopwatch:
+    """Measures how long a response and its scoring took; started when the response is requested.
+
+    `ended` is never before `began`, also if the machine's clock is set back meanwhile.
+
+    Attributes:
+        began, ended: in seconds since 1970-01-01 UTC; `ended` is the end of the last phase that was measured.
+        generation, scoring: seconds of the two phases; 0 until they have ended.
+    """
+
+    __slots__ = ("_last", "began", "ended", "generation", "scoring")
+
+    def __init__(self) -> None:
+        self.began = self.ended = time.time()
+        self.generation = self.scoring = 0.0
+        self._last = time.monotonic()
+
+    def responded(self) -> None:
+        """The response is there; scoring begins."""
+        self.generation = self._lap()
+
+    def scored(self) -> None:
+        """The verdict is there."""
+        self.scoring = self._lap()
+
+    def _lap(self) -> float:
+        now = time.monotonic()
+        seconds, self._last = now - self._last, now
+        self.ended += seconds
+        return seconds
 
 
 @dataclass(slots=True)
@@ -57,7 +97,7 @@ class Rollout:
         turns: `tokens` and `stop_reason` of every turn of the assistant, where there may be several; else None.
     """
 
-    verdict: Verdict = field(default_factory=_not_reached)
+    verdict: Verdict = field(default_factory=lambda: Verdict.no_response("the rollout failed before it was scored"))
     response_tokens: int | None = None
     stop_reason: str | None = None
     conversation: Sequence[Message] = ()
@@ -111,6 +151,7 @@ class RolloutReward:
     reward_error: str = ""
 
 
+# --------------------------------------------------------------------------------------------- the rules of a group
 def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
     """The reward of one rollout: the score plus format bonus and additive penalty."""
     return score + (config.format_bonus if well_formed else 0.0) + addition
@@ -153,15 +194,10 @@ def group_rewards(
     """
     sound = [rollout for rollout in group if not is_masked(rollout, config)]
     scores = [rollout.verdict.scored.score for rollout in sound]
-    penalty = group_penalty(
-        config.length_penalty if penalize else _NO_PENALTY,
-        ScoredGroup(
-            scores,
-            [rollout.response_tokens or 0 for rollout in sound],
-            [score >= config.solved_at for score in scores],
-        ),
-        max_length,
-    )
+    lengths = [rollout.response_tokens or 0 for rollout in sound]
+    solved = [score >= config.solved_at for score in scores]
+    penalty_config = config.length_penalty if penalize else _NO_PENALTY
+    penalty = group_penalty(penalty_config, ScoredGroup(scores, lengths, solved), max_length)
     error = custom if isinstance(custom, str) else ""
     values: Sequence[float | None] = [None] * len(sound) if custom is None or isinstance(custom, str) else custom
     rewards = []
@@ -172,18 +208,123 @@ def group_rewards(
         if error or (zero_on_non_stop and not rollout.stopped):
             reward = 0.0
         rewards.append(RolloutReward(score, factor, reward, bool(error), value, error))
-    neutral = RolloutReward(0.0, 1.0, _mean([reward.reward for reward in rewards]), masked=True)
+    totals = [reward.reward for reward in rewards]
+    # The mean of equal rewards is exactly that reward, so that the group still has no signal.
+    mean = sum(totals) / len(totals) if len(set(totals)) > 1 else max(totals, default=0.0)
+    neutral = RolloutReward(0.0, 1.0, mean, masked=True)
     remaining = iter(rewards)
     return [neutral if is_masked(rollout, config) else next(remaining) for rollout in group]
 
 
-def _mean(rewards: Sequence[float]) -> float:
-    """0 if there are none. Of equal rewards exactly the same, so that their group still gives no signal."""
-    if len(set(rewards)) <= 1:
-        return next(iter(rewards), 0.0)
-    return sum(rewards) / len(rewards)
+# --------------------------------------------------------------------------------------------------------- the record
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a group comes from; see `GroupFacts` and, for `policy_version`, `RolloutFacts`."""
+
+    run_id: str
+    attempt: int
+    phase: Phase
+    step: int | None
+    call: int
+    policy_version: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The question of another environment than ours; see `GroupFacts`."""
+
+    environment: str
+    task: str
+    id: str
+
+
+def group_record(
+    origin: Origin,
+    question: Item | Prompt,
+    uid: str,
+    group: Sequence[Rollout],
+    rewards: Sequence[RolloutReward],
+    solved_at: float,
+) -> GroupRecord:
+    """The record of a group.
+
+    Args:
+        question: the item, or the prompt of another environment.
+        uid: the prompt's id; unique within a call.
+        group: the rollouts, and `rewards` one for each.
+        solved_at: a rollout with at least this base score is correct.
+    """
+    rollouts = [
+        _rollout_record(rollout, reward, origin.policy_version) for rollout, reward in zip(group, rewards, strict=True)
+    ]
+    counted = answered(rollouts)
+    facts: dict[str, Any]
+    if isinstance(question, Prompt):
+        facts = {"environment": question.environment, "solved_at": solved_at}
+    else:
+        facts = {
+            "task_config": question.config_json,
+            "level": question.level or "",
+            "complexity": question.complexity,
+            "baseline": max(rollout.verdict.scored.baseline for rollout in group),
+            "entry": question.entry_json,
+        }
+    if watches := [rollout.stopwatch for rollout in group if rollout.stopwatch]:
+        facts["started_at"] = round(min(watch.began for watch in watches), 3)
+        facts["ended_at"] = round(max(watch.ended for watch in watches), 3)
+        facts["generation_seconds"] = round(sum(watch.generation for watch in watches), 6)
+        facts["scoring_seconds"] = round(sum(watch.scoring for watch in watches), 6)
+    return GroupRecord(
+        item_id=question.task,
+        item=question.id,
+        run_id=origin.run_id,
+        attempt=origin.attempt,
+        phase=origin.phase,
+        step=origin.step,
+        call=origin.call,
+        uid=uid,
+        group_id=group_id(origin.run_id, origin.attempt, origin.phase, origin.call, uid),
+        task=question.task,
+        outcome=outcome_of([rollout.base_score for rollout in counted], solved_at),
+        no_signal=has_no_signal([rollout.reward for rollout in counted]),
+        rollouts=rollouts,
+        **facts,
+    )
+
+
+def _rollout_record(rollout: Rollout, reward: RolloutReward, policy_version: str) -> RolloutRecord:
+    parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
+    failed = reward.reward_error and scored.status is Status.OK
+    return RolloutRecord(
+        conversation=[{key: _storable(text) for key, text in message.items()} for message in rollout.conversation],
+        score=float(reward.score),
+        reward=float(reward.reward),
+        base_score=float(scored.score),
+        raw_score=scored.raw,
+        tagged_score=scored.tagged,
+        violation=parsed.violation or "",
+        status=Status.REWARD_ERROR if failed else scored.status,
+        detail=_storable(reward.reward_error if failed else scored.detail),
+        answer=_storable(parsed.answer or ""),
+        response_tokens=rollout.response_tokens,
+        stop_reason=rollout.stop_reason or "",
+        truncated=rollout.stop_reason == "length",
+        penalty_factor=reward.penalty_factor,
+        repetition=rollout.repetition,
+        policy_version=policy_version,
+        normalized=scored.normalized,
+        custom_reward=reward.custom_reward,
+        turns=None if rollout.turns is None else len(rollout.turns),
+        each_turn="" if rollout.turns is None else json.dumps(rollout.turns),
+    )
+
+
+def _storable(text: str) -> str:
+    """The text with `?` for what UTF-8 cannot hold: lone surrogates."""
+    return text.encode(errors="replace").decode()
+
+
+# ------------------------------------------------------------------------------------------- a user's reward function
 class RewardFunction:
     """A user's reward function, whose calls run one after another in one thread of their own.
 
@@ -213,8 +354,7 @@ class RewardFunction:
 
     def _submit(self, group: Sequence[Rollout], config: RGDumpConfig) -> Future[CustomRewards]:
         future: Future[CustomRewards] = Future()
-        sound = [rollout for rollout in group if not is_masked(rollout, config)]
-        if sound:
+        if sound := [rollout for rollout in group if not is_masked(rollout, config)]:
             self._calls.put((future, sound))
         else:
             future.set_result([])
@@ -288,19 +428,12 @@ def try_reward_function(function: RewardFunction) -> None:
     }
     entry = {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": "chain_sum", "source_index": 0}}
     item = Item("chain_sum-train-0-0", "chain_sum", "train", 0, 0, entry, json.dumps(entry), None, "")
-    group = [
-        Rollout(
-            Verdict(parse_response(text), AnswerScore(score, score, score or 0.0, Status.OK)),
-            response_tokens=len(text.split()),
-            stop_reason="stop",
-            conversation=[{"role": "user", "content": "2 + 2 ="}, {"role": "assistant", "content": text}],
-            repetition=number,
-            stopwatch=Stopwatch(),
-            item=item,
-            text=text,
-        )
-        for number, (text, score) in enumerate(responses.items())
-    ]
+    group = []
+    for number, (text, score) in enumerate(responses.items()):
+        verdict = Verdict(parse_response(text), AnswerScore(score, score, score or 0.0, Status.OK))
+        conversation = [{"role": "user", "content": "2 + 2 ="}, {"role": "assistant", "content": text}]
+        tokens = len(text.split())
+        group.append(Rollout(verdict, tokens, "stop", conversation, number, Stopwatch(), item, text))
     values = function.rate(group, RGDumpConfig())
     if isinstance(values, str):
         raise RGEnvError(values)

@@ -37,8 +37,7 @@ from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.evaluate.suites import Fingerprint, SuiteTask
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
-from rg_env.rewards import Rollout, group_rewards
-from rg_env.rollouts.group import Origin, group_record
+from rg_env.rewards import Origin, Rollout, group_record, group_rewards
 from rg_env.scoring import Scorer, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
 from rg_env.tasks import Item, encode_entry

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rg_env.rollouts import stopwatch
-from rg_env.rollouts.stopwatch import Stopwatch
+from rg_env import rewards
+from rg_env.rewards import Stopwatch
 from rg_env.skyrl.generator import _share_generation
 
 
@@ -12,7 +12,7 @@ def clock(monkeypatch):
     """The machine's clocks: wall time and monotonic time."""
     now = {"time": 1_000.0, "monotonic": 50.0}
     for name in now:
-        monkeypatch.setattr(stopwatch.time, name, lambda name=name: now[name])
+        monkeypatch.setattr(rewards.time, name, lambda name=name: now[name])
     return now
 
 

@@ -13,9 +13,16 @@ import pytest
 from rg_env import rewards as rewards_module
 from rg_env.config import RGDumpConfig
 from rg_env.errors import RGEnvError
-from rg_env.rewards import RewardFunction, Rollout, group_rewards, load_reward, try_reward_function
-from rg_env.rollouts.group import Origin, group_record
-from rg_env.rollouts.stopwatch import Stopwatch
+from rg_env.rewards import (
+    Origin,
+    RewardFunction,
+    Rollout,
+    Stopwatch,
+    group_record,
+    group_rewards,
+    load_reward,
+    try_reward_function,
+)
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.config import load_config
 from rg_env.tasks import Item

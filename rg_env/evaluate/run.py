@@ -34,10 +34,8 @@ from rg_env.evaluate.server import Server, ServerError, program_for, serving
 from rg_env.evaluate.settings import generator_settings
 from rg_env.evaluate.suites import Question, Questions
 from rg_env.output import console, counted, print_error, print_text
-from rg_env.rewards import Rollout, group_rewards, load_reward
-from rg_env.rollouts.group import Origin, group_record
-from rg_env.rollouts.log import RolloutLog
-from rg_env.rollouts.stopwatch import Stopwatch
+from rg_env.rewards import Origin, Rollout, Stopwatch, group_record, group_rewards, load_reward
+from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -24,8 +24,7 @@ from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manife
 from rg_env.errors import ConfigError
 from rg_env.evaluate.settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import Rollout, RolloutReward, group_rewards, load_reward
-from rg_env.rollouts.group import Origin, group_record
+from rg_env.rewards import Origin, Rollout, RolloutReward, group_record, group_rewards, load_reward
 from rg_env.tasks import Item
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
-from rg_env.rewards import Rollout, compose_reward
-from rg_env.rollouts.stopwatch import Stopwatch
+from rg_env.rewards import Rollout, Stopwatch, compose_reward
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import ScorerConfig, Status, Verdict

@@ -36,7 +36,7 @@ from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
 from rg_env.skyrl.recording import resumes
 from rg_env.skyrl.registration import register
-from rg_env.skyrl.step_tracking import StepTracking
+from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object

@@ -20,12 +20,11 @@ from skyrl.train.generators.utils import get_rollout_metrics
 from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Outcome
 from rg_env.dump.schema import answered
-from rg_env.rewards import RolloutReward, group_rewards, load_reward
-from rg_env.rollouts.log import RolloutLog
-from rg_env.rollouts.stopwatch import Stopwatch
-from rg_env.rollouts.summary import StepSummary
+from rg_env.rewards import RolloutReward, Stopwatch, group_rewards, load_reward
+from rg_env.rollout_log import RolloutLog
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
 from rg_env.skyrl.recorder import Call, Recorder
+from rg_env.skyrl.steps import StepSummary
 
 
 class RGDumpGenerator(SkyRLGymGenerator):

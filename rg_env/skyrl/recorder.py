@@ -29,9 +29,7 @@ from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.rewards import Rollout, RolloutReward
-from rg_env.rollouts.group import Origin, Prompt, group_record
-from rg_env.rollouts.stopwatch import Stopwatch
+from rg_env.rewards import Origin, Prompt, Rollout, RolloutReward, Stopwatch, group_record
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT
 from rg_env.skyrl.group_uid import GroupUid
@@ -202,11 +200,11 @@ class Recorder(GeneratorInterface):
     def _record(self, call: Call, uid: str, group: Sequence[int]) -> GroupRecord:
         rollouts = [call.rollouts[trajectory] for trajectory in group]
         rewards = [call.rewards.get(trajectory) or _as_returned(call, trajectory) for trajectory in group]
-        origin = Origin(*self.run(), call.phase, call.step, call.number)
+        origin = Origin(*self.run(), call.phase, call.step, call.number, call.version)
         env_class = call.env_class(group[0])
         question = rollouts[0].item or _prompt(call.input, group[0])
         solved_at = self._solved_at.get(env_class, 0.99)
-        return group_record(origin, question, uid, rollouts, rewards, solved_at, call.version)
+        return group_record(origin, question, uid, rollouts, rewards, solved_at)
 
 
 def _rows_and_ids(given: GeneratorInput, output: GeneratorOutput) -> tuple[list[range], list[TrajectoryID]]:

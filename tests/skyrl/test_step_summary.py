@@ -2,8 +2,8 @@
 
 import pytest
 
-from rg_env.rollouts.summary import StepSummary
 from rg_env.scoring.types import Violation
+from rg_env.skyrl.steps import StepSummary
 from tests.dump.records import group, unanswered, violating
 
 

@@ -8,7 +8,7 @@ import torch
 
 from rg_env.dump import DumpWriter, FileKind, StepRecord, from_line
 from rg_env.dump.files import list_files
-from rg_env.skyrl.step_tracking import StepTracking
+from rg_env.skyrl.steps import StepTracking
 from tests.dump.records import RUN_ID
 from tests.skyrl.scripted_training import FULLY_ASYNC, build, train
 

@@ -2,7 +2,7 @@
 
 import json
 
-from rg_env.rollouts.summary import StepSummary
+from rg_env.skyrl.steps import StepSummary
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.screen import Screen
 from tests.dump.records import group, violating

@@ -1,0 +1,163 @@
+"""What is told about a training step: counts over its groups, and the trainer's own numbers.
+
+The counts go to the log and to the screen, the numbers to the step files of the dump.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skyrl.train.utils.tracking import Tracking
+
+from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Outcome, StepRecord, route
+from rg_env.dump.schema import RG_DUMP, answered, is_equal_partial_credit
+from rg_env.scoring.types import Status
+
+
+@dataclass
+class StepCounts:
+    """Counts over groups. Rollouts without a response count in `statuses` alone.
+
+    Attributes:
+        rewards, scores: sums over rollouts; `solved`, `well_formed`: numbers of rollouts; `formatted`: of those whose
+            environment asks for a format.
+        equal_partial: mixed groups in which all rollouts have the same partial credit.
+        files: groups by the file that has their text (`FileKind`, or `ledger only`).
+    """
+
+    groups: int = 0
+    rollouts: int = 0
+    rewards: float = 0.0
+    scores: float = 0.0
+    solved: int = 0
+    well_formed: int = 0
+    formatted: int = 0
+    equal_partial: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    files: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+    violations: Counter[str] = field(default_factory=Counter)
+    tasks: Counter[str] = field(default_factory=Counter)
+
+    def as_facts(self) -> dict[str, Any]:
+        """For a report (`rg_env.terminal.reports`)."""
+        return vars(self).copy()
+
+    def line(self) -> str:
+        """The counts as one line; empty if there was no group."""
+        if not self.groups:
+            return ""
+        equal = f" ({self.equal_partial} all wrong with equal partial credit)" if self.equal_partial else ""
+        parts = [
+            f"groups: {self.outcomes[Outcome.ALL_CORRECT]} all correct, {self.outcomes[Outcome.MIXED]} mixed{equal}, "
+            f"{self.outcomes[Outcome.ALL_FAILED]} all wrong",
+            f"mean score {self.scores / self.rollouts:.3f}" if self.rollouts else "mean score none",
+        ]
+        if self.violations:
+            parts.append(f"violations: {_with_counts(self.violations)}")
+        parts.append(f"tasks: {_with_counts(self.tasks)}")
+        return " | ".join(parts)
+
+
+class StepSummary:
+    """Counts over the groups since the last `take`.
+
+    Args:
+        solved_at: a rollout with at least this base score is correct.
+        policy: decides which file has the text of a group.
+    """
+
+    def __init__(self, solved_at: float, policy: DumpPolicy | None = None) -> None:
+        self._solved_at, self._policy = solved_at, policy or DumpPolicy()
+        self._counts = StepCounts()
+
+    def add(self, groups: Iterable[GroupRecord]) -> None:
+        """Count groups."""
+        counts = self._counts
+        for group in groups:
+            rollouts = answered(group.rollouts)
+            counts.groups += 1
+            counts.rollouts += len(rollouts)
+            counts.rewards += sum(rollout.reward for rollout in rollouts)
+            counts.scores += sum(rollout.score for rollout in rollouts)
+            counts.solved += sum(rollout.base_score >= self._solved_at for rollout in rollouts)
+            if group.environment == RG_DUMP:
+                counts.formatted += len(rollouts)
+                counts.well_formed += sum(not rollout.violation for rollout in rollouts)
+            counts.equal_partial += is_equal_partial_credit([r.base_score for r in rollouts], self._solved_at)
+            counts.outcomes[group.outcome.value] += 1
+            counts.files[route(group, self._policy)[0] or "ledger only"] += 1
+            counts.statuses.update(rollout.status.value for rollout in group.rollouts)
+            counts.violations.update(rollout.violation for rollout in rollouts if rollout.violation)
+            counts.tasks[group.task] += 1
+
+    @property
+    def every_reward_call_failed(self) -> bool:
+        """Whether the user's reward function was called and returned nothing usable for any group."""
+        statuses = self._counts.statuses
+        return statuses[Status.REWARD_ERROR.value] > 0 and not statuses[Status.OK.value]
+
+    def take(self) -> StepCounts:
+        """The counts, which start again at 0."""
+        taken, self._counts = self._counts, StepCounts()
+        return taken
+
+
+def _with_counts(counts: Counter[str]) -> str:
+    """Names with their counts, the most frequent first: `gcd 3, lcm 1`."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+class StepTracking:
+    """A tracker that does what SkyRL's `tracker` does, and records the numbers of each step in the dump.
+
+    SkyRL logs a step in one or several calls, the last of which has `commit=True`; they become one line. The evaluation
+    before training is step 0.
+
+    Args:
+        writer: of the dump, which is opened after the tracker; None: nothing is recorded.
+    """
+
+    def __init__(self, tracker: Tracking, writer: Callable[[], DumpWriter | None]) -> None:
+        self._tracker, self._writer = tracker, writer
+        self._step = 0
+        self._numbers: dict[str, float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tracker, name)
+
+    def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
+        """As SkyRL's. Values that are no numbers are not recorded."""
+        self._tracker.log(data, step=step, commit=commit)
+        if step != self._step:
+            self.flush()
+        self._step = step
+        self._numbers |= {name: number for name, value in data.items() if (number := _as_number(value)) is not None}
+        if commit:
+            self.flush()
+
+    def finish(self) -> None:
+        """As SkyRL's."""
+        self.flush()
+        self._tracker.finish()
+
+    def flush(self) -> None:
+        """Record what has been logged so far."""
+        writer, numbers = self._writer(), self._numbers
+        if writer is not None and numbers:
+            self._numbers = {}
+            values: list[float | None] = list(numbers.values())
+            writer.submit([StepRecord(writer.run_id, writer.attempt, self._step, list(numbers), values)])
+
+
+def _as_number(value: Any) -> float | None:
+    """The value as a float; None if it is no number, or several."""
+    if hasattr(value, "item"):  # numpy and torch
+        try:
+            value = value.item()
+        except (ValueError, RuntimeError):  # not exactly one element
+            return None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
