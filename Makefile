@@ -12,7 +12,7 @@ VERIFIERS_VENV := .venv-verifiers
 # Processes that share the tests of `make test`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check chromium format bench samples nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check docs chromium format bench samples nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -72,6 +72,11 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m scripts.docs --check
+
+# Writes the tables in the pages that follow from the code.
+docs: install
+	$(BIN)/python -m scripts.docs
 
 format: install
 	$(BIN)/ruff format .

@@ -22,20 +22,23 @@ class RGDumpConfig:
 
     # -- tasks and items
     tasks: Any = None
-    """The task mix: None (the default mix), a list of names, `category:NAME` or patterns such as `*_sum`,
-    or a mapping of those to a weight or to `{weight: 2.0, config: {option: value}}`."""
+    """The task mix: null (every task without a known exploit), a list of names, `category:NAME` or patterns such as
+    `*_sum`, or a mapping of those to a weight or to `{weight: 2.0, config: {option: value}}`."""
     size: int = setting(1_000_000, at_least=1)
-    """Rows in the training dataset. Rows are made on demand, so any size costs nothing."""
+    """Rows of an epoch, made on demand, so that the size has no cost. Every epoch has new rows."""
     seed: int = setting(42, at_least=0)
+    """Seed of the training items."""
     eval_seed: int = setting(123, at_least=0)
+    """Seed of the fixed evaluation set."""
     num_eval_samples_per_task: int = setting(5, at_least=1)
+    """Items per task in the fixed evaluation set."""
     complexity: float | str | None = setting(None, choices=("random",), at_least=0, at_most=1)
-    """How hard items are, on each task's own scale from 0 to 1. None: the task's default options. A number: all items
+    """How hard items are, on each task's own scale from 0 to 1. Null: the task's default options. A number: all items
     are that hard. `random`: each is as hard as a random number in [0, 1] says."""
 
     # -- prompt
     system_prompt: str | None = "think_answer"
-    """`think_answer` (ours), a name in reasoning_gym's SYSTEM_PROMPTS, any other text verbatim, or None."""
+    """`think_answer` (ours), a name in reasoning_gym's `SYSTEM_PROMPTS`, any other text as it is, or null for none."""
     worked_examples: list[dict[str, Any]] = field(default_factory=list)
     """`{question, response}` pairs placed before the question; with `task`, before that task's questions only."""
     format: str = setting("strict", choices=tuple(ResponseFormat))
@@ -46,30 +49,38 @@ class RGDumpConfig:
     # -- scores and rewards
     scorer: ScorerConfig = field(default_factory=ScorerConfig)
     on_scorer_failure: str = setting("zero", choices=("zero", "mask"))
-    """`zero`: timeout, crashed and error train as 0. `mask`: they are not trained on at all. An answer whose scorer got
-    no CPU time is masked in either case."""
+    """`zero`: `crashed` and `error` train as 0. `mask`: they are kept out of the loss. An answer whose scorer got no
+    CPU time is masked in either case."""
     solved_at: float = setting(0.99, at_least=0, at_most=1)
+    """The base score from which an answer counts as solved."""
     format_bonus: float = setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""
     length_penalty: LengthPenaltyConfig = field(default_factory=LengthPenaltyConfig)
 
     # -- the dump
     dump_dir: str = setting("dumps", filled=True)
+    """The folder of the dump."""
     dump_rollouts: bool = True
+    """Write the texts of successful train groups."""
     dump_failed_rollouts: bool = True
+    """Write the texts of FAILED train groups: every base score is 0."""
     dump_other_rollouts: bool = True
-    """Train groups that fit neither file."""
+    """Write the texts of train groups that are neither."""
     dump_eval_rollouts: bool = True
+    """Write the texts of evaluation groups."""
     rollout_save_score_threshold: float = setting(0.7, at_least=0, at_most=1)
-    """A train group is a success when any base score is strictly greater."""
+    """A train group is successful if any base score is strictly greater."""
     groups_per_file: int = setting(100, at_least=1)
-    """Lines of a finished file."""
+    """Groups per file, of every kind."""
     dump_fsync: bool = False
-    """Whether groups are forced to disk before `generate()` returns, so that they survive a power failure, too."""
+    """Force every group to disk before `generate()` returns, so that it survives a power failure, too."""
 
     # -- logging
     debug_logging: bool = False
+    """Write `rollouts-DATE-TIME.log` beside the log of the run: each rollout's response, extracted and expected answer
+    or violation, scores and reward."""
     suppress_base_env_logs: bool = False
+    """Log only warnings and errors of SkyRL."""
 
     # -- your own code
     imports: list[str] = field(default_factory=list, metadata={"filled": True})
@@ -77,11 +88,11 @@ class RGDumpConfig:
     reward: str | None = setting(None, filled=True)
     """`module.function`: maps the rollouts of a group to one finite number each, used in place of the base score."""
     experiment_class: str | None = setting(None, filled=True)
-    """`module.Class`: a subclass of `rg_env.skyrl.experiment.RGExperiment` that trains."""
+    """`module.Class`: a subclass of `rg_env.skyrl.experiment.RGExperiment`, which trains in its place."""
 
     # -- hardware
     device: str = setting("cuda", choices=("cuda", "cpu"))
-    """`cuda`: SkyRL's own workers and vLLM. `cpu`: `rg_env.cpu`, the same trainer on this machine's cores."""
+    """`cuda`: SkyRL's own workers and vLLM. `cpu`: the same trainer on the cores of this machine."""
 
     def validate(self) -> None:
         """Check every value by itself.

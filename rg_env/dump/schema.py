@@ -90,7 +90,7 @@ class Record(Struct, frozen=True, kw_only=True):
     """What every line has.
 
     Attributes:
-        schema_version: of the line's format.
+        schema_version: version of the line's format.
     """
 
     schema_version: Whole = SCHEMA_VERSION
@@ -202,9 +202,10 @@ class GroupFacts(Record, frozen=True, kw_only=True):
     Attributes:
         item_id: the task's name, as Atropos writes it: the same as `task`.
         item: the item's id, unique within a dataset.
-        group_id: see `group_id`.
+        group_id: the group's name, `RUN_ID:ATTEMPT:PHASE:CALL:UID`.
         run_id: the run.
         attempt: 1 for the first start of the run, one more for each resumption.
+        phase: what the group was generated for: `train` or `eval`.
         step: SkyRL's global step; None outside of training.
         call: number of the `generate()` call within the attempt.
         uid: SkyRL's uid of the prompt; repeats over epochs and resumptions.
@@ -214,11 +215,12 @@ class GroupFacts(Record, frozen=True, kw_only=True):
         complexity: c in [0, 1], of which the level is a function; None without a scale.
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
-        outcome: see `outcome_of`.
+        outcome: `all_correct` (every base score is at least `solved_at`), `all_failed` (every one is 0), else `mixed`.
         no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
         solved_at: the base score from which a rollout counts as solved; None: the setting of that name.
-        started_at, ended_at: when the first response was requested and the last one was scored, in seconds since
-            1970-01-01 UTC; None where it was not measured, as in imported responses.
+        started_at: when the first response was requested, in seconds since 1970-01-01 UTC; None where it was not
+            measured, as in imported responses.
+        ended_at: the same, when the last response was scored.
         generation_seconds: time from the request to the response, summed over the rollouts. It includes time in the
             queue of the engine or server, and retries. In batched mode every rollout waits for the whole batch.
         scoring_seconds: time from the response to its verdict, summed over the rollouts, with the wait for an idle
@@ -254,7 +256,7 @@ class GroupRecord(GroupFacts, frozen=True, kw_only=True):
     Attributes:
         task_config: the task's options.
         entry: the Reasoning Gym entry (question, answer, metadata).
-        rollouts: in the order of SkyRL's batch.
+        rollouts: the responses, in the order of SkyRL's batch.
     """
 
     task_config: Json = "{}"

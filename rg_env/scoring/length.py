@@ -89,14 +89,15 @@ class LengthPenaltyConfig:
     """The rule that applies in the train phase. Lengths are in response tokens."""
 
     kind: str = setting("atropos", choices=tuple(LENGTH_PENALTIES))
+    """The rule: `atropos`, `dapo`, `kimi` or `none`."""
     max_length: int | None = setting(None, at_least=1)
-    """M. None: `generator.sampling_params.max_generate_length`."""
+    """M, the limit. Null: `generator.sampling_params.max_generate_length`."""
     threshold: float = setting(0.75, at_least=0, below=1)
     """atropos: share of M up to which there is no penalty."""
     correct_at: float = setting(0.5, at_least=0, at_most=1)
     """atropos: the penalty applies only to groups in which every score is at least this."""
     buffer: int | None = setting(None, at_least=1)
-    """dapo: width of the soft zone before M. None: a quarter of M."""
+    """dapo: width of the zone with a partial penalty before M, in tokens. Null: a quarter of M."""
     weight: float = setting(1.0, at_least=0)
     """dapo, kimi: factor on what is added to the reward."""
 

@@ -16,46 +16,62 @@ class ScorerConfig:
     """The pool of processes that run Reasoning Gym's scorers."""
 
     workers: int | str = setting("auto", choices=("auto",), at_least=1)
-    """How many answers are scored at once. `auto`: half of the cores, at least 2, at most 16. Two take about 110 MB,
-    shared with the process they are forked from."""
+    """How many answers are scored at once. `auto`: half of the cores that the process may use, at least 2 and at most
+    16. Two take about 110 MB."""
     timeout: float = setting(5.0, above=0)
     """CPU seconds for one answer, raw and tagged together; at most four times that in wall time."""
     max_answer_chars: int = setting(8192, at_least=1)
-    """Longer answers are the violation `answer_too_long`."""
+    """Longer answers are the violation `answer_too_long`. An item whose own answer is longer than half of this allows
+    twice that answer's length."""
     normalize: bool = False
     """Score an imperfect answer a second time without the formatting around it (`\\boxed{}`, `$…$`, bold, code fence).
     Can only raise a score, and is recorded as `normalized`."""
     partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
     """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
-    beyond what that policy scores on the same item (`rg_env.scoring.base_score`). `none`: as 0."""
+    beyond what that policy scores on the same item. `none`: as 0."""
 
 
 class Violation(StrEnum):
     """Why a response is not one think block followed by one answer block. A violation scores 0."""
 
     NO_THINK = "no_think"
+    """No `<think>` before any other tag."""
     UNCLOSED_THINK = "unclosed_think"
+    """`<think>` without `</think>`."""
     MULTIPLE_THINK = "multiple_think"
+    """A second think block."""
     NO_ANSWER = "no_answer"
+    """No `<answer>` after the think block."""
     UNCLOSED_ANSWER = "unclosed_answer"
+    """`<answer>` without `</answer>`."""
     MULTIPLE_ANSWERS = "multiple_answers"
+    """A second answer block."""
     ANSWER_INSIDE_THINK = "answer_inside_think"
+    """The only answer block is in the think block."""
     EMPTY_ANSWER = "empty_answer"
+    """Nothing but white space between the tags."""
     ANSWER_TOO_LONG = "answer_too_long"
+    """Longer than `scorer.max_answer_chars`."""
 
 
 class Status(StrEnum):
     """How scoring an answer ended. Anything but OK scores 0."""
 
     OK = "ok"
+    """Scored; also an answer whose text made the scorer raise, which is wrong."""
     REJECTED = "rejected"
+    """The guard rejected the answer before a scorer saw it."""
     TIMEOUT = "timeout"
+    """The answer used up its CPU time, or got none in four times that."""
     CRASHED = "crashed"
+    """The worker died twice."""
     ERROR = "error"
+    """The item cannot be scored, whatever the answer: no scorer, a damaged entry, or a scorer that raises on the item's
+    own answer as well."""
     NO_RESPONSE = "no_response"
-    """The request failed: there is no text. Such a rollout counts in no outcome and no rate."""
+    """The request failed, so there is no text. Counts in no outcome, routing or rate."""
     UNSCORED = "unscored"
-    """An imported response without a score, or whose question cannot be made again. It counts nowhere, either."""
+    """Imported without a score, or the question cannot be made again. Counts in no outcome, routing or rate."""
 
     REWARD_ERROR = "reward_error"
     """The user's reward function failed. The scores are valid, but the rollout is not trained on."""

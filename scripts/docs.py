@@ -1,0 +1,143 @@
+"""Writes the tables of the pages that follow from the code: `make docs`. `--check` only compares them.
+
+A table stands between `<!-- NAME: made by make docs -->` and `<!-- end -->`. Its texts are the docstrings of what it
+lists, so a fact has one text.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from rg_env.cli import app
+from rg_env.config import RGDumpConfig
+from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
+from rg_env.scoring import Status, Violation
+from rg_env.scoring.length import LENGTH_PENALTIES
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- (?P<name>\w+): made by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def docstrings(owner: type[Any]) -> dict[str, str]:
+    """The text below each field of a dataclass and each member of an enum, on one line; "" where there is none."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(body, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for node, after in zip(body.body, [*body.body[1:], None], strict=True):
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign):
+            (target,) = node.targets
+        if isinstance(target, ast.Name):
+            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            texts[target.id] = one_line(str(after.value.value)) if is_text else ""  # type: ignore[union-attr]
+    return texts
+
+
+def attributes(record: type[Any]) -> dict[str, str]:
+    """The entries of the section `Attributes:` in a docstring, with JSON's word for None."""
+    section = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", section, re.MULTILINE)
+    return {name: re.sub(r"\bNone\b", "null", one_line(text)) for name, text in entries}
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def settings() -> str:
+    return table(("setting", "default", "meaning"), list(setting_rows(RGDumpConfig(), "")))
+
+
+def setting_rows(config: Any, prefix: str) -> Iterator[tuple[str, ...]]:
+    texts = docstrings(type(config))
+    for field in dataclasses.fields(config):
+        name, value = f"{prefix}{field.name}", getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from setting_rows(value, f"{name}.")
+            continue
+        default = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        yield f"`{name}`", default, texts[field.name]
+
+
+def record_keys() -> str:
+    """Every key of a group's lines: which files have it, and what it means."""
+    places = {Record: "text, ledger", GroupFacts: "text, ledger", GroupRecord: "text", LedgerRecord: "ledger"}
+    places |= {RolloutFacts: "each rollout; lists in the ledger", RolloutRecord: "each rollout of the text"}
+    described = [(name, place, text) for record, place in places.items() for name, text in attributes(record).items()]
+    declared = {*GroupRecord.__struct_fields__, *LedgerRecord.__struct_fields__, *RolloutRecord.__struct_fields__}
+    assert declared == {name for name, _, _ in described}, "a field without a line in its class's docstring"
+    rows = [(f"`{name}`", place, text) for name, place, text in described]
+    return table(("key", "where", "meaning"), rows)
+
+
+def members(kind: type[StrEnum]) -> list[tuple[str, ...]]:
+    texts = docstrings(kind)
+    return [(f"`{member.value}`", texts[member.name]) for member in kind]
+
+
+def violations() -> str:
+    return table(("violation", "meaning"), members(Violation))
+
+
+def statuses() -> str:
+    return table(("status", "meaning"), members(Status))
+
+
+def length_penalties() -> str:
+    rules = LENGTH_PENALTIES.items()
+    return table(("kind", "effect"), [(f"`{name}`", (rule.__doc__ or "").partition("\n")[0]) for name, rule in rules])
+
+
+def commands() -> str:
+    return table(("command", "what it does"), list(command_rows(get_command(app), "rg-env")))
+
+
+def command_rows(command: Any, path: str) -> Iterator[tuple[str, ...]]:
+    for name, below in getattr(command, "commands", {}).items():
+        if hasattr(below, "commands"):
+            yield from command_rows(below, f"{path} {name}")
+        else:
+            yield f"`{path} {name}`", inspect.cleandoc(below.help or "").partition("\n")[0]
+
+
+TABLES = (settings, record_keys, violations, statuses, length_penalties, commands)
+
+
+def main() -> int:
+    """Write every page that has a table, or say which are not up to date."""
+    made = {make.__name__: make for make in TABLES}
+    stale = []
+    for page in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]):
+        text = page.read_text()
+        new = BLOCK.sub(lambda match: f"{match[1]}{made[match['name']]()}\n{match[3]}", text)
+        if new != text:
+            stale.append(page)
+            if "--check" not in sys.argv:
+                page.write_text(new)
+    names = ", ".join(str(page.relative_to(ROOT)) for page in stale)
+    if "--check" in sys.argv and stale:
+        print(f"not up to date: {names}; run `make docs`", file=sys.stderr)
+        return 1
+    print(f"written: {names}" if names else "up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
