@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
@@ -77,4 +76,4 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -90,7 +90,8 @@ class Result:
 
 def run(comparison: Comparison, runs: int = RUNS) -> Result:
     """Make the runs, in pairs; who is first changes from pair to pair."""
-    ours, rival = [], []
+    ours: list[float] = []
+    rival: list[float] = []
     for number in range(runs):
         for mine in (True, False) if number % 2 == 0 else (False, True):
             (ours if mine else rival).append((comparison.ours if mine else comparison.rival)())

@@ -163,10 +163,15 @@ def grids_of(question: str) -> Iterator[tuple[str, list[list[Any]], Callable[[li
                 if re.fullmatch(cell, line.strip())
             ]
             if rows and len({len(row) for row in rows}) == 1:
-                yield f"the {place} grid", rows, lambda grid, sign=sign: "\n".join(sign.join(row) for row in grid)
-    for place, text in enumerate(re.findall(r"\[\s*\[[\d\s,\[\]-]+\]\s*\]", question)[::-1][:2]):
+                yield f"the {place} grid", rows, functools.partial(as_lines, sign)
+    matrices = re.findall(r"\[\s*\[[\d\s,\[\]-]+\]\s*\]", question)[::-1]
+    for name, text in zip(("the last matrix", "the last matrix but one"), matrices, strict=False):
         with contextlib.suppress(json.JSONDecodeError):
-            yield ("the last matrix", "the last matrix but one")[place], json.loads(text), json.dumps
+            yield name, json.loads(text), json.dumps
+
+
+def as_lines(sign: str, grid: list[list[Any]]) -> str:
+    return "\n".join(sign.join(row) for row in grid)
 
 
 def programs(question: str) -> dict[str, str]:
@@ -262,8 +267,9 @@ def with_conditions(answers: Answers, entries: Sequence[Entry], known: int) -> N
             pairs.append((total, f"if {name}: {ways[0]}, else {ways[1]}", holds, ways))
     for _, name, holds, ways in sorted(pairs, key=lambda pair: -pair[0])[:3]:
         for question, made in zip(questions, answers, strict=True):
-            if (text := made.get(ways[not holds(question)])) is not None:
-                made[name] = text
+            text_of_way = made.get(ways[not holds(question)])
+            if text_of_way is not None:
+                made[name] = text_of_way
 
 
 # -- one level of one task
@@ -281,7 +287,7 @@ class InThisProcess:
 
 
 @functools.cache
-def _scorer_of(target: bytes) -> Callable[[bytes], list[Form]]:
+def _scorer_of(target: bytes) -> Callable[[bytes], list[Form] | str]:
     _, _, task, options = pickle.loads(target)
     return make_scorer(task, options)
 
@@ -335,18 +341,18 @@ def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
             break
         question = entry["question"].strip()
         made = {attack.name: text for attack in suite if (text := attack.answer(question)) is not None}
-        cheap = CHEAP.get(task, lambda _: iter(()))(entry)
+        cheap = CHEAP[task](entry) if task in CHEAP else iter(())
         made |= {f"cheap answer {number + 1}": text for number, text in enumerate(itertools.islice(cheap, 8))}
         made |= programs(question)
         answers.append({name: text for name, text in made.items() if not re.search(PERFORMED.get(task, "$^"), name)})
     entries, known = entries[: len(answers)], len(answers) // 2
     with_conditions(answers, entries, known)
     scores = Scores(options)
-    totals: Counter[str] = Counter(dict.fromkeys(itertools.chain(*answers[:known]), 0))
+    totals = dict.fromkeys(itertools.chain(*answers[:known]), 0.0)
     fixed = [attack.name for attack in suite if attack.goal != "reward for no work"]
     screened = _add_scores(scores, entries[:SCREENED], answers, list(totals), totals, SCREENING)
     chosen = _first(totals, FINALISTS) + _first(totals, 4, fixed) + [name for name in totals if name.startswith("if ")]
-    finals: Counter[str] = Counter(dict.fromkeys(chosen, 0))
+    finals = dict.fromkeys(chosen, 0.0)
     _add_scores(scores, entries[SCREENED:known], answers[SCREENED:], chosen, finals, JUDGING)
     names = dict.fromkeys([*_first(finals, 6), *_first(finals, 2, fixed)])
     judged = [_judged(scores, entries[known:], answers[known:], name) for name in names]
@@ -361,7 +367,7 @@ def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _first(totals: Counter[str], number: int, names: Sequence[str] | None = None) -> list[str]:
+def _first(totals: Mapping[str, float], number: int, names: Sequence[str] | None = None) -> list[str]:
     return sorted(totals if names is None else totals.keys() & names, key=lambda name: -totals[name])[:number]
 
 
@@ -370,7 +376,7 @@ def _add_scores(
     entries: Sequence[Entry],
     answers: Answers,
     names: Sequence[str],
-    totals: Counter[str],
+    totals: dict[str, float],
     limit: float,
 ) -> int:
     """Add each policy's scores, item by item, until the time is over. Returns the number of items."""
@@ -529,7 +535,8 @@ def page(records: Mapping[tuple[str, float | None], dict[str, Any]], old: str) -
         lost=f" Too slow: {', '.join(sorted(lost))}." if lost else "",
     )
     levels = sorted(LEVELS, key=lambda c: -1 if c is None else c)
-    rows, best = [], []
+    rows: list[Any] = []
+    best: list[Any] = []
     for task in mix:
         of_levels = [measured.get((task, c)) for c in levels]
         prior = measured[task, None]["prior"] if (task, None) in measured else 0.0

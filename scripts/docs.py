@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- (?P<name>\w+): made by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table in Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -41,12 +41,13 @@ def docstrings(owner: type[Any]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     texts: dict[str, str] = {}
     for node, after in zip(body.body, [*body.body[1:], None], strict=True):
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(node, ast.Assign):
-            (target,) = node.targets
-        if isinstance(target, ast.Name):
-            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            texts[target.id] = one_line(str(after.value.value)) if is_text else ""  # type: ignore[union-attr]
+        targets: list[ast.expr] = []
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            assert isinstance(target, ast.Name)
+            text = after.value if isinstance(after, ast.Expr) else None
+            texts[target.id] = one_line(str(text.value)) if isinstance(text, ast.Constant) else ""
     return texts
 
 

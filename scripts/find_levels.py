@@ -88,7 +88,7 @@ class Search:
     def scale(self, low: Levels, high: Levels) -> Scale:
         bounds = zip(self.attributes, low, high, strict=True)
         return Scale(
-            self.task, {}, tuple(Attribute(attribute.name, attribute.values, *ends) for attribute, *ends in bounds)
+            self.task, {}, {}, tuple(Attribute(attribute.name, attribute.values, *ends) for attribute, *ends in bounds)
         )
 
     def attempt(self, levels: Levels) -> Trial:

@@ -5,6 +5,7 @@ no dump.
 """
 
 import functools
+from typing import Any
 
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
@@ -12,7 +13,7 @@ from rg_env.skyrl.experiment import RGExperiment
 
 
 class SkyRLAlone(RGExperiment):
-    def get_generator(self, *args):
-        generator = super().get_generator(*args)
+    def get_generator(self, *args: Any) -> Any:
+        generator: Any = super().get_generator(*args)
         generator.generate = functools.partial(SkyRLGymGenerator.generate, generator)
         return generator
