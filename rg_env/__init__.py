@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from rg_env.config import RGDumpConfig
     from rg_env.dataset import ReasoningGymDataset
     from rg_env.scoring import Scorer
-    from rg_env.skyrl.env import RGDumpEnv
+    from rg_env.skyrl.env import RGDumpEnv, register
     from rg_env.skyrl.generator import RGDumpGenerator
-    from rg_env.skyrl.registration import register
 
 __all__ = [
     "RGDumpConfig",
@@ -37,7 +36,7 @@ _MODULES = {
     "Scorer": "rg_env.scoring",
     "analysis": "rg_env.analysis",
     "dump": "rg_env.dump",
-    "register": "rg_env.skyrl.registration",
+    "register": "rg_env.skyrl.env",
     "scoring": "rg_env.scoring",
 }
 __getattr__ = exports(__name__, _MODULES)

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import skyrl_gym
 from loguru import logger
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.config import RGDumpConfig
+from rg_env.dataset import ENV_CLASS
 from rg_env.errors import ConfigError
 from rg_env.rewards import Rollout, Stopwatch, compose_reward
 from rg_env.scoring import shared_scorer
@@ -25,6 +27,15 @@ from rg_env.tasks import Item
 
 SLOT = "rg_dump_slot"
 """Key of a trajectory's slot in its `env_extras`."""
+
+
+def register() -> None:
+    """Let `skyrl_gym.make("rg_dump", ...)` work in this process. Safe to call more than once.
+
+    For stock SkyRL and other generators; `rg-env train` does it itself.
+    """
+    if ENV_CLASS not in skyrl_gym.envs.registration.registry:
+        skyrl_gym.envs.register(id=ENV_CLASS, entry_point="rg_env.skyrl.env:RGDumpEnv")
 
 
 class RGDumpEnv(BaseTextEnv):
@@ -63,32 +74,29 @@ class RGDumpEnv(BaseTextEnv):
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
         self._stopwatch.responded()
-        return self._scored(action, shared_scorer(self.config.scorer).score_response(*self._question(action)))
+        verdict = shared_scorer(self.config.scorer).score_response(*self._question(action))
+        reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
+        return self._ended(action, verdict, reward)
 
     async def step_async(self, action: str) -> BaseTextEnvStepOutput:
-        """As `step`, in the running event loop: no thread waits for the score."""
+        """As `step`, in the running event loop, where no thread waits for the score. The reward is 0, because
+        `RGDumpGenerator` computes it by the rules of the group."""
         self._stopwatch.responded()
-        return self._scored(
-            action, await shared_scorer(self.config.scorer).score_response_async(*self._question(action))
-        )
+        verdict = await shared_scorer(self.config.scorer).score_response_async(*self._question(action))
+        return self._ended(action, verdict, 0.0)
 
     def _question(self, action: str) -> tuple[Any, ...]:
         """The arguments of `Scorer.score_response`."""
         return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
 
-    def _scored(self, action: str, verdict: Verdict) -> BaseTextEnvStepOutput:
+    def _ended(self, action: str, verdict: Verdict, reward: float) -> BaseTextEnvStepOutput:
         self._stopwatch.scored()
         self.verdict = verdict
         if self.slot is not None:
             self.slot.item, self.slot.text, self.slot.verdict = self.item, action, verdict
             self.slot.stopwatch = self._stopwatch
-        reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
-        return BaseTextEnvStepOutput(
-            observations=[],
-            reward=reward,
-            done=True,
-            metadata={**self.get_metrics(), "parsed_answer": verdict.parsed.answer},
-        )
+        metadata = {**self.get_metrics(), "parsed_answer": verdict.parsed.answer}
+        return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 
     def get_metrics(self) -> dict[str, Any]:
         """The verdict as one flat dict; empty before `step`."""

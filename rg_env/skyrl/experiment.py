@@ -32,10 +32,10 @@ from rg_env.errors import MissingGroupsError, need
 from rg_env.output import counted
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig
+from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import open_task_log, set_up_logging
-from rg_env.skyrl.recording import resumes
-from rg_env.skyrl.registration import register
+from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports

@@ -1,8 +1,20 @@
-"""SkyRL's trainers with our train loader and evaluation set, which report their steps and record what they train on."""
+"""SkyRL's trainers: `RecordingTrainer` records which groups each step was trained on, for every environment;
+`RGTrainer` and `RGFullyAsyncTrainer` also have our train loader and evaluation set, and report their steps.
+
+    class MyTrainer(RecordingTrainer, RayPPOTrainer): ...
+
+`generate()` cannot know what is trained on: dynamic sampling drops and repeats groups later, and the fully-async loop
+trains on groups several steps after they were generated, or never.
+
+Invariant: a group is recorded for a step after that step's training has returned, with the number of its rows in the
+training batch, without the rows that SkyRL padded. SkyRL alone decides what is trained on. The trainer keeps nothing
+about a batch: the generator's output says which group each row is of, and SkyRL selects and joins its lists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from loguru import logger
@@ -14,13 +26,131 @@ from skyrl.train.trainer import RayPPOTrainer
 from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
+from rg_env.dump import DumpWriter, TrainedRecord
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.skyrl.group_uid import named
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
-from rg_env.skyrl.recording import RecordingTrainer
 from rg_env.terminal.reports import Reports
 
+_GROUPS, _MASKED = "rg_env_groups", "rg_env_masked"
+"""Keys of a training batch's metadata: `group_ids` and `masked` of each row that is not padded."""
+_NAMED = 5
+"""At most so many groups are named in a warning."""
 
+
+class RecordingTrainer:
+    """Mixin in front of a trainer of SkyRL's whose generator is a `Recorder` or an `RGDumpGenerator`."""
+
+    generator: Any
+    global_step: int
+    cfg: Any
+
+    async def train(self) -> None:
+        """As in SkyRL.
+
+        Raises:
+            ConfigError: the generator does not record.
+        """
+        if not hasattr(self.generator, "writer"):
+            name = type(self.generator).__name__
+            raise ConfigError(
+                f"RecordingTrainer needs a generator that records: use Recorder(generator, …), not {name}"
+            )
+        await super().train()  # type: ignore[misc]
+
+    def handle_dynamic_sampling(
+        self, generator_output: GeneratorOutput, uids: list[str]
+    ) -> tuple[GeneratorOutput, list[str], bool]:
+        """As in SkyRL, but copies of a group have uids of their own."""
+        output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, uids)  # type: ignore[misc]
+        return output, uids if keep_sampling else _uid_of_each_copy(output, uids), keep_sampling
+
+    def postprocess_generator_output(
+        self, generator_output: Any, uids: list[str], *args: Any, **kwargs: Any
+    ) -> tuple[GeneratorOutput, list[str]]:
+        """As in SkyRL, but rows that it merges keep their group."""
+        lists = [generator_output[key] for key in ("trajectory_ids", "group_ids", "masked")]
+        groups = {trajectory.to_string(): (group, masked) for trajectory, group, masked in zip(*lists, strict=True)}
+        output, uids = super().postprocess_generator_output(generator_output, uids, *args, **kwargs)  # type: ignore[misc]
+        if "group_ids" not in output:
+            of_rows = [groups[trajectory.to_string()] for trajectory in output["trajectory_ids"]]
+            output["group_ids"], output["masked"] = map(list, zip(*of_rows, strict=True))
+        return output, uids
+
+    def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> TrainingInputBatch:
+        """As in SkyRL, with the group of each row in the metadata."""
+        batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
+        batch.metadata |= {_GROUPS: generator_output["group_ids"], _MASKED: generator_output["masked"]}
+        return batch
+
+    def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
+        """As in SkyRL, but masked rows change no other row's advantages, and have none.
+
+        The estimators compare the rewards of equal uids, so that each masked row gets a uid of its own. A trajectory
+        that is left alone in its group has no advantage either: SkyRL would take its reward for it.
+        """
+        uids: list[str] = data.metadata["uids"]
+        masked = [*data.metadata.pop(_MASKED)]
+        masked += [False] * (len(uids) - len(masked))  # the rows that SkyRL padded
+        step_wise = self.cfg.generator.step_wise_trajectories
+        is_last = data.metadata["is_last_step"] if step_wise else [True] * len(uids)
+        rows = list(zip(uids, masked, is_last, strict=True))
+        with_masked = {uid for uid, is_masked, _ in rows if is_masked}
+        compared = Counter(uid for uid, is_masked, last in rows if last and not is_masked)
+        data.metadata["uids"] = [
+            f"{uid} masked {row}" if is_masked else uid for row, (uid, is_masked, _) in enumerate(rows)
+        ]
+        data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
+        data.metadata["uids"] = uids
+        alone = {uid for uid in with_masked if compared[uid] < 2}
+        data["advantages"][[row for row, uid in enumerate(uids) if masked[row] or uid in alone]] = 0.0
+        return data
+
+    def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
+        """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
+        rows = data.metadata.pop(_GROUPS)
+        status = super().train_critic_and_policy(data)  # type: ignore[misc]
+        writer: DumpWriter | None = self.generator.writer
+        if writer is not None:
+            writer.write_blocking(
+                [
+                    TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
+                    for group, count in Counter(rows).items()
+                ]
+            )
+        return status
+
+    def save_checkpoints(self) -> str:
+        """As in SkyRL, after everything that the checkpoint covers has been written to the dump, or the disk failed."""
+        writer: DumpWriter | None = self.generator.writer
+        if writer is not None:
+            writer.write_blocking()
+            if groups := writer.missing_groups():
+                names = ", ".join(groups[:_NAMED]) + (f" and {len(groups) - _NAMED} more" if groups[_NAMED:] else "")
+                what = "dump: the checkpoint of step {} covers groups that are not on disk: {}"
+                logger.error(what, self.global_step, names)
+        path: str = super().save_checkpoints()  # type: ignore[misc]
+        return path
+
+
+def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
+    """The uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
+
+    In SkyRL 0.4.0, the copies of a group (`replace`) have its uid, so that SkyRL refuses its own batch: it expects one
+    group per uid. A row belongs to the next copy if its trajectory has been complete before.
+    """
+    trajectories = output["trajectory_ids"]
+    last_flags = output.get("is_last_step") or [True] * len(uids)
+    assert trajectories is not None
+    complete = Counter[tuple[str, int]]()
+    result = []
+    for uid, trajectory, is_last in zip(uids, trajectories, last_flags, strict=True):
+        copy = complete[uid, trajectory.repetition_id]
+        complete[uid, trajectory.repetition_id] += is_last
+        result.append(f"{uid}#{copy}" if copy else uid)
+    return result
+
+
+# ------------------------------------------------------------------------------------------------ rg_env's own trainers
 class RGTrainerMixin(RecordingTrainer):
     """What both trainers have in common. The generator must be an `RGDumpGenerator`."""
 
@@ -100,13 +230,25 @@ class RGTrainerMixin(RecordingTrainer):
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
     ) -> tuple[GeneratorOutput, list[str], bool]:
-        """As in `RecordingTrainer`. In SkyRL 0.4.0, `filter` stops with an assertion at a batch without any signal."""
+        """As in `RecordingTrainer`. In SkyRL 0.4.0, `filter` stops with an assertion at a batch without any signal, and
+        takes equal rewards for different ones where their standard deviation is above 0 in the last bit."""
         self._stop_if_every_reward_call_failed()
         sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
-        if sampling.type == "filter" and not _has_signal(generator_output, named(generator_output, uids)):
-            self._count_batch_without_signal(sampling.max_sample_batches)
-            return generator_output, uids, True
+        groups = defaultdict[str, set[float]](set)
+        for uid, reward in zip(uids, generator_output["rewards"], strict=True):
+            groups[uid].add(sum(reward) if isinstance(reward, list) else reward)
+        if self.cfg.generator.n_samples_per_prompt > 1:
+            equal = {uid for uid, rewards in groups.items() if len(rewards) == 1}
+            if sampling.type == "filter" and len(equal) == len(groups):
+                self._count_batch_without_signal(sampling.max_sample_batches)
+                return generator_output, uids, True
+            # Dynamic sampling drops these groups, and has their zeros only to see that they are equal.
+            rewards = [
+                ([0.0] * len(reward) if isinstance(reward, list) else 0.0) if uid in equal else reward
+                for uid, reward in zip(uids, generator_output["rewards"], strict=True)
+            ]
+            generator_output = {**generator_output, "rewards": rewards}
         result = super().handle_dynamic_sampling(generator_output, uids)
         if not result[-1]:
             self._batches_drawn = 0
@@ -173,8 +315,12 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
         status = await super()._run_training(training_input)
         self._trained_step = self.global_step
-        self.report_step()
         return status
+
+    def _profiler_step(self) -> None:
+        """SkyRL calls this once a step, when the step's seconds are known."""
+        super()._profiler_step()
+        self.report_step()
 
     def load_checkpoints(self) -> Any:
         loaded = super().load_checkpoints()
@@ -197,12 +343,3 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
             return save()
         finally:
             self._saved_steps[what], self.global_step = self._trained_step, counted
-
-
-def _has_signal(output: GeneratorOutput, uids: list[str]) -> bool:
-    """Whether any group has different rewards; a group of one always counts, as in SkyRL."""
-    rewards = [sum(reward) if isinstance(reward, list) else reward for reward in output["rewards"]]
-    seen: dict[str, list[float]] = {}
-    for uid, reward in zip(uids, rewards, strict=True):
-        seen.setdefault(uid, []).append(reward)
-    return any(len(group) == 1 or max(group) > min(group) for group in seen.values())

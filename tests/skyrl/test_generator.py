@@ -229,7 +229,7 @@ def test_what_skyrl_returns_is_passed_on_row_by_row(rows, monkeypatch, settings)
     assert {"prompt_token_ids", "loss_masks", "rollout_sample_support", "rollout_expert_indices"} <= set(given)
     assert {"trajectory_time_splits", "env_metrics"} <= set(given) or settings.get("batched")
     changed = {"rewards", "rollout_metrics", "trajectory_ids"}
-    assert set(output) == set(given) | {"trajectory_ids"}
+    assert set(output) == set(given) | {"trajectory_ids", "group_ids", "masked"}
     assert all(repr(output[key]) == repr(given[key]) for key in set(given) - changed)
 
 

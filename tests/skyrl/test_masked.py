@@ -9,8 +9,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from rg_env.dump import open_run
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.skyrl import generator
-from rg_env.skyrl.group_uid import GroupUid
-from rg_env.skyrl.recording import RecordingTrainer
+from rg_env.skyrl.trainers import RecordingTrainer
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, build, train
 
 TOKENS = 3
@@ -32,8 +31,9 @@ def advantages(estimator, rollouts, step_wise=False):
     rewards[:, -1] = torch.tensor([reward if last else 0.0 for _, reward, _, last in rows])
     ones = torch.ones(len(rows), TOKENS)
     data = TrainingInputBatch({"rewards": rewards, "response_mask": ones, "loss_mask": ones, "values": None})
-    uids = [GroupUid(uid, f"group {uid}", masked=masked) for uid, _, masked, _ in rows]
+    uids = [uid for uid, *_ in rows]
     data.metadata = {"uids": uids, "avg_response_length": 1.0, "is_last_step": [last for *_, last in rows]}
+    data.metadata["rg_env_masked"] = [masked for _, _, masked, _ in rows]
     data = Trainer(estimator, step_wise).compute_advantages_and_returns(data)
     assert data.metadata["uids"] is uids
     of_masked = [data["advantages"][row] for row, (_, _, masked, _) in enumerate(rows) if masked]

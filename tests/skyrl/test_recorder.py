@@ -121,7 +121,7 @@ def test_a_recount_from_skyrls_output_equals_the_record(tmp_path, mode):
     assert {(g.environment, g.task, g.phase, g.step, g.run_id) for g in groups} == {
         (env_class, env_class, "train", 5, "run")
     }
-    names = [name.instance_id.group_id for name in output["trajectory_ids"]]
+    names = output["group_ids"]
     assert names == [group.group_id for group in groups for rollout in group.rollouts for _ in range(
         rollout.turns if mode == "step-wise" else 1
     )]  # fmt: skip
@@ -249,7 +249,7 @@ recorder = Recorder(inner, DumpWriter(sys.argv[1], "run", 1, policy=KEEP_ALL), t
 for step in range(1, 10_000):
     batch, _ = prepare_generator_input(prompts("gsm8k_multi_turn"), SAMPLES, {}, "", "train", step)
     output = asyncio.run(recorder.generate(batch))
-    print(*{name.instance_id.group_id for name in output["trajectory_ids"]}, flush=True)
+    print(*set(output["group_ids"]), flush=True)
 """
 
 
@@ -341,7 +341,7 @@ def test_a_mixed_batch_keeps_the_metrics_of_both(tmp_path):
     groups = list(open_run(tmp_path).groups())
     assert [group.environment for group in groups] == ["rg_dump", "gsm8k_multi_turn"]
     joined = concatenate_generator_outputs([output, copy.deepcopy(output)])
-    assert joined["trajectory_ids"][0].instance_id.group_id == groups[0].group_id
+    assert joined["group_ids"][0] == groups[0].group_id
 
 
 class Returning(GeneratorInterface):

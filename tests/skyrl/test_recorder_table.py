@@ -21,8 +21,8 @@ from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.recorder import Recorder
-from rg_env.skyrl.recording import RecordingTrainer, open_dump
+from rg_env.skyrl.recorder import Recorder, open_dump
+from rg_env.skyrl.trainers import RecordingTrainer
 from tests.skyrl.scripted_engine import ScriptedEngine
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, TASK, NoModels, Script, _Tracker, settings
 

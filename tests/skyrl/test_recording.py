@@ -9,7 +9,7 @@ import pytest
 
 from rg_env.dump import DumpWriter, open_run
 from rg_env.errors import ConfigError
-from rg_env.skyrl.recording import RecordingTrainer
+from rg_env.skyrl.trainers import RecordingTrainer
 from tests.dump.records import RUN_ID, group
 
 

@@ -4,8 +4,6 @@ The record has every group that was generated, once, and says of every step exac
 """
 
 import asyncio
-import copy
-import pickle
 import time
 from collections import Counter, defaultdict
 
@@ -20,7 +18,6 @@ from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.experiment import StepReporter
-from rg_env.skyrl.group_uid import GroupUid
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
@@ -367,14 +364,6 @@ def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
     trainer.dispatch.save_checkpoint = lambda *_: seen.update({trainer.global_step: trained_in(tmp_path / "dumps")})
     train(trainer)
     assert {step: max(trained) for step, trained in seen.items()} == {1: 1, 2: 2, 3: 3}
-
-
-def test_a_group_uid_is_the_uid_wherever_it_is_copied():
-    uid = GroupUid("17", "run:1:train:3:17")
-    assert {uid: 1}["17"] == 1
-    for twin in (copy.deepcopy(uid), pickle.loads(pickle.dumps(uid))):
-        assert twin == "17"
-        assert twin.group_id == uid.group_id
 
 
 def test_cancelling_leaves_whole_groups_only(tmp_path):
