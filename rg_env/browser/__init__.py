@@ -3,7 +3,6 @@
 Invariant: model output cannot control the terminal: every text goes through `rg_env.output`.
 """
 
-from rg_env.browser.plain import print_groups
-from rg_env.browser.query import Query
+from rg_env.browser.groups import Query, group_lines
 
-__all__ = ["Query", "print_groups"]
+__all__ = ["Query", "group_lines"]

@@ -21,7 +21,7 @@ from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -35,13 +35,14 @@ RG_DUMP = "rg_dump"
 """The environment of Reasoning Gym's groups. Those of another have `task`, `score` and `reward` as it gave them, any
 number of turns and roles, and the defaults of Reasoning Gym's own fields."""
 MESSAGE_KEYS = ("role", "content")
-Message = dict[str, str]
-"""A message of a conversation, with the keys `MESSAGE_KEYS`."""
 
 if TYPE_CHECKING:
+    Message = dict[str, str]
+    """A message of a conversation, with the keys `MESSAGE_KEYS`."""
     Number = float
     """A number that every record has; NaN, which JSON does not have, is null in a line."""
 else:
+    Message = TypedDict("Message", dict.fromkeys(MESSAGE_KEYS, str))
     Number = float | None
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Json = str

@@ -6,7 +6,7 @@ import pytest
 
 from rg_env.analysis import measure, statistics
 from rg_env.analysis.tables import headline
-from rg_env.browser.app import rows_of
+from rg_env.browser import Query
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
 from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
@@ -40,7 +40,7 @@ def test_every_tool_leaves_it_out(tmp_path):
     (row,) = statistics(found).iter_rows(named=True)
     assert (row["groups"], row["rollouts"], row["solve_rate"], row["format_rate"]) == (1, 1, 1.0, 1.0)
     assert (row["pass_at_1"], row["status_ok"]) == (1.0, 1.0)
-    assert rows_of(dump).select("best", "mean", "worst").row(0) == (1.0, 1.0, 1.0)
+    assert Query().rows(dump).select("best", "mean", "worst").row(0) == (1.0, 1.0, 1.0)
 
 
 def test_nothing_but_failures_has_no_statistics(tmp_path):

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from typing import Annotated
 
 import typer
 
 from rg_env.choices import SortBy
 from rg_env.cli.options import DumpPaths, Where, print_remarks
-from rg_env.output import print_error
+from rg_env.output import print_error, print_line
 
 
 def show(
@@ -40,20 +41,24 @@ def show(
       rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
-    from rg_env.browser import Query, print_groups
+    from rg_env.browser import Query, group_lines
     from rg_env.dump import open_run
 
-    query = Query(tuple(where or ()), search)
+    conditions = where or []
+    query = Query(" AND ".join(f"({part})" if len(conditions) > 1 else part for part in conditions), search)
     if _is_terminal() and not (plain or limit or every_rollout or rollout is not None):
         from rg_env.browser.app import Browser
 
-        browser = Browser(lambda: open_run(*paths), query, sort)
-        browser.run()
-        if browser.failure:
-            raise browser.failure
+        error = Browser(lambda: open_run(*paths), query, sort).run()
+        if error:
+            raise error
         return
     dump = open_run(*paths)
-    count = print_groups(dump, query, sort=sort, limit=limit, every_rollout=every_rollout, rollout=rollout)
+    count = 0
+    for group in islice(query.groups(dump, sort), limit):
+        count += 1
+        for line in group_lines(group, every_rollout=every_rollout, repetition=rollout):
+            print_line(line)
     if limit is None:
         for _ in dump.ledger(all_attempts=True):  # says which texts are missing
             pass

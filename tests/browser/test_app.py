@@ -17,7 +17,6 @@ from textual.widgets import Input, Static
 from rg_env.browser import Query
 from rg_env.browser import app as module
 from rg_env.browser.app import Browser
-from rg_env.browser.pane import Pane
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -53,7 +52,7 @@ def browsing(size=(120, 40), query=""):
             async def session():
                 app = Browser(lambda: open_run(folder), Query.parse(query))
                 async with app.run_test(size=size) as pilot:
-                    await until(pilot, lambda: app._every is not None and not app.busy)
+                    await until(pilot, lambda: not app.busy)
                     await test(app, pilot)
 
             asyncio.run(session())
@@ -74,16 +73,15 @@ async def until(pilot, condition):
     raise AssertionError("waited for nothing")
 
 
+async def press(pilot, *keys):
+    await pilot.press(*keys)
+    await until(pilot, lambda: not pilot.app.busy)
+
+
 async def enter(pilot, text):
     await pilot.press("slash")
     pilot.app.query_one("#line", Input).insert_text_at_cursor(text)  # as pasted: a key at a time is slow
-    await pilot.press("enter")
-    await until(pilot, lambda: not pilot.app.busy)
-
-
-async def widen(pilot):
-    await pilot.press("escape")
-    await until(pilot, lambda: not pilot.app.busy)
+    await press(pilot, "enter")
 
 
 def listed(app):
@@ -95,91 +93,75 @@ def under_cursor(app):
 
 
 def text_of(app, selector):
-    return "\n".join(str(widget.content) for widget in app.query(selector).results(Static))
-
-
-def right(app):
-    return str(app.query_one("#right .response", Static).content)
+    return str(app.query_one(selector, Static).content)
 
 
 @browsing()
-async def test_the_best_and_the_worst_stand_side_by_side(app, pilot):
-    assert "fine" in text_of(app, "#left .response")
-    assert "bad" in right(app)
+async def test_the_best_and_the_worst_stand_side_by_side_in_their_colors(app, pilot):
+    content = app.query_one("#left Static", Static).content
+    assert content.plain.startswith("base 1 · reward 1 · ")
+    styles = {content.plain[span.start : span.end]: str(span.style) for span in content.spans}
+    assert styles["fine"] != styles["4"] != styles["<think>"]
+    assert "bad" in text_of(app, "#right Static")
     assert text_of(app, "#prompt Static") == "user: What is 2 + 2?"
-    assert [str(pane.border_title) for pane in app.query(Pane)] == ["best of 2", "worst of 2"]
+    assert [app.query_one(pane).border_title for pane in ("#left", "#right")] == ["best of 2", "worst of 2"]
     assert "expected 1" in text_of(app, "#facts")
     assert "6 of 6 groups" in text_of(app, "#head")
 
 
 @browsing()
-async def test_think_and_answer_have_their_colors(app, pilot):
-    content = app.query_one("#left .response", Static).content
-    styles = {content.plain[span.start : span.end]: str(span.style) for span in content.spans}
-    assert styles["fine"] != styles["4"] != styles["<think>"]
-
-
-@browsing()
-async def test_keys_move_through_the_groups(app, pilot):
-    await pilot.press("j", "down")
-    assert under_cursor(app) == "2"
-    await pilot.press("k")
-    assert under_cursor(app) == "1"
-    await pilot.press("ctrl+end")
-    assert under_cursor(app) == listed(app)[-1]
-    await pilot.press("ctrl+home", "up")
-    assert under_cursor(app) == "0"
-
-
-@browsing()
-async def test_failures_and_violations_are_jumped_to(app, pilot):
+async def test_keys_move_jump_turn_and_copy(app, pilot):
+    for keys, place in (
+        (["j", "down"], "2"),
+        (["k"], "1"),
+        (["ctrl+end"], "4"),
+        (["ctrl+home", "up"], "0"),
+        (["f"], "2"),
+        (["f"], "4"),
+        (["f"], "2"),
+        (["v"], "3"),
+    ):
+        await pilot.press(*keys)
+        assert under_cursor(app) == place, keys
+    assert "\n<answer>4" in text_of(app, "#right Static")
     await pilot.press("f")
-    assert under_cursor(app) == "2"
-    await pilot.press("f")
-    assert under_cursor(app) == "4"
-    await pilot.press("f")
-    assert under_cursor(app) == "2"
-    await pilot.press("v")
-    assert under_cursor(app) == "3"
-    assert right(app).startswith("<answer>4")
+    for keys, shown in ((["comma"], "number 2 of 3"), (["full_stop", "full_stop"], "worst of 3")):
+        await pilot.press(*keys)
+        assert app.query_one("#right").border_title == shown
+    await pilot.press("y")
+    assert app.clipboard == f"{RUN_ID}:1:train:0:4"
 
 
-@browsing()
-async def test_filters_narrow_and_escape_widens(app, pilot):
+@browsing(query="task = 'gcd'")
+async def test_filters_and_searches_narrow_and_escape_widens(app, pilot):
+    assert listed(app) == ["1"]  # as the command line said
+    await press(pilot, "escape")
     await enter(pilot, "task = 'chain_sum' AND step BETWEEN 4 AND 9")
     assert listed(app) == ["3", "5", "4"]
     await enter(pilot, " AND outcome = 'all_failed'")
     assert listed(app) == ["4"]
-    await widen(pilot)
-    assert len(listed(app)) == 6
-    await enter(pilot, "task = 'nothing'")
-    assert listed(app) == [] and right(app) == ""
+    for line, groups in (
+        (f"group_id = '{RUN_ID}:1:train:0:3'", ["3"]),
+        ("task = 'nothing'", []),
+        ("/FINE", ["0"]),
+        ("/step=2", []),
+    ):
+        await press(pilot, "escape")
+        assert len(listed(app)) == 6
+        await enter(pilot, line)
+        assert listed(app) == groups
+    assert text_of(app, "#right Static") == "" and text_of(app, "#facts") == "no group matches"
 
 
 @browsing()
 async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
     await enter(pilot, "outcome = 'splendid'")
-    await pilot.pause()
     (message,) = [note.message for note in app._notifications]
     assert message.startswith("outcome = 'splendid': outcome is one of all_correct, ")
     assert len(listed(app)) == 6
-    assert app.query_one("#line", Input).has_class("open")
+    assert app.query_one("#line").has_class("open")
     await pilot.press("escape")
-    assert not app.query_one("#line", Input).has_class("open")
-
-
-@browsing()
-async def test_texts_are_searched(app, pilot):
-    await enter(pilot, "/FINE")
-    assert listed(app) == ["0"]
-    await widen(pilot)
-    await enter(pilot, "/step=2")
-    assert listed(app) == [] and app.shown_query == Query(text="step=2")
-
-
-@browsing(query="task = 'gcd'")
-async def test_options_are_the_first_filter(app, pilot):
-    assert listed(app) == ["1"]
+    assert not app.query_one("#line").has_class("open")
 
 
 def test_a_long_list_has_pages(folder, monkeypatch):
@@ -189,41 +171,33 @@ def test_a_long_list_has_pages(folder, monkeypatch):
     async def session(app, pilot):
         assert "list: 1 to 2" in text_of(app, "#head")
         await pilot.press("j", "j")
-        assert under_cursor(app) == "2"
-        assert "list: 3 to 4" in text_of(app, "#head")
+        assert under_cursor(app) == "2" and "list: 3 to 4" in text_of(app, "#head")
         await pilot.press("f")
         assert under_cursor(app) == "4" and "list: 5 to 6" in text_of(app, "#head")
 
     session(folder)
 
 
-@browsing()
-async def test_other_rollouts_take_the_place_of_the_worst(app, pilot):
-    await pilot.press("f", "f")
-    assert "<think>2</think>" in right(app)
-    await pilot.press("comma")
-    assert "<think>1</think>" in right(app)
-    assert app.query_one("#right", Pane).border_title == "number 2 of 3"
-    await pilot.press("full_stop", "full_stop")
-    assert "<think>2</think>" in right(app)
+@pytest.mark.parametrize("size", [(50, 24), (80, 24)], ids=str)
+def test_the_keys_of_the_browser_are_listed_and_the_way_out_is_visible(folder, size):
+    @browsing(size=size)
+    async def session(app, pilot):
+        def screen():
+            return [line.text for line in app.screen._compositor.render_strips()]
 
+        assert screen()[-1].startswith(" ? Keys  q Quit  / Filter")
+        await pilot.press("question_mark")
+        await pilot.pause()
+        shown = "\n".join(screen())
+        keys = [name.description for name in app.BINDINGS]
+        assert [name for name in keys if name not in shown] == []
+        await pilot.press("escape")
+        await pilot.pause()
+        assert keys[-1] not in "\n".join(screen())
+        await pilot.press("z", "p", "q")
+        assert app.return_code == 0
 
-@browsing()
-async def test_an_id_is_copied(app, pilot):
-    await pilot.press("y")
-    assert app.clipboard == f"{RUN_ID}:1:train:0:0"
-
-
-@browsing(size=(60, 16))
-async def test_help_opens_and_closes(app, pilot):
-    await pilot.press("question_mark")
-    await pilot.pause()
-    assert app.screen.query("HelpPanel")
-    await pilot.press("escape")
-    await pilot.pause()
-    assert not app.screen.query("HelpPanel")
-    await pilot.press("z", "p", "q")
-    assert app.return_code == 0
+    session(folder)
 
 
 @browsing()
@@ -232,17 +206,11 @@ async def test_reading_again_finds_what_is_new_and_keeps_the_place(app, pilot):
     folder = app._dump.runs[0].files[0].path.parent
     with DumpWriter(folder, RUN_ID, 2, policy=KEEP_ALL) as writer:
         assert writer.submit([group(9, [0.0, 0.0], step=5, attempt=2), group(10, step=6, attempt=2)]).result(5)
-    await pilot.press("r")
-    await until(pilot, lambda: not app.busy and "10" in listed(app))
-    assert "4" not in listed(app)  # its step was done again
-    assert listed(app)[:3] == ["0", "1", "2"] and listed(app)[-2:] == ["9", "10"]
+    await press(pilot, "r")
+    assert listed(app) == ["0", "1", "2", "3", "9", "10"]  # step 5 was done again
     assert under_cursor(app) == "2"
-
-
-@browsing()
-async def test_a_line_that_changed_on_disk_is_said(app, pilot):
-    for file in app._dump.runs[0].files:
-        file.path.write_bytes(b"")
+    for path in folder.iterdir():
+        path.write_bytes(b"")
     await pilot.press("j")
     await pilot.pause()
     assert "damaged or has changed" in text_of(app, "#facts")
@@ -259,8 +227,8 @@ def test_damaged_lines_are_counted_and_a_later_schema_ends_it(folder):
             later = b'{"item_id": "x", "rollouts": [], "schema_version": 99}\n'
             (folder / "reasoning_gym_environment_rollouts_other_0001.jsonl").write_bytes(later)
             await pilot.press("r")
-            await until(pilot, lambda: app.failure)
-        return app.failure
+            await until(pilot, lambda: app.return_value)
+        return app.return_value
 
     assert "update rg_env" in str(asyncio.run(session()))
 

@@ -1,0 +1,237 @@
+"""What `rg-env dumps show` makes of texts: hostile ones shown, queries that mean one thing."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from rg_env.analysis.reparse import reparse, without_think
+from rg_env.browser import Query
+from rg_env.browser.app import LONGEST, styled_response
+from rg_env.cli import app
+from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump.frames import parse_condition
+from rg_env.errors import RGEnvError
+from rg_env.output import visible
+from rg_env.scoring import parse_response
+from rg_env.scoring.types import Violation
+from tests.dump.records import RUN_ID, group, rollout, violating
+
+SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
+KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
+RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
+HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b [/red][b]"
+
+
+def test_every_character_that_drives_a_terminal_or_hides_is_shown():
+    for number in range(sys.maxunicode + 1):
+        character = chr(number)
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character != "\n":
+            shown = visible(character)
+            assert shown and not {unicodedata.category(c) for c in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}, hex(number)
+
+
+@given(st.text())
+def test_what_comes_out_can_be_printed_and_ordinary_text_stays(text):
+    shown = visible(text, one_line=True)
+    shown.encode()
+    assert "\n" not in shown and "\x1b" not in shown
+    if text.isprintable():
+        assert shown == text
+
+
+@given(RESPONSES, st.booleans())
+def test_parts_are_those_that_the_scorer_read(text, prefilled):
+    parsed = parse_response(text, prefilled, max_answer_chars=3)
+    parts = reparse(text, parsed.violation)
+    if parsed.think is not None:
+        assert text[slice(*parts.think_span)].strip() == parsed.think or prefilled
+    if parsed.answer is not None:
+        assert text[slice(*parts.answer_span)].strip() == parsed.answer
+
+
+@given(RESPONSES)
+def test_a_colored_response_has_the_whole_text_and_dropping_the_working_keeps_the_answer(text):
+    parsed = parse_response(text)
+    said = [{"role": "assistant", "content": text}]
+    assert styled_response(rollout(conversation=said, violation=parsed.violation or "")).plain == text
+    rest = without_think(text, parsed.violation)
+    if parsed.violation is None:
+        assert "<think>" not in rest and "</think>" not in rest
+        assert parse_response(f"<think></think>{rest}").answer == parsed.answer
+    elif parsed.violation in (Violation.UNCLOSED_THINK, Violation.MULTIPLE_THINK):
+        assert rest is None
+
+
+def test_working_that_the_prompt_began_is_dropped_up_to_its_end():
+    assert without_think("2 + 2 = 4</think>\n<answer>4</answer>", None) == "<answer>4</answer>"
+
+
+def test_a_runaway_response_is_cut_with_a_word_about_it():
+    text = "<think>" * 40_000
+    said = [{"role": "assistant", "content": text}]
+    shown = styled_response(rollout(conversation=said, violation=Violation.UNCLOSED_THINK))
+    assert shown.plain.endswith(f"{len(text) - LONGEST:,} characters more")
+
+
+# -- queries
+
+GROUPS = [
+    group(0, [1.0, 0.0], task="gcd", step=1),
+    group(1, [1.0, 1.0], task="chain_sum", step=5),
+    group(2, [0.0, 0.0], task="spell_backward", step=9),
+    group(3, [0.5, violating(1)], task="gcd", step=None, phase="eval"),
+]
+
+
+def written(folder, groups):
+    with DumpWriter(folder, RUN_ID, 1, policy=KEEP_ALL) as writer:
+        assert writer.submit(groups).result(5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("dump"), GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", "0123"),
+        ("task = 'gcd' OR task LIKE 'chain%'", "013"),
+        ("violation = 'no_think'", ""),
+        ("step IS NULL", "3"),
+        ("base_score = 0 AND violation = ''", "02"),
+        ("base_score = 0.5 AND violation <> ''", ""),
+        ("step / 5 = 1", "1"),
+        ("task = 'gcd' /</THINK><answer>0", "03"),
+        ("/nowhere", ""),
+        ("/</think", "0123"),
+        ("/step = 5", ""),
+        ("task = 'a /b'", ""),
+        ("//answer", "0123"),
+    ],
+)
+def test_a_query_finds(folder, line, expected):
+    query = Query.parse(line)
+    assert Query.parse(str(query)) == query
+    assert "".join(sorted(group.uid for group in query.groups(open_run(folder)))) == expected
+
+
+CONDITIONS = st.sampled_from(["task = 'gcd'", "step NOT BETWEEN 10 AND 20", "uid = 'a /b'", "score / 2 >= .5"])
+
+
+@given(st.just("") | CONDITIONS, st.text() | st.text(st.sampled_from("ab/= \\\n'")))
+def test_a_query_is_written_as_it_is_read(condition, text):
+    query = Query(condition, text.lstrip())
+    assert Query.parse(str(query)) == query
+
+
+# -- the command, where there is no terminal
+
+
+def show(*args):
+    return CliRunner().invoke(app, ["dumps", "show", *map(str, args)])
+
+
+def shown(*args):
+    return [line[3:] for line in show(*args).stdout.splitlines() if line.startswith("== ")]
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [],
+        ["task <> 'spell_backward'", "phase = 'train'"],
+        ["step BETWEEN 2 AND 40", "outcome IN ('mixed', 'all_failed')"],
+        ["violation IN ('no_think', 'unclosed_think') OR violation = ''", "base_score = 0"],
+        ["score > 0", "response_tokens <= 20"],
+        ["stop_reason LIKE 's%'", "status = 'ok'", "repetition >= 3"],
+        ["no_signal", "attempt = 1", "text = 'rollouts'"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_shown_is_what_statistics_count(conditions):
+    record = open_run(SAMPLE)
+    with_text = {group.group_id for group in record.groups()}
+    counted = record.ledger_frame().filter(*(parse_condition(condition).test for condition in conditions))
+    ids = shown(SAMPLE, *(part for text in conditions for part in ("--where", text)))
+    assert len(set(ids)) == len(ids)
+    assert set(ids) == with_text & set(counted["group_id"])
+
+
+def test_the_id_of_a_group_a_question_or_a_run_selects_it():
+    first = show(SAMPLE, "--limit", "1").stdout
+    group_id = first.splitlines()[0].removeprefix("== ")
+    run_id, item = group_id.partition(":")[0], group_id.split(":")[-1].partition("#")[0]
+    assert show(SAMPLE, "--where", f"group_id = '{group_id}'").stdout == first
+    assert group_id in shown(SAMPLE, "--where", f"item = '{item}'")
+    assert len(shown(SAMPLE, "--where", f"run_id = '{run_id}'")) == len(shown(SAMPLE))
+
+
+def test_a_limit_one_rollout_and_all_rollouts(folder):
+    gcd = ["--where", "task = 'gcd'"]
+    limited = show(folder, *gcd, "--limit", 1, "--every-rollout").stdout
+    assert [line for line in limited.splitlines() if line.startswith("-- ")][1:] == [
+        "-- best of 2: base 1 · reward 1 · 36 tokens",
+        "-- worst of 2: base 0 · reward 0 · 36 tokens",
+    ]
+    second = show(folder, *gcd, "--rollout", 1).stdout
+    assert second.count("-- worst of 2") == 2 and "-- best" not in second
+
+
+def test_a_hostile_text_is_printed_and_not_obeyed(tmp_path):
+    text = f"{HOSTILE}\n== not a heading"
+    said = [{"role": f"user{HOSTILE}", "content": text}, {"role": "assistant", "content": text}]
+    bad = group(HOSTILE, [rollout(1.0, conversation=said)], task=HOSTILE, entry='{"answer": "\\u001b[2J"}')
+    printed = show(written(tmp_path, [bad])).stdout
+    assert all(character.isprintable() for character in printed.replace("\n", ""))
+    assert "␛]52;c;aGk=␇" in printed and "<U+202E>" in printed and "[/red][b]" in printed
+    assert sum(line.startswith("== ") for line in printed.splitlines()) == 1
+
+
+def test_no_matching_group_is_exit_code_1():
+    done = show(SAMPLE, "--search", "no such words")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no group matches /no such words" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (SAMPLE, "--where", "step = 'x'"),
+        (SAMPLE, "--where", "outcome = 'good'", "--where", "step = 1"),
+        ("no/such/folder",),
+    ],
+)
+def test_misuse_is_one_line(args):
+    error = show(*args).exception
+    assert isinstance(error, RGEnvError) and "\n" not in str(error)
+
+
+def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):
+    scores = {"a": [0.0, 0.4], "b": [1.0, 1.0], "c": [0.0, 1.0]}
+    tokens = {"a": 9, "b": 5, "c": 7}
+    members = [
+        group(name, [rollout(score, k, response_tokens=tokens[name]) for k, score in enumerate(scores[name])])
+        for name in "abc"
+    ]
+    written(tmp_path, members)
+    for sort, order in {"score": "bca", "length": "acb", "spread": "cab"}.items():
+        assert "".join(name[-1] for name in shown(tmp_path, "--sort", sort)) == order
+
+
+def test_what_counts_of_partial_credit_is_said(tmp_path):
+    rollouts = [rollout(0.75, 0, raw_score=0.9), rollout(0.0, 1)]
+    printed = show(written(tmp_path, [group(0, rollouts, baseline=0.6, entry="{}")])).stdout
+    assert "mixed · best 0.75, none solved · baseline 0.6\n" in printed
+    assert "-- best of 2: base 0.75 · raw 0.9 · reward 0.75 · " in printed
+    assert "-- worst of 2: base 0 · reward 0 · 36 tokens\n" in printed
