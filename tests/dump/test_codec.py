@@ -190,6 +190,7 @@ DAMAGED = {
     "true for a number": TEXT.replace('"reward":1.0', '"reward":true').encode(),
     "a missing key": TEXT.replace('"outcome"', '"income"').encode(),
     "a rollout that is none": TEXT.replace('"rollouts":[', '"rollouts":[null,').encode(),
+    "a message without a role": TEXT.replace('"role"', '"rule"', 1).encode(),
     "Atropos": b'{"item_id": "gcd", "rollouts": [{"conversation": [], "score": 1.0}]}',
 }
 
