@@ -21,10 +21,15 @@ elif ! supported "$PYTHON"; then
 fi
 uv() { PYTHON=${PYTHON:-python3} scripts/uv.sh "$@"; }
 
-uv venv --quiet --clear --python "${PYTHON:-3.12}" "$folder" || {
+# --seed: pip, so that `pip install` in the activated environment means this one.
+uv venv --quiet --seed --clear --python "${PYTHON:-3.12}" "$folder" || {
   [ -n "$PYTHON" ] || echo "no Python 3.12, 3.13 or 3.14 was found or could be downloaded; install one, and name it if it is not on the PATH: PYTHON=/path/to/python3.12" >&2
   exit 2
 }
+# On a terminal, uv shows its progress.
+quiet=--quiet
+if [ -t 2 ]; then quiet=; fi
+echo "installing the packages of requirements/$name.txt into $folder; with torch from PyPI these are 2.5 GB to download" >&2
 # The builds of TORCH_INDEX are preferred, because 2.13.0+cpu counts as newer than 2.13.0.
-uv pip install --quiet --python "$folder/bin/python" ${TORCH_INDEX:+--index "$TORCH_INDEX" --index-strategy unsafe-best-match} \
+uv pip install $quiet --python "$folder/bin/python" ${TORCH_INDEX:+--index "$TORCH_INDEX" --index-strategy unsafe-best-match} \
   --requirements "requirements/$name.in" --constraints "requirements/$name.txt" --overrides requirements/overrides.txt
