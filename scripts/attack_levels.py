@@ -37,10 +37,8 @@ from rg_env.attack.attacks import POLICIES, after_colon, attacks, block_of, numb
 from rg_env.attack.run import FULLY_RIGHT, often_right
 from rg_env.scoring import Scorer
 from rg_env.scoring.base_score import CHEAP
-from rg_env.scoring.same_answer import normal_form
-from rg_env.scoring.types import Form
-from rg_env.scoring.workers.pool import Job
-from rg_env.scoring.workers.scoring import make_scorer
+from rg_env.scoring.parse import normal_form
+from rg_env.scoring.worker import Form, make_scorer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options, scale_of, why_cut
 from rg_env.tasks.soundness import in_default_mix, reason_for
@@ -278,10 +276,10 @@ def with_conditions(answers: Answers, entries: Sequence[Entry], known: int) -> N
 class InThisProcess:
     """A scorer pool without processes: does here what a worker does."""
 
-    async def run(self, job: Job[Any]) -> Any:
+    async def run(self, target: bytes, arguments: bytes, check: Callable[[object], Any]) -> Any:
         signal.setitimer(signal.ITIMER_PROF, SLOW)
         try:
-            return job.check(_scorer_of(job.target)(job.arguments))
+            return check(_scorer_of(target)(arguments))
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
 

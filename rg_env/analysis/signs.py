@@ -17,7 +17,7 @@ from rg_env.dump.manifest import default_settings
 from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import answered
 from rg_env.scoring import Status, parse_response
-from rg_env.scoring.same_answer import is_same_answer
+from rg_env.scoring.parse import is_same_answer
 
 ONE_ANSWER_WINS = "one answer wins"
 _ENOUGH_ITEMS = 10

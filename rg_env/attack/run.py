@@ -30,7 +30,7 @@ from rg_env.attack.attacks import CODE, Attack, attacks
 from rg_env.errors import describe
 from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.same_answer import is_same_answer
+from rg_env.scoring.parse import is_same_answer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options
 from rg_env.tasks.mix import TaskMix

@@ -14,7 +14,7 @@ from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, V
 
 if TYPE_CHECKING:
     from rg_env.scoring.functions import Guarded, GuardedScore, guarded
-    from rg_env.scoring.sandbox.sandbox import sandbox_report
+    from rg_env.scoring.sandbox import sandbox_report
     from rg_env.scoring.scorer import Scorer, shared_scorer
 
 __all__ = [
@@ -41,7 +41,7 @@ _MODULES = {
     "GuardedScore": "rg_env.scoring.functions",
     "guarded": "rg_env.scoring.functions",
     "Scorer": "rg_env.scoring.scorer",
-    "sandbox_report": "rg_env.scoring.sandbox.sandbox",
+    "sandbox_report": "rg_env.scoring.sandbox",
     "shared_scorer": "rg_env.scoring.scorer",
 }
 __getattr__ = exports(__name__, _MODULES)

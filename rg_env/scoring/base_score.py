@@ -10,15 +10,9 @@ Cheap policies read the question, never the right answer. They were chosen by me
 
 from __future__ import annotations
 
-import asyncio
-import pickle
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from hashlib import blake2b
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-
-from rg_env.scoring.types import AnswerScore, Status
 
 Entry = Mapping[str, Any]
 
@@ -32,26 +26,10 @@ RAW_ALONE = frozenset(
 
 _FULLY_RIGHT = 1 - 1e-9
 _LONGEST_WORD = 100
-_MAX_CACHED = 4096
-
-
-class PartialCredit(StrEnum):
-    """How scores between 0 and 1 count."""
-
-    UPSTREAM = "upstream"
-    """As reasoning-gym gives them, the higher of both forms on every task: none of the rules above."""
-    CALIBRATED = "calibrated"
-    """Beyond the baseline of the item, for the tasks in `CHEAP`."""
-    NONE = "none"
-    """Not at all: b = 1."""
 
 
 def base_score(task: str, raw: float, tagged: float, baseline: float) -> float:
-    """The base score.
-
-    Args:
-        raw, tagged: upstream's scores of both forms, in [0, 1].
-        baseline: b, in [0, 1].
+    """The base score of upstream's scores of both forms and the item's baseline, all in [0, 1].
 
     >>> base_score("sudoku", 0.75, 0.5, 0.5), base_score("sudoku", 1.0, 0.0, 1.0), base_score("sudoku", 0.4, 0.4, 0.5)
     (0.5, 1.0, 0.0)
@@ -64,46 +42,6 @@ def base_score(task: str, raw: float, tagged: float, baseline: float) -> float:
     return max(0.0, (score - baseline) / (1 - baseline)) if baseline < 1 else 0.0
 
 
-class Baselines:
-    """Computes and keeps the baselines of items, each once and in a task of its own. Belongs to one event loop.
-
-    Args:
-        score: (task, options, entry, answer) → upstream's scores of the answer.
-    """
-
-    def __init__(self, score: Callable[[str, Mapping[str, Any], Entry, str], Awaitable[AnswerScore]]) -> None:
-        self._score = score
-        self._tasks: dict[bytes, asyncio.Task[float | None]] = {}
-
-    async def of(self, task: str, options: Mapping[str, Any], entry: Entry) -> float | None:
-        """The baseline of an item, in [0, 1]; 0 for tasks without cheap policies.
-
-        None if it could not be computed: a scorer ran out of time or died. That is not remembered.
-        """
-        if task not in CHEAP:
-            return 0.0
-        key = blake2b(pickle.dumps((task, dict(options), dict(entry))), digest_size=16).digest()
-        if key not in self._tasks:
-            computing = self._tasks[key] = asyncio.create_task(self._compute(task, options, entry))
-            computing.add_done_callback(lambda done: self._forget_failed(key, done))
-            if len(self._tasks) > _MAX_CACHED:
-                self._tasks.pop(next(iter(self._tasks)))
-        return await asyncio.shield(self._tasks[key])  # who gives up takes it from nobody else
-
-    async def _compute(self, task: str, options: Mapping[str, Any], entry: Entry) -> float | None:
-        best = 0.0
-        for answer in cheap_answers(task, entry):
-            scored = await self._score(task, options, entry, answer)
-            if scored.status in (Status.TIMEOUT, Status.CRASHED):
-                return None
-            best = max(best, base_score(task, scored.raw or 0.0, scored.tagged or 0.0, 0.0))
-        return best
-
-    def _forget_failed(self, key: bytes, done: asyncio.Task[float | None]) -> None:
-        if done.exception() is not None or done.result() is None:
-            self._tasks.pop(key, None)
-
-
 def cheap_answers(task: str, entry: Entry) -> list[str]:
     """The different answers of the task's cheap policies to an item; none to one that reasoning-gym did not make."""
     try:
@@ -112,40 +50,36 @@ def cheap_answers(task: str, entry: Entry) -> list[str]:
         return []
 
 
-def _filled_rows(entry: Entry) -> Iterator[str]:
+def _fill_rows(entry: Entry) -> Iterator[str]:
     """Each row's missing digits in order, or the same digit in every blank."""
     puzzle: Sequence[Sequence[int]] = entry["metadata"]["puzzle"]
     digits = range(1, min(len(puzzle), 9) + 1)
     missing = [iter([digit for digit in digits if digit not in set(row)]) for row in puzzle]
-    yield _rows([[cell or next(left, 1) for cell in row] for row, left in zip(puzzle, missing, strict=True)])
-    for digit in digits:
-        yield _rows([[cell or digit for cell in row] for row in puzzle])
+    grids = [[[cell or next(left, 1) for cell in row] for row, left in zip(puzzle, missing, strict=True)]]
+    grids += [[[cell or digit for cell in row] for row in puzzle] for digit in digits]
+    yield from ("\n".join(" ".join(map(str, row)) for row in grid) for grid in grids)
 
 
-def _rows(grid: Sequence[Sequence[int]]) -> str:
-    return "\n".join(" ".join(map(str, row)) for row in grid)
-
-
-def _divided_once(entry: Entry) -> Iterator[str]:
+def _divide_once(entry: Entry) -> Iterator[str]:
     """`2 × 167` for 334."""
     number = entry["metadata"]["number"]
     yield from (f"{factor} × {number // factor}" for factor in (2, 3, 5) if number > factor and number % factor == 0)
 
 
-def _boards(entry: Entry) -> Iterator[str]:
+def _copy_board(entry: Entry) -> Iterator[str]:
     """The board as it is in the question, and an empty one."""
     board = entry["question"][entry["question"].rindex("[[") :].strip().rstrip(".")
     yield from (board, board.replace("1", "0"))
 
 
-def _same_roles(entry: Entry) -> Iterator[str]:
+def _give_one_role(entry: Entry) -> Iterator[str]:
     """The same role for all inhabitants."""
     terms = entry["metadata"]["knight_knave_terms"]
     for role in (terms["knight"], terms["knave"]):
         yield ", and ".join(f"{name} is a {role}" for name in entry["metadata"]["names"])
 
 
-def _as_written(entry: Entry) -> Iterator[str]:
+def _copy_text(entry: Entry) -> Iterator[str]:
     """What follows the question's last colon, as it is and with small changes."""
     text = entry["question"].rpartition(":")[2].strip()
     yield from (text, text.rstrip("."))
@@ -154,17 +88,17 @@ def _as_written(entry: Entry) -> Iterator[str]:
     yield " ".join(word[::-1] for word in text.split())
 
 
-def _words(entry: Entry) -> Iterator[str]:
+def _swap_words(entry: Entry) -> Iterator[str]:
     first, *others, last = entry["metadata"]["original_words"]
     yield from (", ".join([first, *others, last]), ", ".join([last, *others, first]))
 
 
-def _letters(entry: Entry) -> Iterator[str]:
+def _swap_letters(entry: Entry) -> Iterator[str]:
     word = entry["metadata"]["word"]
     yield from (word, re.sub("(.)(.)", r"\2\1", word))
 
 
-def _letter_by_letter(entry: Entry) -> Iterator[str]:
+def _change_letter_by_letter(entry: Entry) -> Iterator[str]:
     """One letter of the goal after the other, from the left or from the right, words or not."""
     start, goal = (entry["metadata"][name][:_LONGEST_WORD] for name in ("start_word", "end_word"))
     places = range(len(goal) + 1)
@@ -173,17 +107,17 @@ def _letter_by_letter(entry: Entry) -> Iterator[str]:
 
 
 CHEAP: dict[str, Callable[[Entry], Iterator[str]]] = {
-    "futoshiki": _filled_rows,
-    "game_of_life": _boards,
-    "knights_knaves": _same_roles,
-    "letter_jumble": _as_written,
-    "mini_sudoku": _filled_rows,
-    "prime_factorization": _divided_once,
+    "futoshiki": _fill_rows,
+    "game_of_life": _copy_board,
+    "knights_knaves": _give_one_role,
+    "letter_jumble": _copy_text,
+    "mini_sudoku": _fill_rows,
+    "prime_factorization": _divide_once,
     "rectangle_count": lambda _: iter(["6"]),
-    "sentence_reordering": _as_written,
-    "spell_backward": _letters,
-    "sudoku": _filled_rows,
-    "word_ladder": _letter_by_letter,
-    "word_sorting": _words,
+    "sentence_reordering": _copy_text,
+    "spell_backward": _swap_letters,
+    "sudoku": _fill_rows,
+    "word_ladder": _change_letter_by_letter,
+    "word_sorting": _swap_words,
 }
 """Task → the answers of its cheap policies: the tasks whose partial credit is calibrated."""

@@ -19,11 +19,11 @@ from typing import Any
 
 from rg_env.errors import ConfigError, describe, need
 from rg_env.processes import usable_cores
+from rg_env.scoring.fork_server import ProtocolError, reason_of
+from rg_env.scoring.pool import JobFailedError, ScorerPool, wait, wait_async
 from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import ScorerConfig, Status
-from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
-from rg_env.scoring.workers.pool import Failure, Job, ScorerPool, wait, wait_async
-from rg_env.scoring.workers.worker import Reply, number_of, reason_for
+from rg_env.scoring.worker import Reply, number_of, reason_for
 from rg_env.settings import check_fields
 
 Value = float | dict[str, float]
@@ -51,7 +51,7 @@ class Guarded(AbstractContextManager["Guarded"]):
     """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe."""
 
     def __init__(self, path: str, timeout: float, workers: int, memory_mb: int) -> None:
-        self._target = pickle.dumps((__name__, "answerer_of", path))
+        self._target = pickle.dumps((__name__, "make_answerer", path))
         self._pool = ScorerPool(workers, timeout, lambda: [__name__, path.partition(":")[0]], memory_mb)
 
     def score(self, *args: Any) -> GuardedScore:
@@ -67,9 +67,10 @@ class Guarded(AbstractContextManager["Guarded"]):
         return await wait_async(self._score(args))
 
     async def _score(self, args: tuple[Any, ...]) -> GuardedScore:
-        result = await self._pool.run(Job(self._target, pickle.dumps(args), _checked))
-        if isinstance(result, Failure):
-            return GuardedScore(None, result.status, result.detail, result.starved)
+        try:
+            result = await self._pool.run(self._target, pickle.dumps(args), _check)
+        except JobFailedError as failed:
+            return GuardedScore(None, failed.status, str(failed), failed.starved)
         return GuardedScore(None, Status.ERROR, result) if isinstance(result, str) else GuardedScore(result)
 
     def close(self) -> None:
@@ -111,7 +112,7 @@ def guarded(
     return Guarded(path, timeout, workers_for(workers, usable_cores()), 1024 if sandbox else 0)
 
 
-def answerer_of(path: str) -> Callable[[bytes], Reply]:
+def make_answerer(path: str) -> Callable[[bytes], Reply]:
     """What a worker does for this function."""
     function = _find(path)
 
@@ -139,7 +140,7 @@ def _plain(value: Any) -> Reply:
     return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
 
 
-def _checked(reply: object) -> Value | str:
+def _check(reply: object) -> Value | str:
     if isinstance(reply, str):
         return reason_of(reply)
     values = reply.values() if isinstance(reply, dict) else [reply]

@@ -3,12 +3,15 @@
 Invariant: every text has exactly one result, found in one pass over its tags: an answer that is not empty, or one
 violation. Time and memory are linear in the length of the text, whatever it contains. Everything that shows or edits
 parts of a response uses the spans of this parser; nothing else interprets the tags.
+
+`unwrapped` and `normal_form` say what is formatting in an answer, without knowing its task.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import refuse
@@ -17,6 +20,12 @@ from rg_env.scoring.types import ParsedResponse, Span, Violation
 _TAG = re.compile(r"</?(?:think|answer)>")
 _TAG_IN_ANY_CASE = re.compile(_TAG.pattern, re.IGNORECASE | re.ASCII)
 _REPEATED_OPENING = re.compile(r"\s*<think>")
+
+_MOST_LAYERS = 4
+"""`**$\\boxed{7}$**` has three."""
+_FENCE = re.compile(r"```(?:text|plaintext|plain|txt|json|python|latex|math|markdown)?[ \t]*\r?\n", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})")
+_AROUND_SIGNS = re.compile(r"\s*([][(){},;:])\s*")
 
 
 def parse_response(
@@ -171,7 +180,9 @@ def _parse_lenient(text: str, prefilled_think: bool, max_answer_chars: int) -> P
         violation = Violation.ANSWER_TOO_LONG
 
     think_span = thinks[0] if thinks else None if open_think is None else Span(open_think, len(text))
-    separate = len(thinks) == 1 and not (answer_span and _overlap(thinks[0], answer_span))
+    separate = len(thinks) == 1 and not (
+        answer_span and thinks[0].start < answer_span.end and answer_span.start < thinks[0].end
+    )
     return ParsedResponse(
         text[slice(*thinks[0])].strip() if separate else None,
         None if violation else answer,
@@ -212,11 +223,72 @@ def _tags_outside(tags: Iterable[tuple[str, Span]], blocks: Iterable[Span]) -> I
             yield tag, span
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
 def tag_spans(text: str, format: ResponseFormat = ResponseFormat.STRICT) -> list[Span]:
     """All think and answer tags of a text in a format, in order."""
     tag = _TAG_IN_ANY_CASE if format is ResponseFormat.LENIENT else _TAG
     return [Span(*match.span()) for match in tag.finditer(text)]
+
+
+# -- answers
+
+
+def unwrapped(answer: str) -> str:
+    r"""The answer without `\boxed{}`, `$…$`, `**…**` or a code fence around it; the same text if there is none.
+
+    No word and no number is removed: a text that gives two answers, such as `9 \boxed{7}`, stays as it is.
+
+    >>> unwrapped(r"**$\boxed{7}$**"), unwrapped("```\n7\n```"), unwrapped("**7** or **9**")
+    ('7', '7', '**7** or **9**')
+    """
+    text = answer.strip()
+    for _ in range(_MOST_LAYERS):
+        inner = _without_layer(text).strip()
+        if not inner or inner == text:
+            break
+        answer = text = inner
+    return answer
+
+
+def _without_layer(text: str) -> str:
+    """The text without its outermost layer; the text itself if it has none, or if a second one follows the first."""
+    fence = _FENCE.match(text)
+    if fence and text.find("```", fence.end()) == len(text) - 3:
+        return text[fence.end() : -3]
+    for mark in ("$$", "$", "**"):
+        inner = text[len(mark) : -len(mark)]
+        if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
+            return inner
+    if text.startswith(r"\boxed{") and _closing_brace(text, len(r"\boxed")) == len(text) - 1:
+        return text[len(r"\boxed{") : -1]
+    return text
+
+
+def _closing_brace(text: str, opening: int) -> int:
+    """Where the brace opened at `opening` is closed; −1 if nowhere."""
+    depth = 0
+    for match in re.finditer(r"[{}]", text[opening:]):
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            return opening + match.start()
+    return -1
+
+
+def is_same_answer(answer: str, other: str) -> bool:
+    """Compare without case and extra whitespace, or as exact numbers.
+
+    >>> is_same_answer("1, 2", "1,2"), is_same_answer("0", "0.0"), is_same_answer("1234567890", "1234567891")
+    (True, True, False)
+    """
+    return normal_form(answer) == normal_form(other)
+
+
+def normal_form(answer: str) -> str:
+    """A text that is equal for answers that are the same text but for case and extra whitespace, or the same number.
+
+    >>> normal_form("1, 2 "), normal_form("72.0") == normal_form("72"), normal_form("1 23")
+    ('1,2', True, '1 23')
+    """
+    text = answer.strip()
+    if _NUMBER.fullmatch(text):
+        return str(Fraction(text))
+    return _AROUND_SIGNS.sub(r"\1", " ".join(text.split()).casefold())

@@ -5,42 +5,43 @@ raise, and a score of 0 that is not the answer's own doing has a status other th
 of the caller (an entry that does not name its task) and for a fault of the machine (ScorerPoolError: a run must stop
 rather than train on zeros).
 
-All of it happens in one private thread; every method hands over to it and waits (`rg_env.scoring.workers.pool`).
+All of it happens in one private thread; every method hands over to it and waits (`rg_env.scoring.pool`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
-from types import TracebackType
+from hashlib import blake2b
 from typing import Any
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.scoring import guard
-from rg_env.scoring.base_score import Baselines, PartialCredit, base_score
+from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
+from rg_env.scoring.fork_server import ProtocolError, reason_of
 from rg_env.scoring.guard.expressions import Refusal
-from rg_env.scoring.normalize import unwrapped
-from rg_env.scoring.parse import parse_response
-from rg_env.scoring.types import AnswerScore, Form, ScorerConfig, Status, Verdict
-from rg_env.scoring.workers.fork_server import ProtocolError, reason_of
-from rg_env.scoring.workers.pool import Failure, Job, ScorerPool, wait, wait_async
-from rg_env.scoring.workers.worker import reason_for
+from rg_env.scoring.parse import parse_response, unwrapped
+from rg_env.scoring.pool import JobFailedError, ScorerPool, wait, wait_async
+from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
+from rg_env.scoring.worker import UPSTREAM_MODULES, Form, make_scorer, reason_for
 from rg_env.settings import check_fields
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
 from rg_env.user_code import inherited_modules
 
-_IN_WORKERS = "rg_env.scoring.workers.scoring"
 _SHOWN = 80
 """How many characters of a normalized answer `detail` shows."""
+_MOST_BASELINES = 4096
+"""How many items' baselines a scorer keeps."""
 
 
-class Scorer:
+class Scorer(AbstractContextManager["Scorer"]):
     """Scores answers to Reasoning Gym's items in other processes. Thread-safe; a context manager.
 
     Args:
@@ -48,8 +49,8 @@ class Scorer:
         timeout: CPU seconds that one answer may take, above 0; its wall time is at most four times that.
         max_answer_chars: longer answers are rejected, at least 1. If twice the length of an item's own answer is more,
             that is the limit for the item.
-        normalize: also score an answer that scores less than 1 in the forms of `rg_env.scoring.normalize`.
-        partial_credit: `upstream`, `calibrated` or `none`: how scores between 0 and 1 count (`PartialCredit`).
+        normalize: score an answer that scores less than 1 also without the formatting around it (`parse.unwrapped`).
+        partial_credit: `upstream`, `calibrated` or `none`: how scores between 0 and 1 count.
 
     Raises:
         ConfigError: a number is out of range.
@@ -68,10 +69,10 @@ class Scorer:
         self._timeout = timeout
         self._max_answer_chars = max_answer_chars
         self._normalize = normalize
-        self._partial_credit = PartialCredit(partial_credit)
-        self._baselines = Baselines(self._score_upstream)
-        self._pool = ScorerPool(self.workers, timeout, lambda: [_IN_WORKERS])
-        self._guests = ScorerPool(self.workers, timeout, lambda: [_IN_WORKERS, *inherited_modules()])
+        self._partial_credit = partial_credit
+        self._baselines: dict[bytes, asyncio.Task[float | None]] = {}
+        self._pool = ScorerPool(self.workers, timeout, lambda: UPSTREAM_MODULES)
+        self._guests = ScorerPool(self.workers, timeout, lambda: [*UPSTREAM_MODULES, *inherited_modules()])
         """For tasks that users' modules bring."""
 
     def score_answer(
@@ -172,13 +173,35 @@ class Scorer:
         self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
     ) -> AnswerScore:
         result = await self._score_upstream(task, config, entry, answer)
-        if result.raw is None or result.tagged is None or self._partial_credit is PartialCredit.UPSTREAM:
+        if result.raw is None or result.tagged is None or self._partial_credit == "upstream":
             return result
-        is_calibrated = self._partial_credit is PartialCredit.CALIBRATED
-        baseline = await self._baselines.of(task, config, entry) if is_calibrated else 1.0
+        baseline: float | None = 1.0
+        if self._partial_credit == "calibrated":
+            baseline = await self._baseline(task, config, entry) if task in CHEAP else 0.0
         if baseline is None:
             return AnswerScore.unscored(Status.TIMEOUT, "the item's baseline could not be computed", starved=True)
         return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
+
+    async def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
+        """The best score of a cheap policy on an item, computed once, in a task of its own; None if that failed."""
+        key = blake2b(pickle.dumps((task, dict(config), dict(entry))), digest_size=16).digest()
+        if key not in self._baselines:
+            self._baselines[key] = asyncio.create_task(self._compute_baseline(key, task, config, entry))
+            if len(self._baselines) > _MOST_BASELINES:
+                self._baselines.pop(next(iter(self._baselines)))
+        return await asyncio.shield(self._baselines[key])  # who gives up takes it from nobody else
+
+    async def _compute_baseline(
+        self, key: bytes, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]
+    ) -> float | None:
+        best = 0.0
+        for answer in cheap_answers(task, entry):
+            scored = await self._score_upstream(task, config, entry, answer)
+            if scored.status in (Status.TIMEOUT, Status.CRASHED):
+                self._baselines.pop(key, None)  # the next to ask tries again
+                return None
+            best = max(best, base_score(task, scored.raw or 0.0, scored.tagged or 0.0, 0.0))
+        return best
 
     async def _score_upstream(
         self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
@@ -187,18 +210,19 @@ class Scorer:
         if len(answer) > (longest := self._longest(entry)):
             why = f"the answer has {len(answer)} characters, more than {longest}"
             return AnswerScore.unscored(Status.REJECTED, why)
+        pool = self._pool if task in AUDITED_TASKS else self._guests
+        target = pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
         try:
-            job = _job(task, config, guard.admit(entry, answer))
+            request = pickle.dumps(guard.admit(entry, answer))
+            forms = await pool.run(target, request, _check_forms)
         except Refusal as refusal:
             return AnswerScore.unscored(Status.REJECTED, str(refusal))
         except guard.BrokenEntry as broken:
             return AnswerScore.unscored(Status.ERROR, str(broken))
-        pool = self._pool if task in AUDITED_TASKS else self._guests
-        outcome = await pool.run(job)
-        if isinstance(outcome, Failure):
-            why = f"no scorer for {task}: " if outcome.status is Status.ERROR else ""
-            return AnswerScore.unscored(outcome.status, why + outcome.detail, outcome.starved)
-        return AnswerScore.of_forms(*outcome)
+        except JobFailedError as failed:
+            why = f"no scorer for {task}: " if failed.status is Status.ERROR else ""
+            return AnswerScore.unscored(failed.status, f"{why}{failed}", failed.starved)
+        return AnswerScore.unscored(Status.ERROR, forms) if isinstance(forms, str) else AnswerScore.of_forms(*forms)
 
     def _longest(self, entry: Mapping[str, Any]) -> int:
         """Maximum length of an answer in characters; that of the setting for an entry that cannot be read."""
@@ -215,12 +239,7 @@ class Scorer:
         self._pool.close()
         self._guests.close()
 
-    def __enter__(self) -> Scorer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -237,22 +256,14 @@ def workers_for(setting: int | str, cores: int) -> int:
     return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
 
 
-def _job(task: str, options: Mapping[str, Any], admitted: guard.Admitted) -> Job[tuple[Form, Form] | Failure]:
-    """The call that scores both forms of an answer; each gets a fresh copy of the entry."""
-    target = pickle.dumps((_IN_WORKERS, "make_scorer", task, dict(options)))
-    return Job(target, pickle.dumps((admitted.entry, admitted.raw, admitted.tagged)), _forms)
-
-
-def _forms(reply: object) -> tuple[Form, Form] | Failure:
+def _check_forms(reply: object) -> tuple[Form, Form] | str:
+    """What a worker may reply: both forms, or why the item cannot be scored. Raises ProtocolError for all else."""
     if isinstance(reply, str):
-        return Failure(Status.ERROR, reason_of(reply))
+        return reason_of(reply)
     if not isinstance(reply, list) or len(reply) != 2:
         raise ProtocolError("the reply does not have two forms")
-    return _form(reply[0]), _form(reply[1])
-
-
-def _form(form: object) -> Form:
-    return form if isinstance(form, float) and 0 <= form <= 1 else reason_of(form)
+    raw, tagged = (form if isinstance(form, float) and 0 <= form <= 1 else reason_of(form) for form in reply)
+    return raw, tagged
 
 
 def _task_of(entry: Mapping[str, Any]) -> str:

@@ -120,10 +120,6 @@ class ParsedResponse:
     format: ResponseFormat = field(default=ResponseFormat.STRICT, compare=False, repr=False)
 
 
-Form = float | str
-"""The result of scoring an answer in one form: a score in [0, 1], or one line saying how the scorer raised."""
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerScore:
     """The scores of one answer, bare and tagged.
@@ -136,8 +132,8 @@ class AnswerScore:
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
             exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if
             `normalized`, `detail` shows the form that was scored.
-        normalized: the score is that of the answer without formatting, from `rg_env.scoring.normalize`, because the
-            answer as written scored less.
+        normalized: the score is that of the answer without formatting, from `rg_env.scoring.parse.unwrapped`, because
+            the answer as written scored less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
         starved: the scorer process got no CPU time: the machine, not the answer, is the reason for the failure. Such a
             rollout is always kept out of the loss.
@@ -159,8 +155,8 @@ class AnswerScore:
         return self.starved or self.status in (Status.CRASHED, Status.ERROR)
 
     @classmethod
-    def of_forms(cls, raw: Form, tagged: Form) -> Self:
-        """The scores of both forms together. A form on which the scorer raised is wrong."""
+    def of_forms(cls, raw: float | str, tagged: float | str) -> Self:
+        """The scores of both forms together. A form on which the scorer raised, for the given reason, is wrong."""
         reasons = [f"{name}: {form}" for name, form in (("raw", raw), ("tagged", tagged)) if isinstance(form, str)]
         raw = 0.0 if isinstance(raw, str) else raw
         tagged = 0.0 if isinstance(tagged, str) else tagged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -46,10 +45,7 @@ for name, found in {"careful": Careful, "evaluating": Evaluating, "measuring": M
 
 
 def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def admit_all(entry: dict[str, Any], answer: str) -> guard.Admitted:
-        return guard.Admitted(answer, f"<answer>{answer}</answer>", pickle.dumps(entry))
-
-    monkeypatch.setattr(guard, "admit", admit_all)
+    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
     monkeypatch.setattr("rg_env.attack.run._DEADLINE", 0.3)
     attacked = attack_tasks("spiral_matrix,complex_arithmetic,syllogism", items=4)
     found = {task.task: {hit.hole for hit in task.hits} for task in attacked}

@@ -13,8 +13,7 @@ import ray
 
 @ray.remote(num_cpus=1)
 def _train(cfg, reports):
-    from rg_env.scoring import scorer
-    from rg_env.scoring.workers import fork_server
+    from rg_env.scoring import fork_server, scorer
     from rg_env.skyrl.experiment import run_training
     from rg_env.skyrl.generator import RGDumpGenerator
 

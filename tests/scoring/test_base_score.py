@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.base_score import CHEAP, RAW_ALONE, Baselines, PartialCredit, base_score, cheap_answers
+from rg_env.scoring import Scorer, Status
+from rg_env.scoring.base_score import CHEAP, RAW_ALONE, base_score, cheap_answers
+from rg_env.scoring.pool import JobFailedError, ScorerPool
 from rg_env.scoring.types import ScorerConfig
-from rg_env.scoring.workers.pool import Failure, Job, ScorerPool
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -75,32 +75,37 @@ def test_the_setting_decides_how_partial_credit_counts(scorer: Scorer, upstream:
         assert scores[0].score == 0.99 > scores[1].score > scores[2].score == 0.0
         assert [score.baseline for score in scores] == [0.0, pytest.approx(0.96, abs=0.04), 1.0]
         assert strict.score_answer(entry, entry["answer"]).score == 1.0
-    assert ScorerConfig().partial_credit == PartialCredit.CALIBRATED
+    assert ScorerConfig().partial_credit == "calibrated"
     with pytest.raises(ConfigError, match="partial_credit='half': must be one of upstream, calibrated, none"):
         Scorer(partial_credit="half")
 
 
-def test_an_item_has_one_baseline_that_all_who_ask_share(cured_items: Items) -> None:
+def test_an_item_has_one_baseline_that_all_who_ask_share(cured_items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who give up take it from nobody else."""
     asked = []
+    (entry,) = cured_items("sudoku", 1)
+    right = str(entry["answer"])
 
-    async def score(task: str, options: Any, entry: Any, answer: str) -> AnswerScore:
+    async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
+        answer = pickle.loads(request)[1]
+        if answer == right:
+            return 1.0, 0.0
         asked.append(answer)
         await asyncio.sleep(0.01)
-        return AnswerScore(0.25, 0.0, 0.25, Status.OK)
+        return 0.25, 0.0
 
-    async def ask() -> None:
-        baselines = Baselines(score)
-        (entry,) = cured_items("sudoku", 1)
-        tasks = [asyncio.ensure_future(baselines.of("sudoku", {}, copy.deepcopy(entry))) for _ in range(16)]
-        await asyncio.sleep(0.001)
+    async def ask(scorer: Scorer) -> None:
+        tasks = [asyncio.ensure_future(scorer.score_answer_async(copy.deepcopy(entry), right)) for _ in range(16)]
+        while not asked:
+            await asyncio.sleep(0.001)
         for task in tasks[:4]:
             task.cancel()
-        assert set(await asyncio.gather(*tasks[4:])) == {0.25}
-        assert len(asked) == len(set(asked)) == 10
-        assert await baselines.of("chain_sum", {}, entry) == 0.0
+        assert {scored.baseline for scored in await asyncio.gather(*tasks[4:])} == {0.25}
 
-    asyncio.run(ask())
+    monkeypatch.setattr(ScorerPool, "run", run)
+    with Scorer(workers=1) as scorer:
+        asyncio.run(ask(scorer))
+    assert len(asked) == len(set(asked)) == 10
 
 
 @pytest.mark.parametrize("value", [None, 7, "x" * 50_000, [[0] * 5] * 5000, [["a"]], 10**5000], ids=range(6))
@@ -119,11 +124,12 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
     (entry,) = cured_items("sudoku", 1)
     right, failing = str(entry["answer"]), True
 
-    async def run(self: Any, job: Job[Any]) -> Any:
-        _, answer, _ = pickle.loads(job.arguments)
-        if answer == right:
+    async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
+        if pickle.loads(request)[1] == right:
             return 1.0, 0.0
-        return Failure(status, "") if failing else (0.5, 0.0)
+        if failing:
+            raise JobFailedError(status, "")
+        return 0.5, 0.0
 
     monkeypatch.setattr(ScorerPool, "run", run)
     with Scorer(workers=1) as scorer:

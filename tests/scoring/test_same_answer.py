@@ -1,6 +1,6 @@
 import pytest
 
-from rg_env.scoring.same_answer import is_same_answer, normal_form
+from rg_env.scoring.parse import is_same_answer, normal_form
 
 
 @pytest.mark.parametrize(

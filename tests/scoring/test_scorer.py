@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError, ScorerPoolError
-from rg_env.scoring import Scorer, Status, Verdict, Violation, shared_scorer
+from rg_env.scoring import Scorer, Status, Verdict, Violation, pool, shared_scorer
+from rg_env.scoring.fork_server import Worker
+from rg_env.scoring.pool import JobFailedError
 from rg_env.scoring.types import ScorerConfig
-from rg_env.scoring.workers import pool
-from rg_env.scoring.workers.fork_server import Worker
-from rg_env.scoring.workers.pool import Failure, Job
 from rg_env.user_code import IMPORTS
 
 Item = Callable[..., dict[str, Any]]
@@ -281,9 +280,10 @@ def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkey
     entry = item("chain_sum")
     right = str(entry["answer"])
 
-    async def run(self: Any, job: Job[Any]) -> Any:
-        _, answer, _ = pickle.loads(job.arguments)
-        return Failure(Status.TIMEOUT, "no core was free", starved=True) if answer == right else (0.01, 0.01)
+    async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
+        if pickle.loads(request)[1] == right:
+            raise JobFailedError(Status.TIMEOUT, "no core was free", starved=True)
+        return 0.01, 0.01
 
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:

@@ -1,6 +1,5 @@
 """What the Atropos environment's dumps get wrong, with numbers, through the real generator, scorers and files."""
 
-import pickle
 from collections import Counter
 
 import pytest
@@ -85,10 +84,9 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
     Of five responses, the second is cut off, which keeps it out of the loss, and the third hangs its scorer.
     """
 
-    def admit(entry, answer):  # the guard would refuse what hangs
-        return guard.Admitted(answer, f"<answer>{answer}</answer>", pickle.dumps(dict(entry)))
-
-    monkeypatch.setattr(guard, "admit", admit)
+    # However busy the machine is, what hangs uses up its CPU time; and the guard would refuse it.
+    monkeypatch.setattr("rg_env.scoring.pool._WALL_FACTOR", 10_000.0)
+    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
     coins = ReasoningGymDataset(["coin_flip"], size=2)
     answers = oracle(coins)
 

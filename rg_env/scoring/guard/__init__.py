@@ -8,10 +8,9 @@ characters and lone surrogates are refused for every task, because they break fi
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from rg_env.errors import describe
 from rg_env.scoring.guard import evaluated, loopholes
@@ -36,16 +35,8 @@ class BrokenEntry(Exception):  # noqa: N818 (not an error of the program)
     """The item cannot be scored, whatever the answer: the reason, as one line to display."""
 
 
-class Admitted(NamedTuple):
-    """What the scorer gets: the bare answer, the answer as `<answer>…</answer>`, and the pickled entry."""
-
-    raw: str
-    tagged: str
-    entry: bytes
-
-
-def admit(entry: Mapping[str, Any], answer: str) -> Admitted:
-    """What the scorer gets for an answer.
+def admit(entry: Mapping[str, Any], answer: str) -> tuple[dict[str, Any], str, str]:
+    """What the scorer gets for an answer: the entry, the bare answer, and the answer as `<answer>…</answer>`.
 
     Args:
         entry: the item as made by reasoning-gym, or damaged, or made by somebody hostile;
@@ -68,13 +59,13 @@ def admit(entry: Mapping[str, Any], answer: str) -> Admitted:
             raise BrokenEntry(f"the entry's own answer has more than {_LONGEST_OWN_ANSWER} characters")
         if task in evaluated.ENTRIES:
             entry = _with_safe_texts(entry, task)
-        pickled = pickle.dumps(dict(entry))
+        entry = dict(entry)
     except BrokenEntry:
         raise
     except Exception as error:  # an entry can hold anything
         raise BrokenEntry(f"the entry is not a valid {task} item: {describe(error):.200}") from None
     try:
-        return Admitted(*_texts(task, entry, answer), pickled)
+        return entry, *_texts(task, entry, answer)
     except Refusal:
         raise
     except Exception as error:

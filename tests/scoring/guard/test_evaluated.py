@@ -60,11 +60,12 @@ def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None
             admitted = guard.admit(entry, answer)
         except guard.Refusal:
             continue
-        assert admitted.tagged == UNREADABLE
+        _, raw, tagged = admitted
+        assert tagged == UNREADABLE
         own = [entry["answer"], *entry["metadata"].get("valid_answers", [])]
-        if admitted.raw not in (UNREADABLE, *own):
-            assert is_harmless(admitted.raw), (task, answer)
-            assert guard.admit(entry, admitted.raw).raw == admitted.raw  # nothing is left to rewrite
+        if raw not in (UNREADABLE, *own):
+            assert is_harmless(raw), (task, answer)
+            assert guard.admit(entry, raw)[1] == raw  # nothing is left to rewrite
 
 
 def test_no_attack_reaches_a_scorer_that_evaluates() -> None:
@@ -112,13 +113,13 @@ def test_scores_are_those_that_upstream_gives_the_answer_itself(cured_items: Ite
         if len(compared) >= count or number > 20 * count:
             break
         try:
-            admitted = guard.admit(entry, answer)
+            _, raw, tagged = guard.admit(entry, answer)
         except guard.Refusal:
             assert task in DIFFERENCES or len(answer) > 500 or score(answer) < 0.99, answer
             continue
-        assert score(admitted.raw) == score(answer), (answer, admitted.raw)
+        assert score(raw) == score(answer), (answer, raw)
         if number % 20 == 0:
-            assert score(admitted.tagged) == score(f"<answer>{answer}</answer>"), answer
+            assert score(tagged) == score(f"<answer>{answer}</answer>"), answer
         compared.append(score(answer))
     assert len(compared) == count
     assert sum(one >= 0.1 for one in compared) > count / 20

@@ -23,15 +23,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
 from loguru import logger
 
 from rg_env.errors import ScorerPoolError
+from rg_env.scoring.fork_server import ForkServer, ProtocolError, TooLateError, Worker, reason_of
 from rg_env.scoring.types import Status
-from rg_env.scoring.workers.fork_server import ForkServer, ProtocolError, TooLateError, Worker, reason_of
 
 _TRIES = 2
 _WALL_FACTOR = 4.0
@@ -122,28 +121,18 @@ def _hand_over[T](
     return lambda: private.post(lambda: tasks[0].cancel())
 
 
-@dataclass(frozen=True, slots=True)
-class Job[T]:
-    """A call of a function in a worker.
+class JobFailedError(Exception):
+    """A job without a result.
 
     Attributes:
-        target: pickled (module, function, …), as `worker.serve_requests` takes it.
-        arguments: pickled.
-        check: what the worker replied, as JSON gives it → the result. It raises ProtocolError for anything else.
+        status: TIMEOUT, CRASHED, or ERROR: a worker cannot make what does the job.
+        starved: a TIMEOUT because the machine had no core for the worker.
     """
 
-    target: bytes
-    arguments: bytes
-    check: Callable[[object], T]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a job has no result: TIMEOUT, CRASHED, or ERROR if there is no such target. `starved`: as of AnswerScore."""
-
-    status: Status
-    detail: str
-    starved: bool = False
+    def __init__(self, status: Status, detail: str, starved: bool = False) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.starved = starved
 
 
 class ScorerPool:
@@ -170,46 +159,53 @@ class ScorerPool:
     def closed(self) -> bool:
         return self._failure == _CLOSED
 
-    async def run[T](self, job: Job[T]) -> T | Failure:
+    async def run[T](self, target: bytes, arguments: bytes, check: Callable[[object], T]) -> T:
         """The result of one job, waiting for a worker as long as it takes. Runs in the private loop.
 
+        Args:
+            target: pickled (module, function, …), as `worker.serve_requests` takes it.
+            arguments: for what the function makes, pickled; at least one byte.
+            check: makes the result from the reply. Raises ProtocolError for anything that the worker did not send.
+
         Raises:
+            JobFailedError: the job has no result.
             ScorerPoolError: no worker can be started, or the pool was closed, or it belongs to another process.
         """
         if os.getpid() != self._owner:
             raise ScorerPoolError("this scorer pool belongs to the process that made it; make one in this process")
         async with self._places:
             for attempt in range(_TRIES):
-                idle = self._idle_worker(job.target) if attempt == 0 else None
-                worker, keep = idle or await self._new_worker(), False
+                idle = self._idle_worker(target) if attempt == 0 else None
+                worker = idle or await self._new_worker()
                 try:
-                    result, keep = await self._ask(worker, job)
-                    return result
+                    return check(await self._ask(worker, target, arguments))
                 except (EOFError, OSError, ProtocolError):
+                    worker.discard()
                     self._check_usable()
                 finally:
-                    if keep:
+                    if worker.is_waiting and worker.jobs < _JOBS_PER_WORKER:
                         self._idle.append(worker)
                     else:
                         worker.discard()
-        return Failure(Status.CRASHED, "the scorer process died on this answer, and so did the one that tried again")
+        raise JobFailedError(
+            Status.CRASHED, "the scorer process died on this answer, and so did the one that tried again"
+        )
 
-    async def _ask[T](self, worker: Worker, job: Job[T]) -> tuple[T | Failure, bool]:
-        """Have one worker do the job. Returns the result, and whether the worker may be used again."""
+    async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
+        """The reply of one worker. Raises JobFailedError, and what `Worker.ask` raises but TooLateError."""
         try:
-            if job.target not in worker.prepared:
-                reply = await worker.ask(job.target, b"", math.inf, _PREPARE_SECONDS)
+            if target not in worker.prepared:
+                reply = await worker.ask(target, b"", math.inf, _PREPARE_SECONDS)
                 if reply != 0.0:
-                    return Failure(Status.ERROR, reason_of(reply)), True
-                worker.prepared.add(job.target)
+                    raise JobFailedError(Status.ERROR, reason_of(reply))
+                worker.prepared.add(target)
             worker.jobs += 1
-            reply = await worker.ask(job.target, job.arguments, self._timeout, _WALL_FACTOR * self._timeout)
+            return await worker.ask(target, arguments, self._timeout, _WALL_FACTOR * self._timeout)
         except TooLateError as late:
             why = f"no score within {self._timeout:g} s of CPU time"
             if late.starved:
                 why = f"no core was free: the scorer got {late.cpu_seconds:.2g} s of CPU time"
-            return Failure(Status.TIMEOUT, why, late.starved), False
-        return job.check(reply), worker.jobs < _JOBS_PER_WORKER
+            raise JobFailedError(Status.TIMEOUT, why, late.starved) from None
 
     def _idle_worker(self, target: bytes) -> Worker | None:
         """One that has prepared the target if there is any."""

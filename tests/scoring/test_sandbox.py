@@ -23,11 +23,10 @@ import numpy as np
 import pytest
 import sympy
 
-from rg_env.scoring import AnswerScore, Status, guard, guarded, sandbox_report
-from rg_env.scoring.sandbox import seccomp
-from rg_env.scoring.sandbox.sandbox import LANDLOCK, LIMITS, MEASURES, PRIVILEGES, SECCOMP, readable_paths
+from rg_env.scoring import AnswerScore, Status, guard, guarded, sandbox_report, seccomp
+from rg_env.scoring import pool as pool_module
+from rg_env.scoring.sandbox import LANDLOCK, LIMITS, MEASURES, PRIVILEGES, SECCOMP, readable_paths
 from rg_env.scoring.scorer import Scorer
-from rg_env.scoring.workers import pool as pool_module
 from rg_env.tasks.registry import task_names
 
 Item = Callable[..., dict[str, Any]]
@@ -60,7 +59,7 @@ def scorer() -> Iterator[Scorer]:
 def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attack]:
     """Run an expression in a worker, past the guard; the oracle answer is still right afterwards."""
     entry = item("spiral_matrix")
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: guard.Admitted(answer, "", pickle.dumps(entry)))
+    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, ""))
 
     def run(answer: str) -> AnswerScore:
         return scorer.score_answer(entry, answer)
@@ -309,8 +308,9 @@ def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) ->
 
 SCORES = """
 import json, pickle, sys
-from rg_env.scoring.sandbox.sandbox import Sandbox
-from rg_env.scoring.workers.scoring import make_scorer
+import reasoning_gym
+from rg_env.scoring.sandbox import Sandbox
+from rg_env.scoring.worker import make_scorer
 jobs = pickle.load(sys.stdin.buffer)
 if sys.argv[1] == "sandboxed":
     Sandbox().enter(1 << 30, 60)
@@ -323,7 +323,7 @@ def test_every_task_scores_the_same_with_and_without_the_sandbox(item: Item) -> 
     for task in task_names():
         entry = item(task)
         for answer in (entry["answer"], "0", "x y", "[[1, 2], [3, 4]]"):
-            arguments = pickle.dumps((pickle.dumps(entry), answer, f"<answer>{answer}</answer>"))
+            arguments = pickle.dumps((entry, answer, f"<answer>{answer}</answer>"))
             jobs.append((task, {}, arguments))
     scores = [
         json.loads(
@@ -356,7 +356,7 @@ def test_scorers_of_users_may_use_numpy_and_sympy() -> None:
 
 CONFINED = """
 import sys, threading, ctypes, socket, os
-from rg_env.scoring.sandbox import sandbox, seccomp
+from rg_env.scoring import sandbox, seccomp
 
 def missing(*_):
     raise OSError(38, "Function not implemented")
@@ -396,7 +396,7 @@ def output_of(attempts: list[str], without: str = "", command: tuple[str, ...] =
     return done.stdout.splitlines()
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 WRITE, READ = "open({victim!r}, 'w')", "open({victim!r}).read()"
 CALLS = ("socket.socket()", "threading.Thread(target=print).start()", "os.kill({pid}, 0)", "socket.socketpair()")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+TESTS = Path(__file__).parent
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 
 TESTED_BY = {
     # The sandbox

@@ -1,4 +1,4 @@
-"""The scorer processes: `python -m rg_env.scoring.workers.worker FD PARENT MEMORY SECONDS MODULES…` forks the workers.
+"""The scorer processes: `python -m rg_env.scoring.worker FD PARENT MEMORY SECONDS MODULES…` forks the workers.
 
 Invariants:
 - The fork server imports the modules once and never sees model output. A worker that hung or died is replaced within
@@ -31,10 +31,12 @@ from typing import Any, NoReturn
 
 from rg_env.errors import one_line
 from rg_env.processes import die_with_parent
-from rg_env.scoring.sandbox.sandbox import Sandbox
+from rg_env.scoring.sandbox import Sandbox
 from rg_env.user_code import import_named
 
-Reply = float | str | list[float | str] | dict[str, float]
+Form = float | str
+"""The result of scoring an answer in one form: a score in [0, 1], or one line saying how the scorer raised."""
+Reply = float | str | list[Form] | dict[str, float]
 Answerer = Callable[[bytes], Reply]
 """What a target makes in a worker: pickled arguments → reply. It raises for nothing that a model wrote."""
 EnterSandbox = Callable[[], dict[str, str]]
@@ -154,6 +156,64 @@ def number_of(value: Any) -> float | None:
     with suppress(OverflowError):
         return number if math.isfinite(number := float(value)) else None
     return None
+
+
+# -- Reasoning Gym's scorers
+
+UPSTREAM_MODULES = ["reasoning_gym", "rg_env.tasks.soundness", "rg_env.scoring.worker"]
+"""What `make_scorer` needs. It imports two of them itself, so that other targets do without."""
+
+
+def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form] | str]:
+    """What scores answers to this task: pickled (entry, raw, tagged) → both forms. Raises if there is none.
+
+    If the scorer raises on an answer and on the item's own as well, the item is at fault, and the reply is the reason.
+    Otherwise the answer is. The scorers of seven tasks read the options of their dataset; none reads its items, so the
+    size is 1.
+    """
+    import reasoning_gym
+
+    from rg_env.tasks.soundness import check_audited
+
+    check_audited()
+    dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+
+    def score(request: bytes) -> list[Form] | str:
+        try:
+            entry, raw, tagged = pickle.loads(request)
+        except Exception as error:  # the entry has something that this process cannot make
+            return reason_for(error)
+        own = entry.get("answer")
+        # A scorer may change the entry, so each form gets a new one.
+        forms = [score_form(dataset, entry, raw), score_form(dataset, pickle.loads(request)[0], tagged)]
+        if any(isinstance(form, str) for form in forms):
+            own_form = score_form(dataset, pickle.loads(request)[0], own if isinstance(own, str) else "")
+            if isinstance(own_form, str):
+                return f"it raises on the item's own answer, too: {own_form}"
+        return forms
+
+    return score
+
+
+def score_form(dataset: Any, entry: dict[str, Any], text: str) -> Form:
+    """Score one form of an answer. Returns for every exception, even SystemExit."""
+    try:
+        return as_score(dataset.score_answer(text, entry))
+    except BaseException as error:
+        return reason_for(error)
+
+
+def as_score(value: Any) -> Form:
+    """A scorer's result as a float in [0, 1], or why it is none. Numbers beyond the range are clamped.
+
+    >>> as_score(1.0000000000000002), as_score(True), as_score(float("nan"))
+    (1.0, 1.0, 'the scorer returned nan, which is not a score')
+    """
+    number = number_of(value)
+    return f"the scorer returned {value!r:.60}, which is not a score" if number is None else min(1.0, max(0.0, number))
+
+
+# -- the program
 
 
 def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:

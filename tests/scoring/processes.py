@@ -44,7 +44,7 @@ def fork_servers() -> set[int]:
     return {
         pid
         for pid in living_children(os.getpid())
-        if b"rg_env.scoring.workers.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"rg_env.scoring.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     }
 
 

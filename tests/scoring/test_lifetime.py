@@ -20,9 +20,8 @@ from typing import Any
 import pytest
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.workers import fork_server
-from tests.scoring.workers.processes import (
+from rg_env.scoring import AnswerScore, Scorer, Status, fork_server
+from tests.scoring.processes import (
     fork_server_pid,
     fork_servers,
     is_alive,
@@ -38,19 +37,19 @@ Item = Callable[..., dict[str, Any]]
 def script(body: str, entry: dict[str, Any]) -> list[str]:
     """A command that runs the body with the names below and an entry at hand, and lets every answer into the pool."""
     head = f"""
-        import os, pickle, sys, threading, time
+        import os, sys, threading, time
         from rg_env.scoring.types import ScorerConfig
         from rg_env.errors import ScorerPoolError
         from rg_env.scoring import Scorer, guard, shared_scorer
         sys.path.insert(0, os.getcwd())
-        from tests.scoring.workers.processes import fork_server_pid, fork_servers, living_children, wait_until
+        from tests.scoring.processes import fork_server_pid, fork_servers, living_children, wait_until
         entry = {entry!r}
-        guard.admit = lambda entry, answer: guard.Admitted(answer, answer, pickle.dumps(entry))
+        guard.admit = lambda entry, answer: (entry, answer, answer)
     """
     return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.usefixtures("unguarded")

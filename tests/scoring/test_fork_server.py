@@ -17,12 +17,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.errors import one_line
-from rg_env.scoring.scorer import _forms
-from rg_env.scoring.types import Form
-from rg_env.scoring.workers import fork_server
-from rg_env.scoring.workers.fork_server import ProtocolError, TooLateError, Worker
-from rg_env.scoring.workers.pool import wait
-from rg_env.scoring.workers.worker import serve_requests
+from rg_env.scoring import fork_server
+from rg_env.scoring.fork_server import ProtocolError, TooLateError, Worker
+from rg_env.scoring.pool import wait
+from rg_env.scoring.scorer import _check_forms
+from rg_env.scoring.worker import Form, serve_requests
 
 forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip).map(lambda text: one_line(text, 200))
 
@@ -46,12 +45,12 @@ def with_worker[T](
     return wait(run())
 
 
-def received(sent: bytes) -> tuple[Form, Form]:
+def received(sent: bytes) -> tuple[Form, Form] | str:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
         asyncio.get_running_loop().call_soon(theirs.sendall, sent)
         return await worker.ask(b"target", b"arguments", 60, 60)
 
-    return _forms(with_worker(ask))
+    return _check_forms(with_worker(ask))
 
 
 @given(forms, forms)

@@ -28,7 +28,7 @@ from time import clock_gettime, monotonic
 from loguru import logger
 
 from rg_env.errors import one_line
-from rg_env.scoring.workers.worker import COMMAND, LONGEST_REASON, REQUEST
+from rg_env.scoring.worker import COMMAND, LONGEST_REASON, REQUEST
 
 _START_SECONDS, _EXIT_SECONDS = 120.0, 5.0
 _SHORTEST_WAIT = 0.01
@@ -66,7 +66,7 @@ class ForkServer:
         with theirs:
             arguments = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rg_env.scoring.workers.worker", *arguments, *modules],
+                [sys.executable, "-P", "-m", "rg_env.scoring.worker", *arguments, *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
@@ -168,6 +168,11 @@ class Worker:
             self._message.set_result(received)
         else:
             self._message.set_exception(EOFError())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the worker was not discarded, and has replied to all that it was asked."""
+        return self._sock.fileno() != -1 and self._message is None
 
     def is_usable(self) -> bool:
         """Whether the worker is alive, and silent as it should be."""

@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring.sandbox import seccomp
+from rg_env.scoring import seccomp
 
 LIMITS, PRIVILEGES, LANDLOCK, SECCOMP = "limits", "privileges", "Landlock", "seccomp"
 MEASURES = {
@@ -205,7 +205,7 @@ def sandbox_report() -> dict[str, str]:
     Raises:
         ScorerPoolError: that process does not run.
     """
-    command = [sys.executable, "-P", "-m", "rg_env.scoring.sandbox.sandbox"]
+    command = [sys.executable, "-P", "-m", "rg_env.scoring.sandbox"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment)

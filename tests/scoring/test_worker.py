@@ -11,14 +11,12 @@ import pytest
 import reasoning_gym
 import sympy
 
-from rg_env.scoring import Scorer, Status
-from rg_env.scoring.workers import scoring
-from rg_env.scoring.workers.scoring import as_score, make_scorer, score_form
-from rg_env.scoring.workers.worker import number_of
+from rg_env.scoring import Scorer, Status, worker
+from rg_env.scoring.worker import as_score, make_scorer, number_of, score_form
 
 
 def test_the_examples_in_its_docstrings_hold() -> None:
-    result = doctest.testmod(scoring)
+    result = doctest.testmod(worker)
     assert result.attempted > 0
     assert result.failed == 0
 
@@ -66,7 +64,7 @@ def test_each_form_gets_an_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
             return float(entry["numbers"].pop())
 
     monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *_, **__: Spoiling())
-    assert make_scorer("spoiling", {})(pickle.dumps((pickle.dumps({"numbers": [1]}), "4", "4"))) == [1.0, 1.0]
+    assert make_scorer("spoiling", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
 
 
 def test_a_scorer_is_made_with_the_options_given_and_without_items(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,0 @@
-"""Restrictions of the scorer processes: Landlock, seccomp and resource limits."""
