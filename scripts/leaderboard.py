@@ -34,7 +34,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.errors import ConfigError, DumpError, RGEnvError
-from rg_env.evaluate.suites import Fingerprint, SuiteTask
+from rg_env.evaluate.suites import SuiteTask, suite_facts
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
 from rg_env.rewards import Origin, Rollout, group_record, group_rewards
@@ -132,21 +132,21 @@ def import_run(root: Path, folder: Path, judge: Judge) -> None:
     Raises:
         DumpError: a file is not JSON, or the folder cannot be written.
     """
-    run_id, fingerprint = new_run_id(), Fingerprint()
+    run_id, questions = new_run_id(), list[tuple[str, str]]()
     config = RGDumpConfig(format=ResponseFormat.LENIENT, dump_eval_rollouts=True, dump_dir=str(folder))
     files = [root] if root.is_file() else sorted(root.rglob("*.json"))
     with DumpWriter.from_config(config, run_id, 1) as writer:
         for published in (published for file in files for published in published_in(file)):
             for index in range(len(published.results)):
                 if any(published.responses(index)):
-                    origin = Origin(run_id, 1, Phase.EVAL, None, fingerprint.questions)
+                    origin = Origin(run_id, 1, Phase.EVAL, None, len(questions))
                     group = group_of(published, index, origin, config, judge)
                     if not writer.submit([group]).result():
                         raise DumpError(f"{folder} cannot be written: is the disk full?")
-                    fingerprint.add(published.task, published.results[index]["question"])
+                    questions.append((published.task, published.results[index]["question"]))
     summary, name = root / "summary.json", root.name.removesuffix(".json")
     model = json.loads(summary.read_bytes()).get("model") if summary.is_file() else None
-    suite = fingerprint.as_manifest(f"published/{name}")
+    suite = suite_facts(f"published/{name}", questions)
     content = {"attempt": 1, "model": model or name, "settings": config.as_nested(), "suite": suite}
     write_manifest(folder, run_id, content | {"imported": "reasoning-gym-eval"})
     end_manifest(folder, run_id, 1, 0)

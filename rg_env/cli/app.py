@@ -15,10 +15,8 @@ import typer
 from rg_env import __version__
 from rg_env.choices import ResponseFormat, Split
 from rg_env.cli.base import Command, Group
-from rg_env.cli.collect import collect
 from rg_env.cli.dumps import dumps_app
-from rg_env.cli.endpoint import ServerCommand
-from rg_env.cli.evaluate import evaluate
+from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text

@@ -1,20 +1,117 @@
+"""`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
+
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.cli import endpoint as shared
+from rg_env.cli.base import Command
 from rg_env.cli.options import Imports, JsonFlag, Settings
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
 from rg_env.output import console, counted, print_error, print_json, print_line
+from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary
-    from rg_env.evaluate.settings import Settings as Given
+    from rg_env.config import RGDumpConfig
+    from rg_env.evaluate.run import EndpointOptions, Finished
+    from rg_env.evaluate.settings import Settings as AllSettings
+
+_SERVER = "rg_env.server_options"
+_Option = partial(typer.Option, rich_help_panel="Model and requests")
+
+Endpoint = Annotated[
+    str | None,
+    _Option(metavar="URL", help="Base URL of an OpenAI-compatible server. The API key is read from OPENAI_API_KEY."),
+]
+Model = Annotated[
+    str | None,
+    _Option(
+        metavar="MODEL",
+        help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face hub, "
+        "or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed. A folder "
+        "of several global_step_N is one model after the other.",
+    ),
+]
+Tasks = Annotated[
+    str | None,
+    _Option(
+        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: as configured, or the "
+        "default mix.",
+    ),
+]
+Temperature = Annotated[float | None, _Option(min=0, help="Sampling temperature. Default: as configured, or 1.")]
+TopP = Annotated[float | None, _Option(min=0, max=1, help="Nucleus sampling. Default: as configured, or 1.")]
+MaxTokens = Annotated[int | None, _Option(min=1, help="Maximum tokens per response. Default: as configured, or 4096.")]
+Concurrency = Annotated[
+    int | None, _Option(min=1, help="Maximum number of parallel requests. Default: 32, for transformers serve 2.")
+]
+Timeout = Annotated[float, _Option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request.")]
+Retries = Annotated[int, _Option(min=0, help="Retries of a failed request.")]
+MaxTokensTotal = Annotated[
+    int | None, _Option(min=1, help="Token budget: no new group starts once this many tokens have been used.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the unfinished run in the dump folder.")]
+
+
+class ServerCommand(Command):
+    """A command whose arguments after `--` are for the server that it starts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            place = args.index("--")
+            args, ctx.meta[_SERVER] = args[:place], args[place + 1 :]
+        return super().parse_args(ctx, args)
+
+
+def collect(
+    ctx: typer.Context,
+    groups: Annotated[int, typer.Option(min=1, help="Number of questions.")],
+    out: Annotated[Path, typer.Option(help="Dump folder.")],
+    settings: Settings = None,
+    samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 8,
+    resume: Resume = False,
+    endpoint: Endpoint = None,
+    model: Model = None,
+    tasks: Tasks = None,
+    imports: Imports = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    max_tokens: MaxTokens = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = 600.0,
+    retries: Retries = 5,
+    max_tokens_total: MaxTokensTotal = None,
+) -> None:
+    """Record rollouts on training questions without training.
+
+    The responses come from an OpenAI-compatible server, or from one that is started for MODEL; what follows `--` goes
+    to that server. A configuration gives tasks, prompt, sampling and model. Needs neither Ray nor SkyRL.
+
+    Examples:
+      rg-env collect --endpoint http://127.0.0.1:8000/v1 --model qwen \\
+        --tasks gcd,lcm --groups 100 --out runs/gcd
+      rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
+      rg-env collect --model Qwen/Qwen3-4B --groups 100 --out runs/qwen -- --tensor-parallel-size 4
+    """
+    from rg_env.evaluate.run import Job, run_job
+    from rg_env.evaluate.suites import train_questions
+
+    given = _read(ctx, "collect", dump_dir=str(out))
+    given.rg.dump_dir = str(out)
+    options, *others = _reach(ctx, "collect", given)
+    need(not others, "--model", model, "has several models; name one of its global_step_N")
+    job = Job("collect", train_questions(given.rg, groups), samples, given.rg, options)
+    finished = run_job(job, resume=resume)
+    _print_finished(finished)
+    raise typer.Exit(finished.exit_code)
 
 
 def evaluate(
@@ -35,18 +132,18 @@ def evaluate(
         int | None, typer.Option(min=1, help="Responses per question. Default: as configured, or 1.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Dump folder. Default: a new folder.")] = None,
-    resume: shared.Resume = False,
-    endpoint: shared.Endpoint = None,
-    model: shared.Model = None,
-    tasks: shared.Tasks = None,
+    resume: Resume = False,
+    endpoint: Endpoint = None,
+    model: Model = None,
+    tasks: Tasks = None,
     imports: Imports = None,
-    temperature: shared.Temperature = None,
-    top_p: shared.TopP = None,
-    max_tokens: shared.MaxTokens = None,
-    concurrency: shared.Concurrency = None,
-    timeout: shared.Timeout = 600.0,
-    retries: shared.Retries = 5,
-    max_tokens_total: shared.MaxTokensTotal = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    max_tokens: MaxTokens = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = 600.0,
+    retries: Retries = 5,
+    max_tokens_total: MaxTokensTotal = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Evaluate a model on a suite of questions.
@@ -60,39 +157,92 @@ def evaluate(
       rg-env eval configs/quickstart.yaml --model runs/quickstart/exports
     """
     from rg_env.analysis.scores import summarize
-    from rg_env.evaluate.run import evaluation_folder, run_endpoint
+    from rg_env.evaluate.run import Job, run_job
     from rg_env.evaluate.suites import suite_questions
 
     need(tasks is None or suite == "fixed", "--tasks", tasks, f"the suite {suite} has its own tasks")
-    named = out or next((arg for arg in settings or [] if arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=")), None)
-    if resume and not named:
+    given = _read(ctx, "eval", suite)
+    names_folder = any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or [])
+    if resume and not (out or names_folder):
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    given = shared.read(ctx, "eval", suite, dump_eval_rollouts=True)
-    folder = out or (
-        Path(given.rg.dump_dir) if named else evaluation_folder(given.rg.dump_dir if given.has_file else "runs/dumps")
-    )
-    models = shared.reach(ctx, "eval", given)
+    folder = out or Path(given.rg.dump_dir)
+    if not (out or names_folder):
+        beside = folder.parent if given.has_file else Path("runs")
+        folder = beside / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    models = _reach(ctx, "eval", given)
     samples = samples or int(given.skyrl.get("generator.eval_n_samples_per_prompt", 1))
-    limits = _limits(given, models[0].model) if given.has_file and not endpoint and suite == "fixed" else {}
-    questions = suite_questions(suite, given.rg, items, **limits)
+    is_limited = given.has_file and endpoint is None and suite == "fixed"
+    questions = suite_questions(suite, given.rg, items, **(_limits(given, models[0].model) if is_limited else {}))
     summaries: list[Summary] = []
     try:
-        for model_options in models:
-            name = model_options.name
-            place = folder / name.replace(" ", "_") if len(models) > 1 else folder
-            config = replace(given.rg, dump_dir=str(place))
-            finished = run_endpoint("eval", questions, samples, config, model_options, resume=resume)
-            shared.print_finished(finished)
+        for options in models:
+            place = folder / options.name.replace(" ", "_") if len(models) > 1 else folder
+            job = Job("eval", questions, samples, replace(given.rg, dump_dir=str(place)), options)
+            finished = run_job(job, resume=resume)
+            _print_finished(finished)
             if finished.done:
-                summaries.append(summarize(finished.folder, finished.run_id, name, config.solved_at))
+                summaries.append(summarize(place, finished.run_id, options.name, given.rg.solved_at))
             if finished.exit_code:
                 raise typer.Exit(finished.exit_code)
     finally:
         if summaries:
-            _show(summaries, as_json)
+            _print_scores(summaries, as_json)
 
 
-def _limits(given: Given, model: str) -> dict[str, Any]:
+# ---------------------------------------------------------------------------------------------- what the options say
+def _read(ctx: typer.Context, command: str, suite: str = "fixed", **ours: Any) -> AllSettings:
+    """The settings that a command was given; `ours` as of `read_settings`."""
+    from rg_env.evaluate.settings import read_settings
+
+    ours |= {name: ctx.params[name] for name in ("tasks", "imports") if ctx.params[name]}
+    settings = read_settings(ctx.params["settings"] or [], command, suite, **ours)
+    _set_up_logging(settings.rg)
+    return settings
+
+
+def _set_up_logging(config: RGDumpConfig) -> None:
+    """Log only warnings, and never the values of variables; with `suppress_base_env_logs` only ours and the user's."""
+    from loguru import logger
+
+    def to_stderr(line: str) -> None:
+        sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
+
+    ours = ("rg_env", *named_modules(config))
+    shown = (lambda record: (record["name"] or "").startswith(ours)) if config.suppress_base_env_logs else None
+    logger.remove()
+    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=shown, diagnose=False, backtrace=False)
+
+
+def _reach(ctx: typer.Context, command: str, settings: AllSettings) -> list[EndpointOptions]:
+    """How to reach the models that `--model` names, one after the other.
+
+    Raises:
+        ConfigError: no model or server, or options that do not go together.
+    """
+    from rg_env.evaluate.endpoint import Sampling
+    from rg_env.evaluate.run import EndpointOptions
+    from rg_env.evaluate.server import Model, find_models, program_for
+
+    params, server_options = ctx.params, ctx.meta.get(_SERVER, [])
+    url, name = params["endpoint"], params["model"]
+    if url and not name:
+        raise ConfigError("--endpoint needs --model, the server's name for the model")
+    if url and server_options:
+        raise ConfigError(f"`-- {' '.join(server_options)}` is for a server that --model starts; leave out --endpoint")
+    name = name or settings.skyrl.get("trainer.policy.model.path")
+    if not name:
+        raise ConfigError("name a model with --model, or a running server with --endpoint")
+    models = [Model(name, name)] if url else find_models(name)
+    if not url:
+        program_for(models[0].path)  # refuses an environment that has none
+    sampling = settings.sampling(command)
+    sampling |= {key: params[key] for key in ("temperature", "top_p", "max_tokens") if params[key] is not None}
+    shared = {key: params[key] for key in ("concurrency", "timeout", "retries", "max_tokens_total")}
+    shared |= {"server_options": server_options, "request": settings.request(command)}
+    return [EndpointOptions(url, model.path, Sampling(**sampling), model.name, **shared) for model in models]
+
+
+def _limits(settings: AllSettings, model: str) -> dict[str, Any]:
     """How long a prompt may be, as in the training that the configuration is for."""
     from transformers import AutoTokenizer
 
@@ -102,18 +252,50 @@ def _limits(given: Given, model: str) -> dict[str, Any]:
         raise ConfigError(f"{model}: no tokenizer can be read there ({one_line(error, 200)})") from None
     return {
         "tokenizer": tokenizer,
-        "max_prompt_length": int(given.skyrl.get("trainer.max_prompt_length", 512)),
-        "chat_template_kwargs": given.chat_template_kwargs,
+        "max_prompt_length": int(settings.skyrl.get("trainer.max_prompt_length", 512)),
+        "chat_template_kwargs": settings.chat_template_kwargs,
     }
 
 
-def _show(summaries: list[Summary], as_json: bool) -> None:
+# -------------------------------------------------------------------------------------------------- what is said
+def _print_finished(finished: Finished) -> None:
+    """Say what was done, on standard error, and what the reader of the dump has to know."""
+    totals, folder = finished.totals, finished.folder
+    facts = [f"{finished.done} of {finished.planned} groups in {folder}", f"run {finished.run_id}"]
+    if totals.responses:
+        tokens = f"{totals.prompt_tokens:,} + {totals.completion_tokens:,} tokens"
+        facts.append(f"{counted(totals.responses, 'response')}, {tokens}")
+    print_error("; ".join(facts))
+    remarks = (
+        (totals.failures, "request", f"failed (status no_response), the last one: {totals.last_failure}"),
+        (totals.reasoning_apart, "response", "with the reasoning apart: it is recorded as the think block"),
+        (totals.think_opened, "response", "to a prompt that opened the think block: <think> was added"),
+        (totals.uncounted, "response", "whose tokens the server did not count: the total lacks them"),
+    )
+    for number, noun, what in remarks:
+        if number:
+            print_error(f"{counted(number, noun)} {what}")
+    if finished.error:
+        print_error(finished.error)
+    if finished.out_of_tokens:
+        print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {folder}")
+    elif finished.error or finished.signum is not None:
+        print_error(f"stopped; the same command with --resume --out {folder} continues")
+    elif missing := finished.planned - finished.done:
+        print_error(f"{counted(missing, 'question')} without all answers: --resume asks them again")
+    elif not totals.groups:
+        print_error("nothing left to do: all groups were already in the dump")
+    if totals.missing:
+        print_error(f"{counted(totals.missing, 'group')} of this run missing from {folder}: the disk failed")
+
+
+def _print_scores(summaries: list[Summary], as_json: bool) -> None:
     """Print the scores of one run, or a table over several."""
     from rg_env.analysis.scores import render
 
     if as_json:
-        found = [one.as_dict() for one in summaries]
-        print_json(found if len(found) > 1 else found[0])
+        results = [summary.as_dict() for summary in summaries]
+        print_json(results if len(results) > 1 else results[0])
         return
     screen = console()
     screen.print(render(summaries, screen.width))

@@ -1,10 +1,10 @@
-"""One command against a server, from its options to a finished dump: `eval` and `collect`.
+"""`rg-env eval` and `rg-env collect`: questions to a model behind a server, until all groups are in a dump.
 
 Invariant: a group is in the dump completely or not at all. A question is done once every request of its group was
-answered: groups without any answer are not recorded, and `--resume` asks them again, as it does groups that lost some.
-The dump is closed and a server that was started has ended, however the command ends. SIGINT, SIGTERM and SIGHUP drop the
-groups in progress. The API key is in no file.
-"""  # noqa: E501
+answered: a group without any answer is not recorded, and `--resume` asks it again, as it does a group that lost some.
+However the command ends, the dump is closed and a server that it started has ended. SIGINT, SIGTERM and SIGHUP drop
+the groups in progress. The API key is in no file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from rg_env.dump.manifest import read_manifest
 from rg_env.dump.reader import open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed
-from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling
+from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
 from rg_env.evaluate.server import Server, ServerError, program_for, serving
 from rg_env.evaluate.settings import generator_settings
 from rg_env.evaluate.suites import Question, Questions
@@ -38,15 +38,16 @@ from rg_env.rewards import Origin, Rollout, Stopwatch, group_record, group_rewar
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CONCURRENCY = 32
+"""Requests at the same time to a server that somebody else started."""
 _GIVE_UP = 8
 """After this many groups in succession without any answer the run stops."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FREE = {"dump_dir", "dump_fsync", "debug_logging", "suppress_base_env_logs"}
 _FREE_OF_SCORER = {"workers"}
 """Settings that change nothing in the groups, so that a run may be continued with other values."""
 
 
-# ------------------------------------------------------------------------------------------------- what is to be done
 @dataclass(frozen=True)
 class EndpointOptions:
     """How to reach a model, and what that may cost.
@@ -65,7 +66,7 @@ class EndpointOptions:
     url: str | None
     model: str
     sampling: Sampling
-    name: str = ""
+    name: str
     server_options: Sequence[str] = ()
     request: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int | None = None
@@ -75,75 +76,179 @@ class EndpointOptions:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What determines the groups of a run.
+class Job:
+    """What a command is to do.
 
     Attributes:
-        command: `collect` or `eval`.
-        model: its name on the server, or its folder.
-        groups: number of questions; `samples`: rollouts of each.
-        sampling: sampling parameters.
-        questions: `Questions.facts`.
+        command: `collect`, which records groups of phase train, or `eval`.
+        samples: responses to each question.
+        config: our settings, complete; the dump is written to `dump_dir`.
     """
 
     command: str
-    model: str
-    groups: int
+    questions: Questions
     samples: int
-    sampling: Mapping[str, Any]
-    questions: Mapping[str, Any]
     config: RGDumpConfig
+    options: EndpointOptions
 
-    def facts(self) -> dict[str, Any]:
-        """The plan as JSON, for the manifest."""
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.dump_dir)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """What determines the groups, as JSON: a run is continued with the same plan only."""
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
         settings["scorer"] = {name: value for name, value in settings["scorer"].items() if name not in _FREE_OF_SCORER}
-        return dict(json.loads(json.dumps({**asdict(self), "config": settings}, default=str)))
+        sampling = asdict(self.options.sampling)
+        plan = {
+            "command": self.command,
+            "model": self.options.model,
+            "groups": len(self.questions),
+            "samples": self.samples,
+            "sampling": sampling | ({"request": self.options.request} if self.options.request else {}),
+            "questions": self.questions.facts,
+            "config": settings,
+        }
+        return dict(json.loads(json.dumps(plan, default=str)))
+
+
+@dataclass(slots=True)
+class Totals:
+    """What an attempt has done so far.
+
+    Attributes:
+        groups: finished groups; `unanswered`: those without any answer, which are not recorded.
+        missing: groups that could not be written.
+        answered, solved: rollouts of finished groups with a response, and of those with at least `solved_at`.
+        responses, failures: requests that were answered, and that failed for good; `last_failure` says why.
+        uncounted: responses whose tokens the server did not count.
+        reasoning_apart, think_opened: see `Reply`.
+    """
+
+    groups: int = 0
+    unanswered: int = 0
+    missing: int = 0
+    answered: int = 0
+    solved: int = 0
+    responses: int = 0
+    failures: int = 0
+    last_failure: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+    reasoning_apart: int = 0
+    think_opened: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def is_over(self, limit: int | None) -> bool:
+        """Whether a budget of tokens is used up."""
+        return limit is not None and self.tokens >= limit
+
+    def add(self, reply: Reply) -> None:
+        if reply.failure is not None:
+            self.failures += 1
+            self.last_failure = reply.failure
+            return
+        self.responses += 1
+        self.prompt_tokens += reply.prompt_tokens or 0
+        self.completion_tokens += reply.completion_tokens or 0
+        self.uncounted += reply.completion_tokens is None
+        self.reasoning_apart += reply.reasoning_apart
+        self.think_opened += reply.think_opened
 
 
 @dataclass(frozen=True)
-class Claim:
-    """The run that a command writes: its attempt, from 1, and the numbers of the questions that are done."""
+class Finished:
+    """How a job ended.
+
+    Attributes:
+        done: questions whose every request was answered, of all attempts; `planned`: all questions.
+        signum: the signal that stopped it; `error`: what did, after some requests had been answered.
+    """
 
     run_id: str
-    attempt: int
-    done: frozenset[int]
+    folder: Path
+    totals: Totals
+    done: int
+    planned: int
+    out_of_tokens: bool = False
+    signum: int | None = None
+    error: RGEnvError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0; 1 after an error or with groups without any answer; 3 if groups could not be written; 128 + N after
+        signal N."""
+        if self.signum is not None:
+            return 128 + self.signum
+        if self.totals.missing:
+            return MissingGroupsError.exit_code
+        return int(bool(self.error or self.totals.unanswered))
 
 
-def claim(folder: Path, plan: Plan, *, resume: bool) -> Claim:
-    """Find the run in `folder` to continue, or start a new one.
+def run_job(job: Job, *, resume: bool) -> Finished:
+    """Collect all responses, or those that the run in the folder lacks.
+
+    Raises:
+        ConfigError: the folder has an unfinished run, or one with another plan.
+        DumpError: the folder cannot be written, or another process writes the run.
+        EndpointError: the server refuses or fails all requests. ServerError: none could be started.
+    """
+    check_folder(job.folder)
+    run_id, attempt = claim(job.folder, job.plan, resume=resume)
+    planned, totals = len(job.questions), Totals()
+    signum, error = None, None
+    if len(done_questions(job.folder, run_id)) < planned:
+        try:
+            signum = asyncio.run(_until_signal(_ask_what_is_left(job, run_id, attempt, totals)))
+        except (EndpointError, ServerError) as failure:
+            if not totals.responses:
+                raise
+            error = failure
+    done = len(done_questions(job.folder, run_id))
+    out_of_tokens = totals.is_over(job.options.max_tokens_total) and done < planned
+    return Finished(run_id, job.folder, totals, done, planned, out_of_tokens, signum, error)
+
+
+# --------------------------------------------------------------------------------------------------- which run it is
+def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, int]:
+    """The id of the run to continue in `folder`, or of a new one, and the number of this attempt, from 1.
 
     Raises:
         ConfigError: there is an unfinished run and `resume` is not set, or the run to continue had another plan.
     """
     runs = list(_planned_runs(folder))
-    unfinished = [(facts, run) for facts, run in runs if len(run.done) < facts["groups"]]
-    if not resume and unfinished:
-        facts, run = unfinished[-1]
+    unfinished = [run for run in runs if len(done_questions(folder, run[0])) < run[2]["groups"]]
+    if unfinished and not resume:
+        run_id, _, planned = unfinished[-1]
         raise ConfigError(
-            f"{folder} has an unfinished run ({len(run.done)} of {facts['groups']} groups): "
+            f"{folder} has an unfinished run ({len(done_questions(folder, run_id))} of {planned['groups']} groups): "
             "continue it with --resume, or choose another folder"
         )
-    if not resume or not runs:
-        return Claim(new_run_id(), 1, frozenset())
-    facts, run = (unfinished or runs)[-1]
-    if differences := list(_differences(facts, plan.facts())):
+    if not runs or not resume:
+        return new_run_id(), 1
+    run_id, attempts, planned = (unfinished or runs)[-1]
+    if differences := list(_differences(planned, plan)):
         raise ConfigError(
             f"--resume with other settings than the run in {folder}: {'; '.join(differences[:3])}; "
             "use the same settings, or another folder"
         )
-    return run
+    return run_id, attempts + 1
 
 
-def _planned_runs(folder: Path) -> Iterator[tuple[dict[str, Any], Claim]]:
-    """Plan and state of the runs in a folder that have a plan, oldest first."""
+def _planned_runs(folder: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Id, number of attempts and plan of the runs in a folder that have a plan, oldest first."""
     before, _, after = manifest_name("*").partition("*")
     for path in sorted(folder.glob(manifest_name("*"))) if folder.is_dir() else ():
         run_id = path.name.removeprefix(before).removesuffix(after)
         manifest = read_manifest(folder, run_id) or {}
         plan, attempt = manifest.get("plan"), manifest.get("attempt")
         if isinstance(plan, dict) and isinstance(plan.get("groups"), int) and isinstance(attempt, int):
-            yield plan, Claim(run_id, attempt + 1, done_questions(folder, run_id))
+            yield run_id, attempt, plan
 
 
 def done_questions(folder: Path, run_id: str) -> frozenset[int]:
@@ -161,140 +266,13 @@ def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
         yield f"{name} was {as_typed(old):.60}, is now {as_typed(new):.60}"
 
 
-def evaluation_folder(configured: str) -> Path:
-    """A new folder next to the configured one."""
-    return Path(configured).parent / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-
-
-# --------------------------------------------------------------------------------------------------- what was done
-@dataclass(slots=True)
-class Totals:
-    """What has been done so far.
-
-    Attributes:
-        groups: finished groups; `unanswered`: those without any answer, which are not recorded.
-        answered, solved: rollouts of finished groups with a response, and of those with at least `solved_at`.
-        responses, failures: requests that were answered, and that failed for good; `last_failure` says why.
-        reasoning_apart, think_opened: see `Reply`.
-        uncounted: responses whose tokens the server did not count.
-        missing: groups that could not be written.
-    """
-
-    groups: int = 0
-    missing: int = 0
-    unanswered: int = 0
-    answered: int = 0
-    solved: int = 0
-    responses: int = 0
-    failures: int = 0
-    last_failure: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    uncounted: int = 0
-    reasoning_apart: int = 0
-    think_opened: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
-
-    def add(self, reply: Reply) -> None:
-        if reply.failure is not None:
-            self.failures += 1
-            self.last_failure = reply.failure
-            return
-        self.responses += 1
-        self.prompt_tokens += reply.prompt_tokens or 0
-        self.completion_tokens += reply.completion_tokens or 0
-        self.uncounted += reply.completion_tokens is None
-        self.reasoning_apart += reply.reasoning_apart
-        self.think_opened += reply.think_opened
-
-
-@dataclass(frozen=True)
-class Finished:
-    """How a command ended.
-
-    Attributes:
-        done: questions whose every request was answered, of all attempts; `planned`: all questions.
-        signum: the signal that stopped it, or None; `error`: what did, if groups were recorded before.
-    """
-
-    run_id: str
-    folder: Path
-    totals: Totals
-    done: int
-    planned: int
-    out_of_tokens: bool = False
-    signum: int | None = None
-    error: RGEnvError | None = None
-
-    @property
-    def incomplete(self) -> int:
-        """Questions that were asked to the end and lost some answers, or all."""
-        return 0 if self.out_of_tokens or self.signum is not None or self.error else self.planned - self.done
-
-    @property
-    def exit_code(self) -> int:
-        """0; 1 after an error or with groups without any answer; 3 if groups could not be written; 128 + N after
-        signal N."""
-        if self.signum is not None:
-            return 128 + self.signum
-        if self.totals.missing:
-            return MissingGroupsError.exit_code
-        return int(bool(self.error or self.totals.unanswered))
-
-
-def run_endpoint(
-    command: str,
-    questions: Questions,
-    samples: int,
-    config: RGDumpConfig,
-    options: EndpointOptions,
-    *,
-    resume: bool,
-) -> Finished:
-    """Collect `samples` responses to every question, or what is missing of them.
-
-    Args:
-        command: `collect` (phase train) or `eval`.
-        config: our settings, complete; the dump is written to `dump_dir`.
-
-    Raises:
-        ConfigError: the folder has an unfinished run, or one with another plan.
-        DumpError: the folder cannot be written, or another process writes the run.
-        EndpointError: the server refuses or fails all requests. ServerError: none could be started.
-    """
-    sampling = asdict(options.sampling) | ({"request": dict(options.request)} if options.request else {})
-    plan = Plan(command, options.model, len(questions), samples, sampling, questions.facts, config)
-    folder, totals = Path(config.dump_dir), Totals()
-    check_folder(folder)
-    run = claim(folder, plan, resume=resume)
-    if len(run.done) >= plan.groups:
-        return Finished(run.run_id, folder, totals, len(run.done), plan.groups)
-    error: RGEnvError | None = None
-    signum = None
-    try:
-        signum = asyncio.run(_until_signal(_collect(run, plan, questions, options, totals)))
-    except (EndpointError, ServerError) as failure:
-        if not totals.responses:
-            raise
-        error = failure
-    done = len(done_questions(folder, run.run_id))
-    out_of_tokens = _is_out_of_tokens(totals, options) and done < plan.groups
-    return Finished(run.run_id, folder, totals, done, plan.groups, out_of_tokens, signum, error)
-
-
-def _is_out_of_tokens(totals: Totals, options: EndpointOptions) -> bool:
-    return options.max_tokens_total is not None and totals.tokens >= options.max_tokens_total
-
-
-# -------------------------------------------------------------------------------------------------------- one attempt
-async def _collect(run: Claim, plan: Plan, questions: Questions, options: EndpointOptions, totals: Totals) -> None:
-    """Reach the model, and collect every question that is not done."""
+# ------------------------------------------------------------------------------------------------------- one attempt
+async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals) -> None:
+    """Reach the model, and ask every question that is not done."""
+    options = job.options
     async with AsyncExitStack() as stack:
         url, request, server = options.url, dict(options.request), None
-        concurrency = options.concurrency or 32
+        concurrency = options.concurrency or _CONCURRENCY
         if url is None:
             program = program_for(options.model)
             server = await stack.enter_async_context(serving(program, options.server_options))
@@ -312,64 +290,56 @@ async def _collect(run: Claim, plan: Plan, questions: Questions, options: Endpoi
         await stack.enter_async_context(endpoint)
         if server is None:
             await endpoint.check()
-        writer = _open_writer(run, plan, options, endpoint.url)
+        writer = _open_writer(job, run_id, attempt)
         try:
-            done = done_questions(writer.folder, run.run_id)  # the writer has completed the ledger of a killed attempt
-            left = [number for number in range(plan.groups) if number not in done]
-            _say_what_is_asked(len(left), plan)
-            with _progress(plan.groups, len(done), options.max_tokens_total) as report:
-                attempt = _Attempt(run, plan, questions, options, endpoint, writer, totals, report, concurrency)
-                await _ask_all(attempt, left, server)
+            done = done_questions(job.folder, run_id)  # the writer has completed the ledger of a killed attempt
+            left = [number for number in range(len(job.questions)) if number not in done]
+            longest = options.sampling.max_tokens
+            print_error(
+                f"{counted(len(left) * job.samples, 'request')}: {counted(len(left), 'question')} × {job.samples}, "
+                f"at most {longest:,} tokens each, {len(left) * job.samples * longest:,} in all"
+            )
+            with _progress(len(job.questions), len(done), options.max_tokens_total) as report:
+                requests = asyncio.Semaphore(concurrency)
+                state = _Attempt(job, run_id, attempt, endpoint, requests, writer, totals, report)
+                await _ask_all(state, left, -(-concurrency // job.samples) + 1, server)
         finally:
             totals.missing = writer.close()
 
 
-def _say_what_is_asked(left: int, plan: Plan) -> None:
-    requests, longest = left * plan.samples, int(plan.sampling["max_tokens"])
-    print_error(
-        f"{counted(requests, 'request')}: {counted(left, 'question')} × {plan.samples}, at most {longest:,} tokens "
-        f"each, {requests * longest:,} in all"
-    )
-
-
-def _open_writer(run: Claim, plan: Plan, options: EndpointOptions, url: str) -> DumpWriter:
-    sampling = asdict(options.sampling)
-    writer = DumpWriter.from_config(plan.config, run.run_id, run.attempt)
+def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
+    config, options = job.config, job.options
+    samples = {"samples": job.samples, "eval_samples": job.samples}
     manifest = {
-        "attempt": run.attempt,
-        "model": options.name or options.model,
-        "model_path": options.model if options.url is None else None,
-        "endpoint": url if options.url else None,
-        "plan": plan.facts(),
-        "suite": plan.questions.get("suite"),
-        "settings": generator_settings(plan.config, samples=plan.samples, eval_samples=plan.samples, **sampling),
-        "task_mix": plan.config.tasks,
+        "attempt": attempt,
+        "model": options.name,
+        "model_path": None if options.url else options.model,
+        "endpoint": options.url and base_url(options.url),
+        "plan": job.plan,
+        "suite": job.questions.facts.get("suite"),
+        "settings": generator_settings(config, **samples, **asdict(options.sampling)),
+        "task_mix": config.tasks,
     }
+    writer = DumpWriter.from_config(config, run_id, attempt)
     try:
-        write_manifest(writer.folder, run.run_id, manifest)
+        write_manifest(writer.folder, run_id, manifest)
     except BaseException:
         writer.close()
         raise
     return writer
 
 
-async def _ask_all(attempt: _Attempt, numbers: Sequence[int], server: Server | None) -> None:
-    """Ask the questions with these numbers, several at a time, and watch the server meanwhile.
+async def _ask_all(state: _Attempt, numbers: Sequence[int], groups_at_once: int, server: Server | None) -> None:
+    """Ask the questions with these numbers, and watch the server meanwhile.
 
     Raises:
         EndpointError: the server refuses or fails all requests. ServerError: it ended.
     """
     left = iter(numbers)
-
-    async def ask() -> None:
-        while not _is_out_of_tokens(attempt.totals, attempt.options) and (number := next(left, None)) is not None:
-            await attempt.group(number)
-
     try:
         async with asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(server.watch()) if server else None
-            at_once = -(-attempt.concurrency // attempt.plan.samples) + 1
-            await asyncio.wait([tasks.create_task(ask()) for _ in range(at_once)])
+            await asyncio.wait([tasks.create_task(state.ask_in_turn(left)) for _ in range(groups_at_once)])
             if watch:
                 watch.cancel()
     except BaseExceptionGroup as errors:
@@ -379,93 +349,94 @@ async def _ask_all(attempt: _Attempt, numbers: Sequence[int], server: Server | N
         raise first from None
 
 
+@dataclass
 class _Attempt:
-    """Asks questions and records their groups."""
+    """Asks questions, scores the responses and records the groups."""
 
-    def __init__(
-        self,
-        run: Claim,
-        plan: Plan,
-        questions: Questions,
-        options: EndpointOptions,
-        endpoint: Endpoint,
-        writer: DumpWriter,
-        totals: Totals,
-        report: Callable[[Totals], None],
-        concurrency: int,
-    ) -> None:
-        self.plan, self.options, self.totals, self.concurrency = plan, options, totals, concurrency
-        self._run, self._questions, self._endpoint, self._writer = run, questions, endpoint, writer
-        self._report = report
-        self._phase = Phase.TRAIN if plan.command == "collect" else Phase.EVAL
-        self._reward = load_reward(plan.config)
-        self._log = RolloutLog(writer.folder.parent / "logs") if plan.config.debug_logging else None
-        self._requests = asyncio.Semaphore(concurrency)
-        self._unanswered_in_succession = 0
+    job: Job
+    run_id: str
+    attempt: int
+    endpoint: Endpoint
+    requests: asyncio.Semaphore
+    writer: DumpWriter
+    totals: Totals
+    report: Callable[[Totals], None]
+    unanswered_in_succession: int = 0
 
-    async def group(self, number: int) -> None:
-        """Ask a question and record its group, unless no request was answered.
+    def __post_init__(self) -> None:
+        config = self.job.config
+        self.phase = Phase.TRAIN if self.job.command == "collect" else Phase.EVAL
+        self.reward = load_reward(config)
+        self.log = RolloutLog(self.writer.folder.parent / "logs") if config.debug_logging else None
+
+    async def ask_in_turn(self, numbers: Iterator[int]) -> None:
+        """Ask one question after the other, until the budget of tokens is used up."""
+        for number in numbers:
+            if self.totals.is_over(self.job.options.max_tokens_total):
+                return
+            await self.ask_question(number)
+
+    async def ask_question(self, number: int) -> None:
+        """Ask a question as often as the job wants, and record its group unless nothing was answered.
 
         Raises:
             EndpointError: too many groups in succession had no answer.
         """
-        config, totals = self.plan.config, self.totals
-        question = await asyncio.to_thread(self._questions.__getitem__, number)
+        config, totals = self.job.config, self.totals
+        question = await asyncio.to_thread(self.job.questions.make, number)
         async with asyncio.TaskGroup() as tasks:
-            requests = [tasks.create_task(self._rollout(question, k)) for k in range(self.plan.samples)]
+            requests = [tasks.create_task(self.make_rollout(question, k)) for k in range(self.job.samples)]
         rollouts = [request.result() for request in requests]
         responded = [rollout for rollout in rollouts if rollout.responded]
         totals.groups += 1
-        if not responded:
-            self._count_unanswered()
-        else:
-            self._unanswered_in_succession = 0
-            totals.answered += len(responded)
-            totals.solved += sum(rollout.verdict.scored.score >= config.solved_at for rollout in responded)
+        totals.answered += len(responded)
+        totals.solved += sum(rollout.verdict.scored.score >= config.solved_at for rollout in responded)
+        if responded:
+            self.unanswered_in_succession = 0
             rewards = group_rewards(
                 rollouts,
                 config,
-                max_length=self.options.sampling.max_tokens,
-                penalize=self._phase is Phase.TRAIN,
-                custom=await self._reward.rate_async(rollouts, config) if self._reward else None,
+                max_length=self.job.options.sampling.max_tokens,
+                penalize=self.phase is Phase.TRAIN,
+                custom=await self.reward.rate_async(rollouts, config) if self.reward else None,
             )
-            origin = Origin(self._run.run_id, self._run.attempt, self._phase, None, number)
+            origin = Origin(self.run_id, self.attempt, self.phase, None, number)
             record = group_record(origin, question.item, question.item.id, rollouts, rewards, config.solved_at)
-            await self._writer.write([record])
-            if self._log:
-                self._log.add([record])
-        self._report(totals)
-
-    def _count_unanswered(self) -> None:
-        self.totals.unanswered += 1
-        self._unanswered_in_succession += 1
-        if self._unanswered_in_succession >= _GIVE_UP:
+            await self.writer.write([record])
+            if self.log:
+                self.log.add([record])
+        else:
+            totals.unanswered += 1
+            self.unanswered_in_succession += 1
+        self.report(totals)
+        if self.unanswered_in_succession >= _GIVE_UP:
             raise EndpointError(
-                f"{self._endpoint.url} answered no request of the last {_GIVE_UP} groups "
-                f"({self.totals.last_failure}); they are not recorded: continue with --resume"
+                f"{self.endpoint.url} answered no request of the last {_GIVE_UP} groups ({totals.last_failure}); "
+                "they are not recorded: continue with --resume"
             )
 
-    async def _rollout(self, question: Question, repetition: int) -> Rollout:
-        async with self._requests:
+    async def make_rollout(self, question: Question, repetition: int) -> Rollout:
+        """Ask once, and score the response."""
+        config, item = self.job.config, question.item
+        async with self.requests:
             watch = Stopwatch()
-            reply = await self._endpoint.respond(question.messages)
+            reply = await self.endpoint.respond(question.messages)
         watch.responded()
         self.totals.add(reply)
-        config, item = self.plan.config, question.item
-        if reply.failure is not None:
-            text, verdict, tokens, stop_reason = "", Verdict.no_response(reply.failure), None, None
-        else:
-            opened = reply.think_opened and not config.prefilled_think
-            text = f"<think>{reply.text}" if opened else reply.text
+        if reply.failure is None:
+            text = f"<think>{reply.text}" if reply.think_opened and not config.prefilled_think else reply.text
             verdict = await shared_scorer(config.scorer).score_response_async(
                 item.entry, text, item.config, config.prefilled_think, config.format
             )
             watch.scored()
-            tokens, stop_reason = reply.completion_tokens, reply.stop_reason
+        else:
+            text, verdict = "", Verdict.no_response(reply.failure)
         conversation = [*question.messages, {"role": "assistant", "content": text}]
+        tokens, stop_reason = reply.completion_tokens, reply.stop_reason
         return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch, item, text)
 
 
+# ------------------------------------------------------------------------------------------- the terminal and signals
 @contextmanager
 def _progress(planned: int, done: int, max_tokens_total: int | None) -> Iterator[Callable[[Totals], None]]:
     """Yields a function to call after every group: a bar on a terminal, a line per tenth of the run elsewhere."""

@@ -1,7 +1,8 @@
-"""A server for a model on this machine: vLLM where it is installed, otherwise `transformers serve`.
+"""The models that `--model` names, and a server for one on this machine: vLLM, otherwise `transformers serve`.
 
-Invariant: the server and its children end with the block that started them, however the block ends; if this process is
-killed, the kernel ends the server (on Linux). It listens on 127.0.0.1 alone.
+Invariant: what is evaluated is what was asked for, or it is refused. The server and its children end with the block
+that started them, however the block ends; if this process is killed, the kernel ends the server (on Linux). It listens
+on 127.0.0.1 alone.
 Not covered: `transformers serve` answers one request after the other, and returns the think block of models that it
 knows (Qwen's) apart from the content.
 """
@@ -28,7 +29,7 @@ from typing import Any
 
 import psutil
 
-from rg_env.errors import ConfigError, RGEnvError, one_line
+from rg_env.errors import ConfigError, RGEnvError, need, one_line, refuse
 from rg_env.output import print_error
 from rg_env.processes import die_with_parent, usable_cores
 
@@ -40,6 +41,16 @@ _ENDS_WITHIN = 10.0
 _LINES, _TAIL, _WIDTH = 3, 20_000, 200
 """How many of the last lines of the log an error has, in how many bytes they are searched, and their longest length."""
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
+_STEP = re.compile(r"global_step_(\d+)")
+_MERGE = (
+    "this is a LoRA adapter without weights; merge it into its model first: AutoPeftModelForCausalLM.from_pretrained("
+    "ADAPTER).merge_and_unload().save_pretrained(MERGED), and AutoTokenizer.from_pretrained(ADAPTER)"
+    ".save_pretrained(MERGED)"
+)
+_SHARDS = (
+    "these are shards of SkyRL, which only a training loads; to export them, train one step more from it: "
+    "trainer.resume_mode=from_path trainer.resume_path={} trainer.hf_save_interval=1"
+)
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -49,6 +60,49 @@ class ServerError(RGEnvError):
     exit_code = 1
 
 
+# --------------------------------------------------------------------------------------------------- which models
+@dataclass(frozen=True)
+class Model:
+    """A model to evaluate: its folder or its name on a hub or server, and what the result calls it."""
+
+    path: str
+    name: str
+
+
+def find_models(model: str) -> list[Model]:
+    """The models in a folder: itself, or every `global_step_N` in it, in order. Anything else is a name.
+
+    Raises:
+        ConfigError: the folder has no model that can be evaluated.
+    """
+    if model == "nano":
+        from rg_env.cpu import nano_path
+
+        return [Model(str(nano_path()), model)]
+    path = Path(model).expanduser()
+    if not path.is_dir():
+        is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1 or ("/" in model and path.parent.is_dir())
+        need(not is_path, "--model", model, "there is no such folder")
+        return [Model(model, model)]
+    steps = {int(match[1]): child for child in path.iterdir() if (match := _STEP.fullmatch(child.name))}
+    if steps and not (path / "config.json").is_file():
+        return [_model(steps[step], f"step {step}") for step in sorted(steps)]
+    matches = [match for folder in (path, path.parent) if (match := _STEP.fullmatch(folder.resolve().name))]
+    return [_model(path, f"step {matches[0][1]}" if matches else str(path.resolve()))]
+
+
+def _model(path: Path, name: str) -> Model:
+    folder = path.resolve()
+    folder = folder / "policy" if (folder / "policy").is_dir() else folder
+    if (folder / "adapter_config.json").is_file():  # SkyRL writes config.json beside it
+        refuse("--model", str(path), _MERGE)
+    if not (folder / "config.json").is_file():
+        has_shards = (folder / "huggingface").is_dir() or any(folder.glob("*_rank_*.pt"))
+        refuse("--model", str(path), _SHARDS.format(path.resolve()) if has_shards else "it has no config.json")
+    return Model(str(folder), name)
+
+
+# --------------------------------------------------------------------------------------------- what serves a model
 @dataclass(frozen=True)
 class Program:
     """What serves a model.
@@ -75,7 +129,7 @@ def program_for(model: str) -> Program:
     python, on_gpu = sys.executable, Path("/dev/nvidiactl").exists()
     if importlib.util.find_spec("vllm"):
         # `vllm serve` needs the distribution `vllm`; the one for CPUs has another name.
-        is_cpu = _version("vllm") is None
+        is_cpu = not any(importlib.metadata.distributions(name="vllm"))
         module = ["vllm.entrypoints.openai.api_server", "--model"] if is_cpu else ["vllm.entrypoints.cli.main", "serve"]
         plain = ["--dtype", "float32", "--enforce-eager"] if is_cpu else []
         environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"} if is_cpu else {}
@@ -143,9 +197,9 @@ class Server:
             family = [server, *server.children(recursive=True)]
             server.terminate()
             _, alive = psutil.wait_procs(family, timeout=_ENDS_WITHIN)
-            for one in alive:
+            for process in alive:
                 with suppress(psutil.Error):
-                    one.kill()
+                    process.kill()
         with suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)  # what has lost its parent is still in the group
         with suppress(subprocess.TimeoutExpired):
@@ -204,13 +258,6 @@ def _last_lines(log: Path) -> list[str]:
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
         lines = [one_line(line, _WIDTH) for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        errors = [found[0] for line in lines if (found := _ERROR.search(line))]
+        errors = [error[0] for line in lines if (error := _ERROR.search(line))]
         return list(dict.fromkeys([*errors[:1], *errors[-1:]] or lines[-_LINES:]))
     return []
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
@@ -21,31 +20,42 @@ from rg_env.user_code import import_modules
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
 """Sampling parameters of SkyRL, by the name that a request has for them."""
-_NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None, "logprobs": None}
+_NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None}
 """Sampling parameters that a request does not have, with the values that change nothing."""
+_SKYRL = ("trainer.", "generator.", "data.")
 _TEMPLATE = "generator.chat_template_kwargs"
 _ELSEWHERE = {
     "generator.chat_template.name_or_path": "the server has one; name another after `--`, and set null here",
     "data.val_data": "the questions are those of --suite; set null here",
 }
 """What a request does not have, and where it comes from."""
-_HONORED = (
-    "trainer.policy.model.path",
-    "trainer.max_prompt_length",
-    "generator.eval_n_samples_per_prompt",
-    f"{_TEMPLATE}.",
-    *_ELSEWHERE,
-    *(
-        f"generator.{kind}sampling_params.{name}"
-        for kind in ("", "eval_")
-        for name in (*_SAMPLING, "additional_kwargs")
+_BOTH = ("trainer.policy.model.path", _TEMPLATE, *_ELSEWHERE)
+_HONORED = {
+    "collect": (*_BOTH, "generator.sampling_params."),
+    "eval": (
+        *_BOTH,
+        "trainer.max_prompt_length",
+        "generator.eval_n_samples_per_prompt",
+        "generator.eval_sampling_params.",
+        "generator.sampling_params.max_generate_length",
     ),
+}
+"""Settings of SkyRL that change something in a command, or how they begin."""
+_UNUSED = {
+    "collect": ("size", "device", "num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts"),
+    "eval": ("size", "device", "seed", "length_penalty"),
+}
+"""Our settings that change nothing in a command."""
+_OF_A_SUITE = (
+    "num_eval_samples_per_task",
+    "eval_seed",
+    "tasks",
+    "complexity",
+    "format",
+    "system_prompt",
+    "worked_examples",
 )
-
-_OF_TRAINING = ("size", "device")
-_OF_EVALUATION = ("num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts")
-_OF_TRAIN_QUESTIONS = ("seed", "length_penalty")
-_OF_A_SUITE = (*_OF_EVALUATION[:2], "tasks", "complexity", "format", "system_prompt", "worked_examples")
+"""Our settings that suites other than `fixed` have themselves."""
 
 
 @dataclass(frozen=True)
@@ -105,65 +115,54 @@ def _group_of(command: str) -> str:
     return f"generator.{'eval_' if command == 'eval' else ''}sampling_params."
 
 
-def read_settings(
-    args: Iterable[str],
-    command: str,
-    suite: str = "fixed",
-    defaults: Mapping[str, Any] = MappingProxyType({}),
-    **ours: Any,
-) -> Settings:
+def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **ours: Any) -> Settings:
     """Read YAML files and `key=value` settings, which override those in files.
 
     Args:
         command: `eval` or `collect`.
         suite: the questions of `eval`; one other than `fixed` has tasks, seeds, prompt and format of its own.
-        defaults: values of our settings that files may replace; `ours`: values that replace those in files.
+        ours: values of our settings that override those in files.
 
     Raises:
         ConfigError: naming the setting and what would be right.
     """
-    known = {f"{PREFIX}.{name}" for name in _places(RGDumpConfig())}
+    config = RGDumpConfig()
+    known = {f"{PREFIX}.{name}" for name in _places(config)}
     files: dict[str, Any] = {}
-    ours_typed: list[str] = []
     typed: dict[str, Any] = {}
     for arg in args:
-        key, sign, text = arg.partition("=")
-        if arg.endswith((".yaml", ".yml")) and not sign:
+        if arg.endswith((".yaml", ".yml")) and "=" not in arg:
             files |= read_file(Path(arg), lambda name: name in known or name.endswith("_kwargs"))
-        elif key.startswith(("trainer.", "generator.", "data.")):
-            why = f"{command} only sends requests to a server, so this would change nothing; leave it out"
-            need(key.startswith(_HONORED), key, read_value(key, text), why)
-            typed[key] = read_value(key, text)
         else:
-            _refuse_idle(key, text, command, suite)
-            ours_typed.append(arg)
-    config = RGDumpConfig(**defaults)
-    skyrl = {name: value for name, value in files.items() if not name.startswith(f"{PREFIX}.")} | typed
+            name, value = _read_override(arg)
+            _refuse_unused(name, value, command, suite)
+            typed[name] = value
+    if command == "collect":
+        config.length_penalty.kind = "none"
+    for name, value in files.items():
+        if name.startswith(f"{PREFIX}."):
+            _set(config, name, value)
+    config.experiment_class = None  # no trainer is started
+    for name, value in {"dump_eval_rollouts": True, "dump_other_rollouts": True, **ours}.items():
+        setattr(config, name, value)
+    for name, value in typed.items():
+        if not name.startswith(_SKYRL):
+            _set(config, name, value)
+    skyrl = {name: value for name, value in (files | typed).items() if name.startswith(_SKYRL)}
     for name, why in _ELSEWHERE.items():
         need(not skyrl.get(name), name, skyrl.get(name), why)
-    for name, value in files.items():
-        if name not in skyrl:
-            _set(config, name.removeprefix(f"{PREFIX}."), value)
-    config.experiment_class = None  # no trainer is started
-    for name, value in ours.items():
-        setattr(config, name, value)
-    apply_overrides(config, ours_typed)
+    config.validate()
     import_modules(config)
     return Settings(config, skyrl, bool(files))
 
 
-def _refuse_idle(key: str, text: str, command: str, suite: str) -> None:
+def _refuse_unused(name: str, value: Any, command: str, suite: str) -> None:
     """Refuse a setting that is typed and would change nothing."""
-    name = key.removeprefix(f"{PREFIX}.").partition(".")[0]
-    idle = dict.fromkeys(_OF_TRAINING, f"{command} does not train")
-    if command == "collect":
-        idle |= dict.fromkeys(_OF_EVALUATION, "collect asks training questions")
-    else:
-        idle |= dict.fromkeys(_OF_TRAIN_QUESTIONS, "eval asks no training questions")
-    if suite != "fixed":
-        idle |= dict.fromkeys(_OF_A_SUITE, f"the suite {suite} has its own; --items takes a part of its questions")
-    if name in idle:
-        refuse(key, read_value(key, text), f"{idle[name]}, so this would change nothing; leave it out")
+    field = name.removeprefix(f"{PREFIX}.").partition(".")[0]
+    if suite != "fixed" and field in _OF_A_SUITE:
+        refuse(name, value, f"the suite {suite} has its own; leave it out (--items takes a part of the questions)")
+    if field in _UNUSED[command] or (name.startswith(_SKYRL) and not name.startswith(_HONORED[command])):
+        refuse(name, value, f"{command} only sends requests and would not use it; leave it out")
 
 
 def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
@@ -173,11 +172,15 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
         ConfigError: naming the setting and what would be right.
     """
     for override in overrides:
-        key, sign, text = override.partition("=")
-        if not sign or override.startswith("-"):
-            raise ConfigError(f"{override!r}: expected key=value, such as scorer.timeout=10")
-        _set(config, key.removeprefix(f"{PREFIX}."), read_value(key, text))
+        _set(config, *_read_override(override))
     config.validate()
+
+
+def _read_override(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or text.startswith("-"):
+        raise ConfigError(f"{text!r}: expected key=value, such as scorer.timeout=10")
+    return name, read_value(name, value)
 
 
 def generator_settings(
@@ -193,8 +196,8 @@ def generator_settings(
     return config.as_nested() | {"generator": generator}
 
 
-def _set(config: RGDumpConfig, key: str, value: Any) -> None:
-    places = _places(config)
+def _set(config: RGDumpConfig, name: str, value: Any) -> None:
+    key, places = name.removeprefix(f"{PREFIX}."), _places(config)
     if key not in places:
         raise ConfigError(f"unknown setting {key!r}{did_you_mean(key, places, 'docs/settings.md lists them')}")
     setattr(*places[key], value)
@@ -202,8 +205,8 @@ def _set(config: RGDumpConfig, key: str, value: Any) -> None:
 
 def _places(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
     """Every setting by its dotted name: the dataclass that has it, and its name there."""
-    found: dict[str, tuple[Any, str]] = {}
+    places: dict[str, tuple[Any, str]] = {}
     for declared in dataclasses.fields(config):
         value, name = getattr(config, declared.name), f"{prefix}{declared.name}"
-        found |= _places(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: (config, declared.name)}
-    return found
+        places |= _places(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: (config, declared.name)}
+    return places

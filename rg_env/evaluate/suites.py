@@ -31,7 +31,7 @@ from rg_env.tasks.upstream.deadline import make_in_time
 from rg_env.tasks.upstream.generators import FIXES
 
 FIXED = "fixed"
-BUILT_IN = (FIXED, "rg_easy", "rg_hard")
+BUILT_IN = ("rg_easy", "rg_hard")
 _KEYS = {"tasks", "size", "seed", "system_prompt", "format"}
 
 
@@ -45,10 +45,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Questions:
-    """A sequence of questions.
+    """A sequence of questions, made when they are asked.
 
     Attributes:
         facts: what determines them, as JSON; two runs with equal facts have the same questions.
+        make: makes one by its number, from 0. Thread-safe.
     """
 
     facts: Mapping[str, Any]
@@ -57,9 +58,6 @@ class Questions:
 
     def __len__(self) -> int:
         return self.number
-
-    def __getitem__(self, index: int) -> Question:
-        return self.make(index)
 
 
 def train_questions(config: RGDumpConfig, groups: int) -> Questions:
@@ -70,35 +68,40 @@ def train_questions(config: RGDumpConfig, groups: int) -> Questions:
     """
     dataset = ReasoningGymDataset.train_of(config, groups)
 
-    def question(index: int) -> Question:
+    def make(index: int) -> Question:
         row = dataset.row(index)
         return Question(Item.from_extra_info(row["extra_info"]), row["prompt"])
 
-    return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), question)
+    return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), make)
 
 
-def suite_questions(name: str, config: RGDumpConfig, items: int | None = None, **limits: Any) -> Questions:
-    """The questions of a suite; sets the settings that the suite determines: format and system prompt.
+def suite_questions(name: str, config: RGDumpConfig, count: int | None = None, **limits: Any) -> Questions:
+    """The questions of a suite; sets the settings that the suite determines: format, system prompt and examples.
 
     Args:
-        items: take only so many of its questions, evenly over its tasks; None: all.
+        name: `fixed`, or as of `load_suite`.
+        count: take only so many of its questions, evenly over its tasks; None: all.
         limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`.
 
     Raises:
         ConfigError: there is no such suite, or it cannot be made.
     """
-    suite = load_suite(name, config, **limits)
-    config.format, config.system_prompt = suite.format.value, suite.system_prompt
-    examples = config.worked_examples if suite.name == FIXED else []
-    every = list(suite.items())
-    asked = every if items is None else _evenly(every, items)
-    label = suite.name if len(asked) == len(every) else f"{suite.name}, {len(asked):,} of {len(every):,} questions"
+    if name == FIXED:
+        items = list(EvalSet.of(config, **limits).items)
+    else:
+        suite = load_suite(name)
+        name, items = suite.name, list(suite.items())
+        config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
+    asked = items if count is None else _evenly(items, count)
+    label = name if len(asked) == len(items) else f"{name}, {len(asked):,} of {len(items):,} questions"
+    prompt, examples = resolve_system_prompt(config.system_prompt), config.worked_examples
 
-    def question(index: int) -> Question:
+    def make(index: int) -> Question:
         item = asked[index]
-        return Question(item, build_messages(item.entry["question"], item.task, suite.system_prompt, examples))
+        return Question(item, build_messages(item.entry["question"], item.task, prompt, examples))
 
-    return Questions({"suite": Fingerprint.of(asked).as_manifest(label)}, len(asked), question)
+    facts = suite_facts(label, ((item.task, item.entry["question"]) for item in asked))
+    return Questions({"suite": facts}, len(asked), make)
 
 
 def _evenly(items: Sequence[Item], count: int) -> list[Item]:
@@ -116,30 +119,15 @@ def _evenly(items: Sequence[Item], count: int) -> list[Item]:
     return [items[index] for index in sorted(index for _, index in sorted(turns)[:count])]
 
 
-class Fingerprint:
-    """A fingerprint of a set of questions, added one by one."""
+def suite_facts(name: str, questions: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The manifest's `suite`: name, number of questions, and their fingerprint, which does not depend on their order.
 
-    def __init__(self) -> None:
-        self._sum = 0
-        self.questions = 0
-
-    @classmethod
-    def of(cls, items: Iterable[Item]) -> Fingerprint:
-        found = cls()
-        for item in items:
-            found.add(item.task, item.entry["question"])
-        return found
-
-    def add(self, task: str, question: str) -> None:
-        self._sum = (self._sum + hash64("suite", task, question)) % 2**64
-        self.questions += 1
-
-    def __str__(self) -> str:
-        return hashlib.blake2b(f"{self.questions} {self._sum}".encode(), digest_size=8).hexdigest()
-
-    def as_manifest(self, name: str) -> dict[str, Any]:
-        """The manifest's `suite`."""
-        return {"name": name, "fingerprint": str(self), "questions": self.questions}
+    Args:
+        questions: of each, the task and the text.
+    """
+    hashes = [hash64("suite", task, text) for task, text in questions]
+    fingerprint = hashlib.blake2b(f"{len(hashes)} {sum(hashes) % 2**64}".encode(), digest_size=8).hexdigest()
+    return {"name": name, "fingerprint": fingerprint, "questions": len(hashes)}
 
 
 @dataclass(frozen=True)
@@ -150,120 +138,84 @@ class Suite:
         name: of the built-in suite, or of the file without its ending.
         system_prompt: the text, or None.
         format: what a response must look like.
-        make: makes the items, in order.
-        tasks: as given in the suite's file; empty for `fixed`.
     """
 
     name: str
     system_prompt: str | None
     format: ResponseFormat
-    make: Callable[[], Iterable[Item]]
-    tasks: tuple[SuiteTask, ...] = ()
+    tasks: tuple[SuiteTask, ...]
 
     def items(self) -> Iterator[Item]:
-        """The items, made one by one and the same on every call, without those that Reasoning Gym cannot make.
+        """The items, made one by one. Those that Reasoning Gym cannot make are left out with a warning.
 
         Raises:
             ConfigError: Reasoning Gym cannot make any item of a task.
         """
-        return iter(self.make())
+        for task in self.tasks:
+            failures = []
+            for index in range(task.size):
+                try:
+                    yield task.item(index)
+                except ConfigError as error:
+                    failures.append(error)
+            if len(failures) == task.size:
+                raise failures[0]
+            if failures:
+                logger.warning(
+                    "{} of {} items of {} are left out: {}", len(failures), task.size, task.name, failures[0]
+                )
 
 
-def load_suite(name_or_path: str | Path, config: RGDumpConfig | None = None, **limits: Any) -> Suite:
+def load_suite(name_or_path: str | Path) -> Suite:
     """Load a suite.
 
     Args:
-        name_or_path: `fixed`, `rg_easy`, `rg_hard`, or the path of a YAML file (docs/collect.md).
-        config: tasks, seed, size, prompt and format of `fixed`; None: the default settings. Other suites ignore it.
-        limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`. Other suites have none.
+        name_or_path: `rg_easy`, `rg_hard`, or the path of a YAML file (docs/collect.md).
 
     Raises:
         ConfigError: there is no such suite, or its file is wrong.
     """
-    name = str(name_or_path)
-    if name == FIXED:
-        return _fixed(config or RGDumpConfig(), limits)
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
     if name in BUILT_IN:
-        return _parse(name, resources.files("rg_env.evaluate").joinpath(f"{name}.yaml").read_text())
-    path = Path(name_or_path).expanduser()
+        return _parse(name, resources.files("rg_env.evaluate").joinpath(f"{name}.yaml").read_text(), name)
     if path.suffix not in (".yaml", ".yml"):
-        known = f"use {', '.join(BUILT_IN)} or the path of a YAML file"
-        raise ConfigError(f"unknown suite {name!r}{did_you_mean(name, BUILT_IN, known)}")
+        known = (FIXED, *BUILT_IN)
+        hint = did_you_mean(name, known, f"use {', '.join(known)}, or the path of a YAML file")
+        raise ConfigError(f"unknown suite {name!r}{hint}")
     try:
         return _parse(path.stem, path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"suite {name} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
-def _fixed(config: RGDumpConfig, limits: Mapping[str, Any]) -> Suite:
-    made = EvalSet.of(config, **limits)
-    return Suite(
-        FIXED,
-        resolve_system_prompt(config.system_prompt),
-        ResponseFormat(config.format),
-        lambda: made.items,
-    )
-
-
-def _parse(name: str, text: str, source: str = "") -> Suite:
-    where = f"suite {source or name}"
+def _parse(name: str, text: str, source: str) -> Suite:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{where} is not YAML: {one_line(error, 200)}") from None
-    if not isinstance(content, dict) or not content.get("tasks"):
-        raise ConfigError(f"{where} has no `tasks`: list tasks, or map each to its options")
-    if unknown := next((key for key in content if key not in _KEYS), None):
-        hint = did_you_mean(str(unknown), _KEYS, f"it has {', '.join(sorted(_KEYS))}")
-        raise ConfigError(f"{where} has no setting {unknown!r}{hint}")
-    size, seed = content.get("size", 50), content.get("seed", 45)
-    need_number("size", size, whole=True, at_least=1)
-    need_number("seed", seed, whole=True, at_least=0)
-    format = content.get("format", ResponseFormat.STRICT)
-    need(format in list(ResponseFormat), "format", format, f"must be one of {', '.join(ResponseFormat)}")
-    prompt = content.get("system_prompt", "think_answer")
-    need(prompt is None or isinstance(prompt, str), "system_prompt", prompt, "must be a name, a text or null")
+        raise ConfigError(f"suite {source} is not YAML: {one_line(error, 200)}") from None
     try:
-        tasks = tuple(_task(task, options, size, seed) for task, options in _entries(content["tasks"]))
+        tasks = content.get("tasks") if isinstance(content, dict) else None
+        if not tasks or not isinstance(tasks, (list, dict)):
+            raise ConfigError("`tasks` must be a list of tasks, or map each to its options")
+        if unknown := next((key for key in content if key not in _KEYS), None):
+            hint = did_you_mean(str(unknown), _KEYS, f"it has {', '.join(sorted(_KEYS))}")
+            raise ConfigError(f"there is no setting {unknown!r}{hint}")
+        format, prompt = content.get("format", "strict"), content.get("system_prompt", "think_answer")
+        need(format in list(ResponseFormat), "format", format, f"must be one of {', '.join(ResponseFormat)}")
+        need(prompt is None or isinstance(prompt, str), "system_prompt", prompt, "must be a name, a text or null")
+        options = tasks if isinstance(tasks, dict) else dict.fromkeys(map(str, tasks))
+        size, seed = content.get("size", 50), content.get("seed", 45)
+        parsed = tuple(_task(str(task), options[task], size, seed) for task in options)
+        return Suite(name, resolve_system_prompt(prompt), ResponseFormat(format), parsed)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    return Suite(
-        name,
-        resolve_system_prompt(prompt),
-        ResponseFormat(format),
-        lambda: (item for task in tasks for item in _items_of(task)),
-        tasks,
-    )
+        raise ConfigError(f"suite {source}: {error}") from None
 
 
-def _items_of(task: SuiteTask) -> Iterator[Item]:
-    """The items of a task that can be made; a warning says how many cannot."""
-    failures = []
-    for index in range(len(task)):
-        try:
-            yield task.item(index)
-        except ConfigError as error:
-            failures.append(error)
-    if len(failures) == len(task):
-        raise failures[0]
-    if failures:
-        logger.warning("{} of {} items of {} are left out: {}", len(failures), len(task), task.name, failures[0])
-
-
-def _entries(tasks: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(tasks, Mapping):
-        yield from tasks.items()
-    elif isinstance(tasks, list):
-        yield from ((task, {}) for task in tasks)
-    else:
-        raise ConfigError("`tasks` must be a list of tasks, or map each to its options")
-
-
-def _task(name: Any, options: Any, size: int, seed: int) -> SuiteTask:
-    if options is not None and not isinstance(options, Mapping):
+def _task(name: str, options: Any, size: Any, seed: Any) -> SuiteTask:
+    if options is not None and not isinstance(options, dict):
         raise ConfigError(f"task {name!r} must have options as a mapping, such as {{size: 50, min_terms: 2}}")
     options = dict(options or {})
-    return SuiteTask(str(name), options, size=options.pop("size", size), seed=options.pop("seed", seed))
+    return SuiteTask(name, options, size=options.pop("size", size), seed=options.pop("seed", seed))
 
 
 class SuiteTask:
@@ -293,9 +245,6 @@ class SuiteTask:
         self._id = f"{name}-{hash64(encode_entry(scope)):016x}-{seed}" if scope else f"{name}-default-{seed}"
         self._dataset: Any = None
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return self.size
 
     def item(self, index: int) -> Item:
         """An item.

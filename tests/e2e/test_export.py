@@ -77,7 +77,7 @@ def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts,
     assert sum(served[0].values()) == 16
     assert served[0] <= sampled, "the server made the token ids of SkyRL's prompts"
     assert validate(again / "step_2").good
-    assert "nothing left to do" in rg_env(*command, "--resume").stdout
+    assert "nothing left to do" in rg_env(*command, "--resume").stderr
 
 
 def settings(model, prefilled):

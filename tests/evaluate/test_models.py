@@ -3,7 +3,7 @@
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.evaluate.models import find_models
+from rg_env.evaluate.server import find_models
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def run(tmp_path):
 
 
 def found(model):
-    return [(one.name, one.path) for one in find_models(str(model))]
+    return [(model.name, model.path) for model in find_models(str(model))]
 
 
 def refused(model):
@@ -47,7 +47,7 @@ def test_one_folder_is_one_model(run):
     assert found("nano")[0][0] == "nano"
 
 
-def test_what_cannot_be_evaluated(run):
+def test_what_cannot_be_evaluated(run, monkeypatch):
     step = run / "checkpoints" / "global_step_30"
     for shards in (step, step / "policy", run / "checkpoints"):
         assert "trainer.resume_mode=from_path trainer.resume_path=" in refused(shards)
@@ -57,5 +57,7 @@ def test_what_cannot_be_evaluated(run):
     assert "this is a LoRA adapter without weights; merge it" in message
     assert "AutoTokenizer" in message
     assert "there is no such folder" in refused(run / "nothing")
+    monkeypatch.chdir(run)
+    assert "there is no such folder" in refused("exports/global_step_7"), "no name on a hub"
     (run / "empty").mkdir()
-    assert "there is no model in it" in refused(run / "empty")
+    assert "it has no config.json" in refused(run / "empty")

@@ -35,7 +35,7 @@ def test_collected_responses_train_nano_with_trl(tmp_path: Path, one_thread: Non
     import trl  # takes seconds
 
     questions = train_questions(RGDumpConfig(tasks=["spell_backward"]), GROUPS)
-    entries = [questions[number].item.entry for number in range(GROUPS)]
+    entries = [questions.make(number).item.entry for number in range(GROUPS)]
     answers = {entry["question"]: entry["answer"] for entry in entries}
 
     def script(number: int, body: dict[str, Any]) -> Answer:
