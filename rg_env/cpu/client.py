@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,10 +18,9 @@ import torch
 from safetensors.torch import save_file
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.backends.skyrl_train.inference_servers.remote_inference_client import RemoteInferenceClient
-from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 
 from rg_env.cpu.sampler import Request, Sample
-from rg_env.cpu.sampling_params import SamplingParams
+from rg_env.cpu.settings import SamplingParams
 
 QUIET_SECONDS = 0.01
 """A batch is sent when no request has arrived for this long …"""
@@ -48,9 +47,9 @@ class CPUInferenceClient(InferenceEngineInterface):
         self._name = model_name
         self._default_params = dict(default_params)
         self._weight_version = 0
-        self._batcher = _Batcher(self._sample)
+        self._waiting: list[tuple[Request, asyncio.Future[Sample]]] = []
+        self._sending: asyncio.Task[None] | None = None
 
-    # ------------------------------------------------------------------ sampling
     async def generate(self, input_batch: Mapping[str, Any], model: str | None = None) -> dict[str, Any]:
         """Sample one response per prompt.
 
@@ -71,36 +70,59 @@ class CPUInferenceClient(InferenceEngineInterface):
             raise ValueError("the CPU sampler reads text only, got mm_features")
         params = SamplingParams.from_vllm(input_batch.get("sampling_params") or self._default_params)
         sessions = input_batch.get("session_ids") or [""] * len(prompts)
-        requests = [
-            Request(tuple(prompt), params, str(session)) for prompt, session in zip(prompts, sessions, strict=True)
-        ]
-        responses = await asyncio.gather(*map(self._batcher.submit, requests))
+        loop = asyncio.get_running_loop()
+        responses: list[asyncio.Future[Sample]] = [loop.create_future() for _ in prompts]
+        for prompt, session, response in zip(prompts, sessions, responses, strict=True):
+            self._waiting.append((Request(tuple(prompt), params, str(session)), response))
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_waiting())
+        samples = await asyncio.gather(*responses)
         return {
-            "responses": [response.text for response in responses],
-            "response_ids": [response.token_ids for response in responses],
-            "stop_reasons": [response.stop_reason for response in responses],
-            "response_logprobs": [response.logprobs for response in responses] if params.logprobs is not None else None,
+            "responses": [sample.text for sample in samples],
+            "response_ids": [sample.token_ids for sample in samples],
+            "stop_reasons": [sample.stop_reason for sample in samples],
+            "response_logprobs": [sample.logprobs for sample in samples] if params.logprobs is not None else None,
             "prompt_logprobs": None,
             "rollout_expert_indices": None,
             "rollout_sample_support": None,
         }
 
-    async def _sample(self, requests: list[Request]) -> list[Sample]:
+    async def _send_waiting(self) -> None:
+        """Send all requests in batches, ordered by session: SkyRL starts rollouts in an order that differs from run
+        to run."""
         try:
-            responses: list[Sample] = await self._actor.sample.remote(requests)
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause or error) from error
-        return responses
+            while self._waiting:
+                await self._quiet()
+                self._waiting.sort(key=lambda pair: pair[0].session)
+                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+                batch = [(request, response) for request, response in batch if not response.cancelled()]
+                outcomes: list[Sample | Exception] = []
+                try:
+                    if batch:
+                        outcomes += await self._actor.sample.remote([request for request, _ in batch])
+                except Exception as error:
+                    cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+                    outcomes += [cause or error] * len(batch)
+                for (_, response), outcome in zip(batch, outcomes, strict=True):
+                    if response.cancelled():
+                        continue
+                    if isinstance(outcome, Exception):
+                        response.set_exception(outcome)
+                    else:
+                        response.set_result(outcome)
+        finally:
+            self._sending = None
 
-    # ------------------------------------------------------------------ weights
+    async def _quiet(self) -> None:
+        """Wait until no more requests arrive, or enough have."""
+        loop = asyncio.get_running_loop()
+        end, count = loop.time() + LONGEST_WAIT_SECONDS, 0
+        while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
+            count = len(self._waiting)
+            await asyncio.sleep(QUIET_SECONDS)
+
     async def update_named_weights(self, request: Mapping[str, torch.Tensor]) -> None:
-        """Load a full state dict into the sampler.
-
-        Raises:
-            RayTaskError: the weights do not fit.
-        """
-        if not isinstance(request, Mapping):
-            raise TypeError(f"the CPU sampler takes a state dict, not {type(request).__name__}")
+        """Load a full state dict into the sampler. Raises RayTaskError if it does not fit."""
         await self._actor.load_weights.remote(request)
 
     async def load_lora_adapter(self, lora_name: str, lora_path: str) -> NoReturn:
@@ -115,7 +137,6 @@ class CPUInferenceClient(InferenceEngineInterface):
         """Called by SkyRL's `WorkerDispatch` after each weight sync, although it is not part of the interface."""
         self._weight_version += 1
 
-    # ------------------------------------------------------------------ the rest of the interface
     @property
     def model_name(self) -> str:
         return self._name
@@ -131,66 +152,14 @@ class CPUInferenceClient(InferenceEngineInterface):
 
     render_chat_completion = completion = chat_completion
 
-    async def _nothing_to_do(self, *args: Any, **kwargs: Any) -> None:
-        """There is no GPU memory, prefix cache, process group or session to manage.
+    async def _do_nothing(self, *args: Any, **kwargs: Any) -> None:
+        """There is no GPU memory, prefix cache or session; the actor never loads weights during a batch."""
 
-        Pausing is not needed either: the actor never loads weights during a batch.
-        """
-
-    wake_up = sleep = reset_prefix_cache = _nothing_to_do
-    finish_session = pause_generation = resume_generation = _nothing_to_do
+    wake_up = sleep = reset_prefix_cache = finish_session = pause_generation = resume_generation = _do_nothing
 
     async def teardown(self) -> None:
         """Kill the sampler's process; pending requests raise an error."""
         ray.kill(self._actor)
-
-
-class _Batcher:
-    """Collects requests and sends them in batches of at most `MAX_BATCH`, ordered by session:
-    SkyRL starts the rollouts of a batch in an order that differs from run to run."""
-
-    def __init__(self, send: Callable[[list[Request]], Awaitable[list[Sample]]]) -> None:
-        self._send = send
-        self._waiting: list[tuple[Request, asyncio.Future[Sample]]] = []
-        self._task: asyncio.Task[None] | None = None
-
-    def submit(self, request: Request) -> asyncio.Future[Sample]:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, future))
-        if self._task is None:
-            self._task = asyncio.create_task(self._drain())
-        return future
-
-    async def _drain(self) -> None:
-        try:
-            while self._waiting:
-                await self._quiet()
-                self._waiting.sort(key=lambda one: one[0].session)
-                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-                batch = [(request, future) for request, future in batch if not future.done()]  # done: canceled
-                found: list[Sample | Exception] = []
-                if batch:
-                    try:
-                        found += await self._send([request for request, _ in batch])
-                    except Exception as error:
-                        found += [error] * len(batch)
-                for (_, future), one in zip(batch, found, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(one, Exception):
-                        future.set_exception(one)
-                    else:
-                        future.set_result(one)
-        finally:
-            self._task = None
-
-    async def _quiet(self) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LONGEST_WAIT_SECONDS
-        count = 0
-        while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
-            count = len(self._waiting)
-            await asyncio.sleep(QUIET_SECONDS)
 
 
 class ReloadingClient(RemoteInferenceClient):
@@ -218,22 +187,3 @@ class ReloadingClient(RemoteInferenceClient):
             answers: dict[str, Any] = await self._call_all_servers("/collective_rpc", request)
         await self.reset_prefix_cache(reset_running_requests=False)
         return answers
-
-
-def connect(cfg: Any, tokenizer: Any) -> ReloadingClient:
-    """A client of the servers named in the configuration.
-
-    Does the same as SkyRL's `build_new_inference_client`, which cannot be imported without vllm_router.
-
-    Args:
-        cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
-        tokenizer: the policy's.
-    """
-    engine = cfg.generator.inference_engine
-    return ReloadingClient(
-        proxy_url=engine.external_proxy_url,
-        server_urls=list(engine.external_server_urls or [engine.external_proxy_url]),
-        data_parallel_size=engine.data_parallel_size,
-        model_name=resolve_policy_model_name(cfg),
-        tokenizer=tokenizer,
-    )

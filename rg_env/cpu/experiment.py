@@ -19,7 +19,7 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 from skyrl.train.utils import initialize_ray
 from skyrl.train.utils.utils import str_to_torch_dtype
 
-from rg_env.cpu.client import CPUInferenceClient, ReloadingClient, connect
+from rg_env.cpu.client import CPUInferenceClient, ReloadingClient
 from rg_env.cpu.sampler import SamplerActor
 from rg_env.cpu.settings import cpu_threads, uses_server
 from rg_env.processes import ray_folder
@@ -33,14 +33,8 @@ ENVIRONMENT = {
     "RAY_worker_niceness": "0",  # with Ray's default of 15, any other program on the machine starves the run
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise Ray warns about this change at each start
     "TOKENIZERS_PARALLELISM": "false",
-    "CUDA_VISIBLE_DEVICES": None,  # Ray counts its entries and would refuse logical GPUs
-    "RAY_ADDRESS": None,
 }
-"""Environment variables of Ray and its workers; None: removed."""
-
-WAIT_POLICY = "OMP_WAIT_POLICY"
-"""How OpenMP's threads wait for each other; PASSIVE unless the user sets it. By default they spin, and if another
-process uses one of the cores, small operations take 5 to 10 times as long (measured)."""
+"""Environment variables of Ray and its workers."""
 
 
 @contextmanager
@@ -49,9 +43,6 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
 
     It never joins another cluster. On exit, even after an error, Ray is stopped, its temporary folder is removed and
     `os.environ` is restored. SkyRL places each training worker on a GPU, so Ray gets one logical GPU per worker.
-
-    Args:
-        cfg: a `SkyRLTrainConfig` that passed `check_cpu`.
     """
     placement = cfg.trainer.placement
     workers = placement.policy_num_nodes + placement.ref_num_nodes + placement.critic_num_nodes
@@ -64,11 +55,12 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
         include_dashboard=False,
         _temp_dir=str(folder),
     )
-    environ = {name: value for name, value in ENVIRONMENT.items() if value is not None}
-    environ[WAIT_POLICY] = os.environ.get(WAIT_POLICY, "PASSIVE")
-    with mock.patch.dict(os.environ, environ):  # restores os.environ, including what SkyRL adds
-        for name in ENVIRONMENT.keys() - environ.keys():
-            os.environ.pop(name, None)
+    # By default OpenMP's threads spin while they wait: if another process uses a core, small operations take 5 to 10
+    # times as long.
+    wait_policy = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+    with mock.patch.dict(os.environ, ENVIRONMENT | wait_policy):  # restores os.environ, including what SkyRL adds
+        os.environ.pop("RAY_ADDRESS", None)
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray counts its entries and would refuse logical GPUs
         try:
             with mock.patch.object(ray, "init", start):
                 initialize_ray(cfg)
@@ -89,18 +81,25 @@ class CPUMixin:
 
         The sampler loads its model in the background.
         """
-        if uses_server(self.cfg.generator.inference_engine):
-            return connect(self.cfg, self.tokenizer)
         policy, generator = self.cfg.trainer.policy, self.cfg.generator
+        engine, model_name = generator.inference_engine, resolve_policy_model_name(self.cfg)
+        if uses_server(engine):  # as SkyRL's `build_new_inference_client`, which needs vllm_router
+            return ReloadingClient(
+                proxy_url=engine.external_proxy_url,
+                server_urls=list(engine.external_server_urls or [engine.external_proxy_url]),
+                data_parallel_size=engine.data_parallel_size,
+                model_name=model_name,
+                tokenizer=self.tokenizer,
+            )
         actor = SamplerActor.remote(  # type: ignore[attr-defined]
             policy.model.path,
             self.cfg.trainer.seed,
             dict(policy.model_config_kwargs),
             cpu_threads(),
-            str_to_torch_dtype(generator.inference_engine.model_dtype),
+            str_to_torch_dtype(engine.model_dtype),
         )
-        defaults = get_sampling_params_for_backend(generator.inference_engine.backend, generator.sampling_params)
-        return CPUInferenceClient(actor, resolve_policy_model_name(self.cfg), defaults)
+        defaults = get_sampling_params_for_backend(engine.backend, generator.sampling_params)
+        return CPUInferenceClient(actor, model_name, defaults)
 
     def _setup_trainer(self) -> Any:
         """As in SkyRL, with the worker classes in `fsdp_worker` replaced by ours."""

@@ -22,16 +22,14 @@ import torch
 
 @contextmanager
 def flash_attn_stub() -> Iterator[None]:
-    """Inside the block, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`.
+    """Inside the block, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`, also where it is not installed.
 
-    The two names that it imports are None; they are used only with `trainer.remove_microbatch_padding`, which
-    `check_cpu` refuses. Does nothing if flash_attn is installed. peft and the model classes of transformers look for
-    flash_attn when imported, so they are imported before the stub exists.
+    What it imports is None: it is used only with `trainer.remove_microbatch_padding`, which `check_cpu` refuses.
     """
     if importlib.util.find_spec("flash_attn") is not None:
         yield
         return
-    import peft  # noqa: F401
+    import peft  # noqa: F401  # looks for flash_attn when it is imported, as the next do: before the stub exists
     from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText  # noqa: F401
 
     stub, padding = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
@@ -72,12 +70,9 @@ class PackedModelWrapper(HFModelWrapper):
         entropy_requires_grad: bool = True,
         **images: Any,
     ) -> Any:
-        """As in SkyRL: logprobs of the last `num_actions` columns, shape [batch, num_actions].
+        """As in SkyRL: logprobs of the last `num_actions` columns, shape [batch, num_actions]; 0 for padding.
 
-        Padding and the first token, which has no predecessor, get 0.0.
-
-        With `return_output`, also returns `{"entropy": …}`, shape [batch, columns]; a token's entropy is in the column
-        before it.
+        With `return_output` also `{"entropy": …}`, shape [batch, columns]: of a token in the column before it.
         """
         if attention_mask is None or not isinstance(num_actions, int) or not can_pack(self.model.config):
             return super().forward(
@@ -137,10 +132,8 @@ class Pack:
     def of(cls, sequences: torch.Tensor, attention: torch.Tensor, num_actions: int) -> Pack:
         """Pack a batch in SkyRL's layout: prompt and response after padding, all ending in the last column.
 
-        Args:
-            sequences: token ids, shape [batch, columns].
-            attention: False for padding; same shape.
-            num_actions: the length of the longest response.
+        Token ids and attention, False for padding, have the shape [batch, columns]; the longest response has
+        `num_actions` tokens.
         """
         rows: list[_Tree] = []
         predicted = attention[:, -num_actions:].clone()
@@ -175,11 +168,7 @@ class _Tree:
         self._children: dict[tuple[int, int], int] = {}
 
     def add(self, sequence: list[int]) -> list[int]:
-        """Add a sequence without its last token, which predicts nothing.
-
-        Returns:
-            the indices of its tokens in the tree, in order: number k predicts token k + 1.
-        """
+        """Add a sequence without its last token, which predicts nothing; returns the places of its tokens."""
         path, at = [], -1
         for position, token in enumerate(sequence[:-1]):
             place = self._children.setdefault((at, token), len(self.tokens))

@@ -1,8 +1,7 @@
 """Batched sampling from a Hugging Face model, as SkyRL's inference engine.
 
 Invariants: every token has a logprob, and it is the one that the trainer recomputes: temperature-scaled over the whole
-vocabulary, before top-p, top-k or min-p remove anything. One call to `sample` uses one set of
-weights.
+vocabulary, before top-p, top-k or min-p remove anything. One call to `sample` uses one set of weights.
 
 Reproducibility: each request has its own random stream, determined by the seed, the session (SkyRL's name of the
 rollout), the prompt, and how often both were requested before. So neither the order of arrival nor the composition of a
@@ -33,7 +32,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from rg_env.cpu.sampling_params import GREEDY_BELOW, SamplingParams
+from rg_env.cpu.settings import GREEDY_BELOW, SamplingParams
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import redirect_output
 
@@ -97,12 +96,9 @@ class Sampler:
         config_kwargs: Mapping[str, Any] | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Sampler:
-        """Load model and tokenizer as SkyRL's policy worker does.
+        """Load model and tokenizer as SkyRL's policy worker does; `config_kwargs` as in `trainer.policy`.
 
-        Args:
-            path: a model folder or name.
-            config_kwargs: `trainer.policy.model_config_kwargs`.
-            dtype: data type of the weights and activations; logprobs are computed in float32.
+        `dtype` is that of weights and activations; logprobs are computed in float32.
         """
         config = AutoConfig.from_pretrained(path, trust_remote_code=True, **(config_kwargs or {}))
         model = AutoModelForCausalLM.from_pretrained(
@@ -110,7 +106,6 @@ class Sampler:
         )
         return cls(model, AutoTokenizer.from_pretrained(path, trust_remote_code=True), seed)
 
-    # ------------------------------------------------------------------ weights
     def load_weights(self, state: Mapping[str, torch.Tensor]) -> None:
         """Load all weights of a policy.
 
@@ -125,7 +120,6 @@ class Sampler:
                 raise SamplerError(f"{first} and {name} are one weight in the sampler, but differ in the policy")
         self._model.load_state_dict(state, strict=True)
 
-    # ------------------------------------------------------------------ sampling
     @torch.inference_mode()
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """Sample one response per request; requests with equal parameters are one batch.
@@ -137,12 +131,8 @@ class Sampler:
         rows = [self._start(request) for request in requests]
         for params in dict.fromkeys(request.params for request in requests):
             self._finish([row for row in rows if row.request.params == params], params)
-        return [
-            Sample(
-                row.tokens, row.logprobs, row.stop_reason, self._decode(row.tokens) if row.text is None else row.text
-            )
-            for row in rows
-        ]
+        texts = [self._decode(row.tokens) if row.text is None else row.text for row in rows]
+        return [Sample(row.tokens, row.logprobs, row.stop_reason, text) for row, text in zip(rows, texts, strict=True)]
 
     def _finish(self, rows: list[_Row], params: SamplingParams) -> None:
         """Sample the tokens of rows that have equal parameters."""

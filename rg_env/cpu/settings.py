@@ -1,10 +1,17 @@
-"""What a CPU run has in place of SkyRL's defaults. Importable without torch, Ray and SkyRL."""
+"""What a CPU run has in place of SkyRL's defaults, and the sampling parameters that its sampler has.
+
+Importable without torch, Ray and SkyRL.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from rg_env.errors import ConfigError, need
 from rg_env.processes import usable_cores
@@ -29,34 +36,30 @@ CPU_OVERRIDES: dict[str, Any] = {
 }
 """Dotted setting → value: defaults of a CPU run; the user's settings override them."""
 
-THREADS_VARIABLE = "RG_ENV_CPU_THREADS"
-"""Environment variable: number of torch threads in the sampler and in each training worker."""
+GREEDY_BELOW = 1e-5
+"""A temperature below this means argmax, as in vLLM."""
+_FIXED = {"min_tokens": 1, "skip_special_tokens": True, "include_stop_str_in_output": True, "repetition_penalty": 1}
+"""What SkyRL sends with every request. The sampler supports no other values: the first token never ends a response."""
 
 
 def cpu_threads(workers: int = 1) -> int:
-    """Number of threads of one process if `workers` processes compute at the same time.
+    """Number of torch threads of one process if `workers` processes compute at the same time.
 
+    The environment variable `RG_ENV_CPU_THREADS` if set, otherwise this process's share of the available cores.
     Sampling and training alternate, so each can use all cores.
 
-    Returns:
-        `RG_ENV_CPU_THREADS` if set, otherwise this process's share of the available cores; at least 1.
-
     Raises:
-        ConfigError: if the variable is not a whole number of at least 1.
+        ConfigError: the variable is not a whole number of at least 1.
     """
-    text = os.environ.get(THREADS_VARIABLE)
+    text = os.environ.get("RG_ENV_CPU_THREADS")
     if text is None:
         return max(1, usable_cores() // workers)
-    need(text.isdecimal() and int(text) >= 1, THREADS_VARIABLE, text, "must be a whole number of at least 1")
+    need(text.isdecimal() and int(text) >= 1, "RG_ENV_CPU_THREADS", text, "must be a whole number of at least 1")
     return int(text)
 
 
 def uses_server(engine: Any) -> bool:
-    """Whether responses come from running vLLM servers; same rule as in SkyRL.
-
-    Args:
-        engine: `generator.inference_engine`.
-    """
+    """Whether `generator.inference_engine` names running vLLM servers; same rule as in SkyRL."""
     return bool(engine.external_proxy_url or engine.external_server_urls)
 
 
@@ -66,3 +69,29 @@ def nano_path() -> Path:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"the policy `nano` is not in {folder}; train it with scripts/train_nano.py, or reinstall")
     return folder
+
+
+class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one request is sampled, with vLLM's names and meaning.
+
+    Logprobs are those of the whole distribution, before top-p, top-k or min-p cut it.
+    """
+
+    max_tokens: Annotated[int, Meta(ge=1)] = 16
+    temperature: Annotated[float, Meta(ge=0)] = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Meta(ge=-1)] = -1
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    stop: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    logprobs: Annotated[int, Meta(ge=0, le=1)] | None = None
+
+    @classmethod
+    def from_vllm(cls, params: Mapping[str, Any]) -> SamplingParams:
+        """Raises ConfigError for a parameter that the sampler does not have, and for a value out of range."""
+        fields = {name: value for name, value in params.items() if value is not None and _FIXED.get(name) != value}
+        if isinstance(fields.get("stop"), str):
+            fields["stop"] = [fields["stop"]]
+        try:
+            return msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"the CPU sampler cannot use these sampling parameters: {error}, in {fields}") from None

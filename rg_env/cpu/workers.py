@@ -8,9 +8,8 @@ layout of the model's input batch, and how weights reach the sampler.
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -32,33 +31,16 @@ from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker
 from skyrl.env_vars import SKYRL_WORKER_NCCL_TIMEOUT_IN_S
 from skyrl.train.utils.utils import str_to_torch_dtype
 
-_lock = threading.Lock()
-_depth = 0
-_originals: tuple[object, object] | None = None
 
-
-@contextmanager
-def cuda_means_cpu() -> Iterator[None]:
+def cuda_means_cpu() -> AbstractContextManager[object]:
     """Inside the block, `torch.cuda.current_device()` is the CPU and `torch.cuda.synchronize()` does nothing.
 
-    SkyRL asks `torch.cuda` for the device whenever it moves a batch. Blocks may nest and overlap (SkyRL's weight sync
-    awaits inside one): the last one to exit restores torch's functions.
+    SkyRL asks `torch.cuda` for the device whenever it moves a batch. Blocks may be nested. They do not overlap
+    otherwise: an actor runs one method at a time, and none that awaits is in such a block.
     """
-    global _depth, _originals
-    with _lock:
-        if _depth == 0:
-            _originals = (torch.cuda.current_device, torch.cuda.synchronize)
-            torch.cuda.current_device = lambda: torch.device("cpu")  # type: ignore[assignment, return-value, unused-ignore]
-            torch.cuda.synchronize = lambda device=None: None
-        _depth += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _depth -= 1
-            if _depth == 0 and _originals is not None:
-                torch.cuda.current_device, torch.cuda.synchronize = _originals  # type: ignore[assignment]
-                _originals = None
+    return mock.patch.multiple(
+        torch.cuda, current_device=lambda: torch.device("cpu"), synchronize=lambda device=None: None
+    )
 
 
 class CPUFSDPStrategy(FSDPStrategy):

@@ -28,8 +28,7 @@ from typing import Any, NoReturn
 from loguru import logger
 
 from rg_env.config import PREFIX
-from rg_env.cpu.sampling_params import SamplingParams
-from rg_env.cpu.settings import cpu_threads, uses_server
+from rg_env.cpu.settings import SamplingParams, cpu_threads, uses_server
 from rg_env.dataset import ENV_CLASS, scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, UnavailableError, did_you_mean, need, one_line, refuse

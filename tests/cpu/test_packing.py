@@ -72,7 +72,7 @@ def run(model: HFModelWrapper, forward: type[HFModelWrapper], groups: Groups) ->
 lengths = st.lists(st.integers(1, WIDTH), min_size=1, max_size=4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(groups=st.lists(st.tuples(st.integers(1, PROMPTS), lengths), min_size=1, max_size=3))
 def test_equal_to_skyrls_own(model: PackedModelWrapper, groups: Groups) -> None:
     packed, plain = (run(model, kind, groups) for kind in (PackedModelWrapper, HFModelWrapper))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,11 @@ from transformers import AutoModelForCausalLM
 
 from rg_env.cpu import sampler as sampler_module
 from rg_env.cpu.sampler import Request, Sample, Sampler, SamplerError
-from rg_env.cpu.sampling_params import SamplingParams
+from rg_env.cpu.settings import SamplingParams
 from rg_env.errors import ConfigError
 
 END = 1
 PROMPTS = [(2, 5, 6, 3), (2, 7, 7, 7, 8, 9, 3), (2, 12, 3), (2, 5, 6, 3)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The toy is too small for two, and threads that wait for each other suffer most from a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.train.config import SamplingParams as SkyRLSamplingParams
 
-from rg_env.cpu.sampling_params import SamplingParams
-from rg_env.cpu.settings import cpu_threads
+from rg_env.cpu.settings import SamplingParams, cpu_threads
 from rg_env.errors import ConfigError
 
 

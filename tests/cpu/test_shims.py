@@ -14,17 +14,12 @@ from rg_env.cpu.workers import cuda_means_cpu
 ROOT = Path(__file__).parents[2]
 
 
-def test_cuda_means_cpu_only_inside_and_through_overlaps() -> None:
+def test_cuda_means_cpu_only_inside() -> None:
     before = (torch.cuda.current_device, torch.cuda.synchronize)
-    first, second = cuda_means_cpu(), cuda_means_cpu()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert torch.cuda.current_device() == torch.device("cpu")
-    torch.cuda.synchronize()
-    second.__exit__(None, None, None)
-    assert (torch.cuda.current_device, torch.cuda.synchronize) == before
     with pytest.raises(ZeroDivisionError), cuda_means_cpu():
+        with cuda_means_cpu():
+            torch.cuda.synchronize()
+        assert torch.cuda.current_device() == torch.device("cpu")
         1 / 0  # noqa: B018
     assert (torch.cuda.current_device, torch.cuda.synchronize) == before
 

@@ -40,7 +40,7 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     from transformers import AutoTokenizer
 
     from rg_env.cpu.sampler import Request, Sampler
-    from rg_env.cpu.sampling_params import SamplingParams
+    from rg_env.cpu.settings import SamplingParams
 
     ModelFolder(folder, "model").check_weights()
     ModelFolder(folder, "model").check_tokenizer()
