@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 
 from rg_env.output import cell, console, print_fields, print_json, print_line
-from rg_env.tasks.levels import Scale, attributes_of, base_options, samples, scale_of, seconds_of, why_cut
+from rg_env.tasks.levels import Scale, base_options, samples, scale_of, seconds_of, why_cut
 from rg_env.tasks.registry import check_name
 
 _SHOWN = (0.0, 0.5, 1.0)
@@ -24,31 +25,24 @@ def show_levels(task: str, as_json: bool) -> None:
     """
     check_name(task)
     scale, cut = scale_of(task, {}), why_cut(task)
-    usable = {attribute.name: attribute for attribute in scale.attributes} if scale else {}
-    attributes: list[dict[str, Any]] = [
-        {
-            "name": attribute.name,
-            "levels": [dict(options) for options in attribute.values],
-            "lowest": usable[attribute.name].low,
-            "highest": usable[attribute.name].high,
-        }
-        for attribute in attributes_of(task)
-        if attribute.name in usable
-    ]
+    attributes = scale.attributes if scale else ()
     questions = [_sample(scale, *pair) for pair in zip(_SHOWN, seconds_of(task), strict=True)] if scale else []
     if as_json:
+        levels = [
+            {"name": attribute.name, "levels": attribute.values, "lowest": attribute.low, "highest": attribute.high}
+            for attribute in attributes
+        ]
         facts = {"task": task, "has_levels": scale is not None}
-        print_json(facts | {"attributes": attributes, "cut": cut, "samples": questions})
+        print_json(facts | {"attributes": levels, "cut": cut, "samples": questions})
         return
     if scale is None:
         print_line(f"{task} has no levels and always has its default options: {cut['all']}")
         return
     table = Table("attribute", "level", "options", "used", box=None)
     for attribute in attributes:
-        for level, options in enumerate(attribute["levels"]):
-            is_used = attribute["lowest"] <= level <= attribute["highest"]
-            name = "" if level else attribute["name"]
-            table.add_row(cell(name), str(level), cell(_words(options, "=")), "yes" if is_used else "no")
+        for level, options in enumerate(attribute.values):
+            used = "yes" if attribute.low <= level <= attribute.high else "no"
+            table.add_row(cell("" if level else attribute.name), str(level), cell(_words(options, "=")), used)
     console().print(table)
     for end, reason in cut.items():
         what = "upstream's defaults are not used" if end == "defaults" else f"levels cut off ({end})"
@@ -65,7 +59,7 @@ def show_levels(task: str, as_json: bool) -> None:
         print_fields({"question": question})
 
 
-def _words(values: dict[str, Any], sign: str) -> str:
+def _words(values: Mapping[str, Any], sign: str) -> str:
     return ", ".join(f"{name}{sign}{value}" for name, value in values.items())
 
 

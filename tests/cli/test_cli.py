@@ -19,10 +19,6 @@ def invoke(*args):
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-def answer():
-    return json.loads(invoke("score", *SUM, "--json").stdout)["answer"]
-
-
 def test_tasks_as_json_have_what_the_contract_names():
     tasks = json.loads(invoke("tasks", "--json").stdout)
     assert len(tasks) == 105
@@ -39,20 +35,20 @@ def test_tasks_fit_100_columns_and_none_of_them_is_unaudited(monkeypatch):
     assert all(task.name in table and task.category in table for task in list_tasks())
 
 
-def test_score_shows_every_number():
-    shown = json.loads(
-        invoke("score", *SUM, "--json", "--response", f"<think>t</think><answer>{answer()}</answer>").stdout
-    )
-    assert shown["raw_score"] == shown["base_score"] == 1.0
-    assert shown["tagged_score"] < 1.0
-    assert shown["status"] == "ok"
-
-
-def test_score_names_the_violation():
-    shown = json.loads(invoke("score", *SUM, "--json", "--response", f"<answer>{answer()}</answer>").stdout)
-    assert shown["violation"] == "no_think"
-    assert shown["raw_score"] is None
-    assert shown["base_score"] == 0.0
+@pytest.mark.parametrize(
+    ("response", "options", "violation", "base_score"),
+    [
+        ("<think>t</think><answer>{}</answer>", (), None, 1.0),
+        ("<answer>{}</answer>", (), "no_think", 0.0),
+        ("<Answer>{}</Answer>", ("--format", "lenient"), None, 1.0),
+    ],
+)
+def test_score_shows_every_number_and_names_the_violation(response, options, violation, base_score):
+    answer = json.loads(invoke("score", *SUM, "--json").stdout)["answer"]
+    shown = json.loads(invoke("score", *SUM, "--json", *options, "--response", response.format(answer)).stdout)
+    assert (shown["violation"], shown["base_score"], shown["status"]) == (violation, base_score, "ok")
+    assert shown["raw_score"] == (None if violation else 1.0)
+    assert violation or shown["tagged_score"] < 1.0
 
 
 def test_dataset_writes_what_it_says_and_replaces_nothing_by_accident(tmp_path):
@@ -68,20 +64,15 @@ def test_dataset_writes_what_it_says_and_replaces_nothing_by_accident(tmp_path):
     assert out.read_bytes()[:4] == b"PAR1"
 
 
-def test_version_names_what_a_bug_report_needs():
-    shown = invoke("--version").stdout
-    versions, imports, sandbox = shown.splitlines()
-    assert re.match(r"rg-env 0\.1\.0, Python [\d.]+, reasoning-gym [\d.]+, skyrl [\d.]+", versions)
-    assert imports == "reasoning_gym: can be imported"
-    assert sandbox.startswith("sandbox: ")
-
-
-def test_the_package_can_be_run(monkeypatch, capsys):
+def test_the_package_can_be_run_and_its_version_names_what_a_bug_report_needs(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["python -m rg_env", "--version"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("rg_env", run_name="__main__")
     assert not ended.value.code
-    assert capsys.readouterr().out.startswith("rg-env ")
+    versions, imports, sandbox = capsys.readouterr().out.splitlines()
+    assert re.match(r"rg-env 0\.1\.0, Python [\d.]+, reasoning-gym [\d.]+, skyrl [\d.]+", versions)
+    assert imports == "reasoning_gym: can be imported"
+    assert sandbox.startswith("sandbox: ")
 
 
 def complete(line):
@@ -104,9 +95,3 @@ def complete(line):
 )
 def test_the_shell_completes_commands_options_and_choices(line, offered):
     assert complete(line) == offered
-
-
-def test_score_in_the_lenient_format():
-    arguments = ("score", *SUM, "--json", "--format", "lenient", "--response", f"<Answer>{answer()}</Answer>")
-    shown = json.loads(invoke(*arguments).stdout)
-    assert (shown["violation"], shown["base_score"]) == (None, 1.0)

@@ -34,20 +34,10 @@ def hidden(text: str) -> set[str]:
 
 
 def evil_group(uid: int):
-    prompt = {"role": EVIL, "content": EVIL}
-    say = f"<think>{EVIL}</think><answer>{EVIL}</answer>"
-    rollouts = [
-        rollout(
-            score,
-            k,
-            conversation=[prompt, {"role": "assistant", "content": say}],
-            answer=EVIL,
-            detail=EVIL,
-            stop_reason=EVIL,
-            policy_version=EVIL,
-        )
-        for k, score in enumerate([1.0, 0.0, 1.0, 0.0])
-    ]
+    response = {"role": "assistant", "content": f"<think>{EVIL}</think><answer>{EVIL}</answer>"}
+    texts = dict.fromkeys(["answer", "detail", "stop_reason", "policy_version"], EVIL)
+    texts["conversation"] = [{"role": EVIL, "content": EVIL}, response]
+    rollouts = [rollout(score, k, **texts) for k, score in enumerate([1.0, 0.0, 1.0, 0.0])]
     entry = {"question": EVIL, "answer": EVIL, "metadata": {"source_dataset": EVIL, EVIL: EVIL}}
     names = dict.fromkeys(["task", "item_id", "item", "group_id", "run_id"], EVIL)
     names |= {"run_id": NAME, "group_id": f"{EVIL}{uid}", "item": f"{EVIL}{uid}"}
@@ -62,7 +52,7 @@ def folder(tmp_path_factory) -> Path:
     damaged = b'{"' + NAME.encode() + b'": \x1b]0;title\x07\n{"item_id": "\x1b[2J", "rollouts": "\x1b[31m"}\n'
     texts, ledger = (folder / batch_name(kind, NAME, 0) for kind in (FileKind.ROLLOUTS, FileKind.LEDGER))
     texts.write_bytes(b"".join(map(to_line, groups)) + damaged)
-    ledger.write_bytes(b"".join(ledger_line(one, FileKind.ROLLOUTS) for one in groups) + damaged)
+    ledger.write_bytes(b"".join(ledger_line(record, FileKind.ROLLOUTS) for record in groups) + damaged)
     settings = {"attempt": 1, "model": EVIL, EVIL: EVIL}
     (folder / manifest_name(NAME)).write_text(json.dumps({**settings, "attempts": [settings]}))
     (folder / lock_name(NAME)).write_bytes(b"process 1\x1b]0;title\x07 on elsewhere\n")
@@ -112,12 +102,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_prints_nothing_that_a_terminal_obeys(command, run, folder, tmp_path):
-    copy = tmp_path / "in place"
-    copy.mkdir()
-    for path in folder.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    places = {"DUMP": folder, "COPY": copy}
-    args = [places.get(arg, arg.replace("OUT/", f"{tmp_path}/")) for arg in COMMANDS[command]]
+    args = [folder if arg == "DUMP" else arg.replace("OUT/", f"{tmp_path}/") for arg in COMMANDS[command]]
     code, out, err = run("dumps", *args)
     assert code in (0, 1, 2)
     assert out or err
@@ -137,14 +122,11 @@ def test_cells_of_csv_are_no_formulas(run, folder):
     assert row["mean_base_score"] == "0.5"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\n=1", "＝1", "-cmd|x"])
-def test_a_formula_is_neutralized(text):
-    assert csv_cell(text).startswith("'")
-
-
-@pytest.mark.parametrize("text", ["-0.5", "+3", "-1e-9", "12", "gcd", '{"a":-1}', "", "a=b"])
-def test_numbers_and_other_cells_stay(text):
-    assert csv_cell(text) == text
+def test_cells_that_a_spreadsheet_would_execute_are_neutralized():
+    for text in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\n=1", "＝1", "-cmd|x"):
+        assert csv_cell(text).startswith("'"), text
+    for text in ("-0.5", "+3", "-1e-9", "12", "gcd", '{"a":-1}', "", "a=b"):
+        assert csv_cell(text) == text
 
 
 def test_a_response_cannot_write_the_clipboard(run):

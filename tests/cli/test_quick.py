@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from tests.documents import ROOT
 
 MISTAKES = [
@@ -70,22 +68,12 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def answers():
+def test_a_mistake_is_one_line_that_says_what_is_wrong_without_slow_imports():
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=map(" ".join, MISTAKES))
-def test_a_mistake_is_one_line_without_slow_imports(number, answers):
-    code, shown, imported = answers[number]
-    assert code == 2
-    assert shown.startswith("rg-env: ") and shown.count("\n") == 1
-    assert imported == []
-
-
-def test_the_line_says_what_is_wrong(answers):
-    shown = {" ".join(words): answer[1] for words, answer in zip(MISTAKES, answers, strict=True)}
+    shown = {}
+    for mistake, (code, text, imported) in zip(MISTAKES, json.loads(done.stdout), strict=True):
+        assert (code, text[:8], text.count("\n"), imported) == (2, "rg-env: ", 1, []), mistake
+        shown[" ".join(mistake)] = text
     assert shown["score chain_sun"].startswith("rg-env: unknown task 'chain_sun'; did you mean chain_sum")
     assert shown["stats"] == "rg-env: no command 'stats'; did you mean `rg-env dumps stats`?\n"

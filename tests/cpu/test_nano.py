@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rg_env import ReasoningGymDataset, Scorer
 from rg_env.cpu import nano_path
 from rg_env.scoring import parse_response
+from tests.documents import ROOT
 
 TOLERANCE = 0.05
 
@@ -29,7 +30,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = Path(__file__).parents[2] / "scripts" / "train_nano.py"
+    path = ROOT / "scripts" / "train_nano.py"
     spec = importlib.util.spec_from_file_location("train_nano", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -38,12 +39,9 @@ def script() -> ModuleType:
     return module
 
 
-def test_it_takes_at_most_five_megabytes() -> None:
+def test_it_is_small_and_the_quickstart_trains_on_what_it_was_taught(script: ModuleType) -> None:
     assert sum(file.stat().st_size for file in nano_path().iterdir()) <= 5_000_000
-
-
-def test_the_quickstart_trains_on_what_it_was_taught(script: ModuleType) -> None:
-    settings = yaml.safe_load((Path(__file__).parents[2] / "configs" / "quickstart.yaml").read_text())
+    settings = yaml.safe_load((ROOT / "configs" / "quickstart.yaml").read_text())
     tasks = settings["environment.skyrl_gym.rg_dump"]["tasks"]
     assert tasks == {name: script.NANO_TASKS[name] for name in tasks}
 
@@ -63,22 +61,16 @@ def test_it_samples_text_from_a_chat_prompt(tokenizer: Any, script: ModuleType) 
     assert len(set(texts)) > 1
 
 
-def test_the_chat_template_marks_turns_and_opens_the_response(tokenizer: Any) -> None:
+def test_its_tokens_and_chat_template(tokenizer: Any) -> None:
     messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert text == "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.eos_token == "<|im_end|>"
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
-
-
-@pytest.mark.parametrize("text", ["<think>1é2字</think>\n<answer>42 ≠ 41</answer>", " neon  sun\t\n\nZ-9"])
-def test_tokens_give_back_the_text(tokenizer: Any, text: str) -> None:
-    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
-
-
-def test_words_to_work_on_are_letters_and_tags_are_single_tokens(tokenizer: Any) -> None:
+    for text in ("<think>1é2字</think>\n<answer>42 ≠ 41</answer>", " neon  sun\t\n\nZ-9"):
+        assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
     question = "Spell this word backward (example: sun -> nus): plumb"
-    assert tokenizer.tokenize(question)[-5:] == list("plumb")
+    assert tokenizer.tokenize(question)[-5:] == list("plumb"), "words to work on are letters"
     assert tokenizer.tokenize("<think>417</think>") == ["<think>", "4", "1", "7", "</think>"]
 
 
@@ -91,11 +83,10 @@ def test_prompts_and_solutions_are_short(tokenizer: Any, script: ModuleType) -> 
         assert len(tokenizer.tokenize(script.worked_solution(dataset.item(index).entry))) < 64
 
 
-@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("task", ["chain_sum", "leg_counting", "spell_backward"])
-def test_worked_solutions_are_well_formed_and_right(script: ModuleType, task: str, at_once: bool) -> None:
+def test_worked_solutions_are_well_formed_and_right(script: ModuleType, task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=7, size=50, **script.NANO_TASKS[task]["config"])
-    for entry in dataset:
+    for entry, at_once in itertools.product(dataset, [False, True]):
         parsed = parse_response(script.worked_solution(entry, at_once=at_once))
         assert parsed.violation is None and parsed.think
         assert dataset.score_answer(parsed.answer, entry) == 1.0
@@ -114,7 +105,6 @@ def test_the_working(script: ModuleType, task: str, metadata: dict[str, Any], wo
     assert script.worked_solution(entry) == f"<think>{working}</think>\n<answer>A</answer>"
 
 
-@pytest.mark.long
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
