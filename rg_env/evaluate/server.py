@@ -43,9 +43,9 @@ _LINES, _TAIL, _WIDTH = 3, 20_000, 200
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
 _STEP = re.compile(r"global_step_(\d+)")
 _MERGE = (
-    "this is a LoRA adapter without weights; merge it into its model first: AutoPeftModelForCausalLM.from_pretrained("
-    "ADAPTER).merge_and_unload().save_pretrained(MERGED), and AutoTokenizer.from_pretrained(ADAPTER)"
-    ".save_pretrained(MERGED)"
+    "this is a LoRA adapter without weights; merge it into its model first (docs/train.md): AutoPeftModelForCausalLM"
+    ".from_pretrained({0!r}).merge_and_unload().save_pretrained('MERGED') and AutoTokenizer.from_pretrained({0!r})"
+    ".save_pretrained('MERGED')"
 )
 _SHARDS = (
     "these are shards of SkyRL, which only a training loads; to export them, train one step more from it: "
@@ -95,7 +95,7 @@ def _model(path: Path, name: str) -> Model:
     folder = path.resolve()
     folder = folder / "policy" if (folder / "policy").is_dir() else folder
     if (folder / "adapter_config.json").is_file():  # SkyRL writes config.json beside it
-        refuse("--model", str(path), _MERGE)
+        refuse("--model", str(path), _MERGE.format(str(folder)))
     if not (folder / "config.json").is_file():
         has_shards = (folder / "huggingface").is_dir() or any(folder.glob("*_rank_*.pt"))
         refuse("--model", str(path), _SHARDS.format(path.resolve()) if has_shards else "it has no config.json")

@@ -111,6 +111,52 @@ def test_a_part_of_a_suite_is_spread_over_its_tasks_and_said(suite, tmp_path):
     assert run.manifest["suite"]["questions"] == 3
 
 
+CONFIG = """
+generator:
+  chat_template_kwargs: {style: {short: true}}
+  eval_sampling_params: {temperature: 0.3, additional_kwargs: {presence_penalty: 1.5}}
+environment.skyrl_gym.rg_dump: {tasks: [gcd], num_eval_samples_per_task: 1, dump_dir: runs/mine/dumps}
+"""
+LIBRARY = """
+from loguru import logger
+
+def speak():
+    logger.warning("the library speaks")
+"""
+MINE = """
+import their_library
+from loguru import logger
+
+def reward(group):
+    their_library.speak()
+    logger.warning("mine speaks")
+    return [2.5 for _ in group]
+"""
+
+
+def test_a_configuration_is_honored_as_in_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in {"config.yaml": CONFIG, "their_library.py": LIBRARY, "mine_speaks.py": MINE}.items():
+        Path(name).write_text(text)
+    with serving(lambda number, body: completion("<think>so</think><answer>1</answer>")) as server:
+        command = ("eval", "--endpoint", server.url, "--model", "m", "config.yaml", "reward=mine_speaks.reward")
+        both = CliRunner().invoke(app, [*command, "--out", "a"])
+        one = CliRunner().invoke(
+            app, [*command, "suppress_base_env_logs=true", "debug_logging=true", "--out", "b/dump"]
+        )
+    assert (both.exit_code, one.exit_code) == (0, 0), both.output + one.output
+    for body in server.requests:
+        assert (body["temperature"], body["max_tokens"], body["presence_penalty"]) == (0.3, 1024, 1.5)
+        assert body["chat_template_kwargs"] == {"style": {"short": True}}
+    assert "mine speaks" in both.stderr and "the library speaks" in both.stderr
+    assert "mine speaks" in one.stderr and "the library speaks" not in one.stderr
+    (log,) = Path("b/logs").glob("rollouts-*.log")
+    assert "<think>so</think><answer>1</answer>" in log.read_text()
+    assert "reward 2.5" in log.read_text()
+    assert not Path("logs").exists(), "only if it is asked for"
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
