@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error, print_line, print_text
-from rg_env.terminal.command import run_shown
 from rg_env.terminal.reports import Reports
+from rg_env.terminal.screen import Screen
+from rg_env.terminal.supervisor import supervise
 
 if TYPE_CHECKING:
     from rg_env.skyrl.config import RGTrainConfig
@@ -45,7 +46,10 @@ def run_training(args: list[str], *, verbose: bool = False) -> int:
         exit code: 0; 1 after a failure; 2 after a wrong setting; 3 if groups are missing from the dump; 128 + N
         after signal N.
     """
-    return run_shown("train", lambda: train(args), args, verbose=verbose).exit_code
+    screen = Screen("train", verbose=verbose)
+    code = supervise(lambda: train(args), screen)
+    screen.end(code, args)
+    return code
 
 
 def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
@@ -88,7 +92,6 @@ def train(argv: Iterable[str]) -> Path:
         reports.send(finished=f"the run in {cfg.trainer.ckpt_path} is finished, at step {step}; {more}")
         return Path(cfg.rg_dump.dump_dir)
     folder.enter(cfg)
-    reports.begin("loading SkyRL")
     from rg_env.skyrl.launch import launch_training
 
     launch_training(cfg)

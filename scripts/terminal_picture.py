@@ -15,8 +15,7 @@ from rich.console import Console
 
 from rg_env import train
 from rg_env.output import guard_streams
-from rg_env.terminal.command import ending
-from rg_env.terminal.screen import Screen
+from rg_env.terminal.screen import Screen, ending
 from rg_env.terminal.supervisor import supervise
 
 WIDTH = 100
@@ -34,9 +33,9 @@ def main():
     out, *args = sys.argv[1:]
     guard_streams()
     screen = Screen("train")
-    result = supervise(lambda: train.train(args), screen)
-    screen.close()
-    lines = list(ending(screen, result, args))
+    code = supervise(lambda: train.train(args), screen)
+    screen.end(code, args)
+    lines = list(ending(screen.facts, code, args, screen.began))
     picture = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
     draw(picture, screen, args, lines)
     svg = picture.export_svg(title="rg-env train")
@@ -45,7 +44,7 @@ def main():
     )  # they would be loaded from the web
     for width in (80, WIDTH, 200):
         draw(Console(width=width, highlight=False, markup=False), screen, args, lines)
-    sys.exit(result.exit_code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

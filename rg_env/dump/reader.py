@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rg_env.dump.files import MAX_LINE, DumpFile, Line, lines_in, open_lines, raw_lines
-from rg_env.dump.runs import IsReplaced, Run, find_runs, run_names
+from rg_env.dump.runs import IsReplaced, Run, find_runs, run_names, settings_of_attempts
 from rg_env.dump.schema import (
     ROLLOUT_FACTS,
     TEXT_KINDS,
@@ -25,6 +25,7 @@ from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
     LedgerRecord,
+    NotKept,
     Phase,
     Record,
     RolloutRecord,
@@ -223,6 +224,24 @@ class Dump:
                     yield record
                 elif record.group_id in kept:
                     yield _only(record, kept[record.group_id])
+
+    def why_no_texts(self) -> str | None:
+        """Why the text of no training group was kept, with the settings that decided; None if one was kept."""
+        reasons: Counter[str] = Counter()
+        for record in self.ledger():
+            if record.phase == Phase.TRAIN:
+                if record.text:
+                    return None
+                reasons[record.text_reason] += 1
+        thresholds = {s.config.rollout_save_score_threshold for s in settings_of_attempts(self.runs).values()}
+        words: dict[str, str] = {
+            NotKept.ROLLOUTS_OFF: "above the threshold (dump_rollouts=false)",
+            NotKept.FAILED_OFF: "all wrong (dump_failed_rollouts=false)",
+            NotKept.OTHER_OFF: "neither above the threshold nor all wrong (dump_other_rollouts=false, "
+            f"rollout_save_score_threshold={' or '.join(f'{number:g}' for number in thresholds) or 'unknown'})",
+        }
+        counts = [f"{count:,} {words.get(name, 'without a response')}" for name, count in reasons.most_common()]
+        return f"no rollouts saved: {', '.join(counts)}" if counts else None
 
     def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
         """What each step was trained on, where our trainers have recorded it. Errors as `groups`."""

@@ -19,7 +19,7 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.dataset import ENV_CLASS
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Outcome, Phase
+from rg_env.dump import DumpWriter, GroupRecord, Outcome, Phase
 from rg_env.dump.schema import answered
 from rg_env.errors import describe
 from rg_env.rewards import Stopwatch, group_rewards, load_reward
@@ -47,10 +47,10 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
         self.recorder = GroupRecorder(writer, {ENV_CLASS: self.config.solved_at})
-        policy = DumpPolicy.from_config(self.config)
-        self.summary = StepSummary(self.config.solved_at, policy)
+        solved_at, threshold = self.config.solved_at, self.config.rollout_save_score_threshold
+        self.summary = StepSummary(solved_at, threshold)
         """Of the training groups since it was last taken; the trainer takes it after each step."""
-        self.evaluated = StepSummary(self.config.solved_at, policy)
+        self.evaluated = StepSummary(solved_at, threshold)
         """Of the evaluation groups, taken after each evaluation."""
         self.reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""

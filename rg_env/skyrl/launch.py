@@ -44,6 +44,7 @@ def launch_training(cfg: RGTrainConfig) -> None:
         if log is not None:
             with contextlib.suppress(OSError, KeyError):  # SkyRL's workers will open this file, a link to our log
                 Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log.name)
+        reports.begin("importing SkyRL in the trainer's process")
         _wait(on_this_node(training_task), cfg, reports)
 
 

@@ -12,9 +12,19 @@ from typing import Any
 
 from skyrl.train.utils.tracking import Tracking
 
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Outcome, StepRecord, route
+from rg_env.dump import DumpPolicy, DumpWriter, FileKind, GroupRecord, Outcome, Phase, StepRecord, route
 from rg_env.dump.schema import RG_DUMP, answered, is_equal_partial_credit
 from rg_env.scoring.types import Status
+
+_KINDS = {FileKind.ROLLOUTS: "above the threshold", FileKind.FAILED: "all wrong", FileKind.OTHER: "other"}
+"""What a training group is, by the file for its text."""
+_SHOWN = {
+    "policy/policy_loss": "loss",
+    "policy/policy_kl": "KL",
+    "loss/avg_kl": "KL",
+    "policy/grad_norm": "gradient norm",
+}
+"""The trainer's numbers that people are shown, where the algorithm has them."""
 
 
 @dataclass
@@ -25,7 +35,7 @@ class StepCounts:
         rewards, scores: sums over rollouts; `solved`, `well_formed`: numbers of rollouts; `formatted`: of those whose
             environment asks for a format.
         equal_partial: mixed groups in which all rollouts have the same partial credit.
-        files: groups by the file that has their text (`FileKind`, or `ledger only`).
+        kinds: training groups by what they are, whether or not their text is kept.
     """
 
     groups: int = 0
@@ -37,14 +47,24 @@ class StepCounts:
     formatted: int = 0
     equal_partial: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    files: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
 
-    def as_facts(self) -> dict[str, Any]:
-        """For a report (`rg_env.terminal.reports`)."""
-        return vars(self).copy()
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean reward, and the shares of solved and of well-formed rollouts; without those that no rollout has."""
+        sums = {
+            "reward": (self.rewards, self.rollouts),
+            "solved": (self.solved, self.rollouts),
+            "format": (self.well_formed, self.formatted),
+        }
+        return {name: total / count for name, (total, count) in sums.items() if count}
+
+    def means_line(self) -> str:
+        """The means as text: `reward 0.50 solved 0.25 format 1.00`."""
+        return " ".join(f"{name} {mean:.2f}" for name, mean in self.means.items())
 
     def line(self) -> str:
         """The counts as one line; empty if there was no group."""
@@ -67,11 +87,12 @@ class StepSummary:
 
     Args:
         solved_at: a rollout with at least this base score is correct.
-        policy: decides which file has the text of a group.
+        threshold: of base scores, above which a group is a success (`rollout_save_score_threshold`).
     """
 
-    def __init__(self, solved_at: float, policy: DumpPolicy | None = None) -> None:
-        self._solved_at, self._policy = solved_at, policy or DumpPolicy()
+    def __init__(self, solved_at: float, threshold: float = 0.7) -> None:
+        self._solved_at = solved_at
+        self._every_text = DumpPolicy(dump_other_rollouts=True, threshold=threshold)
         self._counts = StepCounts()
 
     def add(self, groups: Iterable[GroupRecord]) -> None:
@@ -89,7 +110,9 @@ class StepSummary:
                 counts.well_formed += sum(not rollout.violation for rollout in rollouts)
             counts.equal_partial += is_equal_partial_credit([r.base_score for r in rollouts], self._solved_at)
             counts.outcomes[group.outcome.value] += 1
-            counts.files[route(group, self._policy)[0] or "ledger only"] += 1
+            if group.phase == Phase.TRAIN:
+                kind, _ = route(group, self._every_text)
+                counts.kinds[_KINDS[kind] if kind else "without a response"] += 1
             counts.statuses.update(rollout.status.value for rollout in group.rollouts)
             counts.violations.update(rollout.violation for rollout in rollouts if rollout.violation)
             counts.tasks[group.task] += 1
@@ -109,6 +132,12 @@ class StepSummary:
 def _with_counts(counts: Counter[str]) -> str:
     """Names with their counts, the most frequent first: `gcd 3, lcm 1`."""
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def numbers_line(metrics: Mapping[str, float]) -> str:
+    """The trainer's numbers that people are shown: `loss 0.012 KL 0.0031 gradient norm 0.45`."""
+    numbers = {name: metrics[key] for key, name in _SHOWN.items() if key in metrics}
+    return " ".join(f"{name} {number:.3g}" for name, number in numbers.items())
 
 
 class StepTracking:

@@ -13,6 +13,7 @@ about a batch: the generator's output says which group each row is of, and SkyRL
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,10 +27,12 @@ from skyrl.train.trainer import RayPPOTrainer
 from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
-from rg_env.dump import DumpWriter, TrainedRecord
-from rg_env.errors import ConfigError, RGEnvError
+from rg_env.dump import DumpWriter, TrainedRecord, close_all
+from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
+from rg_env.skyrl.steps import numbers_line
 from rg_env.terminal.reports import Reports
+from rg_env.user_code import in_user_code
 
 _GROUPS, _MASKED = "rg_env_groups", "rg_env_masked"
 """Keys of a training batch's metadata: `group_ids` and `masked` of each row that is not padded."""
@@ -157,11 +160,13 @@ class RGTrainerMixin(RecordingTrainer):
     total_training_steps: int
     dynamic_sampling_state: Any
     all_timings: dict[str, float]
+    all_metrics: dict[str, float]
     cfg: Any
     train_dataset: Any
     train_dataloader: TrainLoader
     eval_dataloader: DataLoader[Any] | None
     reports: Reports = Reports()
+    _reported_step = 0
     _batches_drawn = 0
     """By dynamic sampling, for the next step."""
 
@@ -173,25 +178,28 @@ class RGTrainerMixin(RecordingTrainer):
             self.eval_dataloader = DataLoader(eval_dataset, **batch)  # type: ignore[arg-type]
 
     def report_step(self) -> None:
-        """Report and log what has been trained on since the last report, if anything."""
-        counts = self.generator.summary.take()
-        if not counts.groups:
+        """Report and log the step that was trained last, once, with the groups that were generated meanwhile."""
+        if self.global_step == self._reported_step:
             return
+        self._reported_step = self.global_step
+        counts = self.generator.summary.take()
         step, total = self.global_step, self.total_training_steps or 0
-        files = "" if self.generator.writer is None else self.generator.writer.progress
-        logger.info("step {}/{} | {} | {}", step, total, counts.line(), files)
+        trainer = numbers_line(self.all_metrics)
         seconds = f"{self.all_timings['step']:.1f} s" if "step" in self.all_timings else ""
-        self.reports.step(step, total, counts.as_facts(), seconds, counts.line(), files)
-        self.reports.send(files=files)
+        files = "" if self.generator.writer is None else self.generator.writer.progress
+        parts = (f"step {step}/{total}", counts.means_line(), trainer, seconds, counts.line(), files)
+        line = " | ".join(filter(None, parts))
+        logger.info(line)
+        facts = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer, "files": files}
+        self.reports.send(line=line, step=step, total=total, **facts, **counts.means)
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As in SkyRL. The result is reported."""
         self.report_step()  # SkyRL logs a step after its evaluation
         self.reports.send(doing="evaluating")
         metrics: dict[str, float] = await super().eval(*args, **kwargs)  # type: ignore[misc]
-        counts = self.generator.evaluated.take()
-        self.reports.evaluation(self.global_step, counts.as_facts())
-        self.reports.send(doing="training")
+        result = f"after step {self.global_step}: {self.generator.evaluated.take().means_line()}"
+        self.reports.send(line=f"evaluation {result}", evaluation=result, doing="training")
         return metrics
 
     def load_checkpoints(self) -> Any:
@@ -208,6 +216,7 @@ class RGTrainerMixin(RecordingTrainer):
                 "rg_env; to start from its weights, export them and name the folder in trainer.policy.model.path"
             )
         if loaded[0]:
+            self._reported_step = loaded[0]
             self.reports.send(line=f"resumed from step {loaded[0]}", resumed=loaded[0])
         return loaded
 
@@ -321,6 +330,23 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
         """SkyRL calls this once a step, when the step's seconds are known."""
         super()._profiler_step()
         self.report_step()
+
+    async def train(self) -> None:
+        """As in SkyRL. If a rollout raises, SkyRL ends the process without a word: say why and close the dump first."""
+        generate = self.generator.generate
+
+        @functools.wraps(generate)
+        async def generate_or_report(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await generate(*args, **kwargs)
+            except Exception as error:
+                known = in_user_code(error, self.cfg.rg_dump, self.cfg.trainer.log_path) or error
+                self.reports.send(error=str(known) if isinstance(known, RGEnvError) else describe(error))
+                close_all()
+                raise
+
+        self.generator.generate = generate_or_report
+        await super().train()
 
     def load_checkpoints(self) -> Any:
         loaded = super().load_checkpoints()

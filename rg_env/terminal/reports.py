@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,52 +49,29 @@ class Reports:
 
     def send(self, **facts: Any) -> None:
         """Send what is now true of the run, in the words of `Screen.facts`."""
-        if self.path is not None:
-            short = {name: fact[:_LONGEST] if isinstance(fact, str) else fact for name, fact in facts.items()}
-            with suppress(OSError):  # nobody reads, or the pipe is full
-                pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
-                try:
-                    os.write(pipe, json.dumps(short, default=str).encode() + b"\n")
-                finally:
-                    os.close(pipe)
+        if self.path is None:
+            return
+        short = {name: fact[:_LONGEST] if isinstance(fact, str) else fact for name, fact in facts.items()}
+        with suppress(OSError):  # nobody reads, or the pipe is full
+            pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(pipe, json.dumps(short, default=str).encode() + b"\n")
+            finally:
+                os.close(pipe)
 
     def begin(self, what: str) -> None:
         """The run begins something that takes a while."""
         self.send(doing=what, line=what)
 
-    def step(self, number: int, total: int, counts: Mapping[str, Any], *words: str) -> None:
-        """A step is finished. `counts` are over its rollouts (`StepCounts.as_facts`), `words` say more about it."""
-        means = _means(counts)
-        line = " | ".join(filter(None, [f"step {number}/{total}", _as_text(means), *words]))
-        self.send(line=line, step=number, total=total, groups=counts["files"], scorer=counts["statuses"], **means)
-
-    def evaluation(self, step: int, counts: Mapping[str, Any]) -> None:
-        """An evaluation after a step is finished."""
-        result = f"after step {step}: {_as_text(_means(counts))}"
-        self.send(line=f"evaluation {result}", evaluation=result)
-
     def send_warnings(self, modules: tuple[str, ...] = ()) -> None:
         """From now on, send warnings that this process logs to a file, and all log lines of the user's `modules`."""
 
-        def wanted(record: Record) -> bool:
+        def is_shown(record: Record) -> bool:
             return record["level"].no >= logger.level("WARNING").no or (record["name"] or "").startswith(modules)
 
         def send(message: Message) -> None:
-            self.send(note=f"{message.record['level'].name.lower()}: {message.record['message']}")
+            level, text = message.record["level"].name.lower(), message.record["message"]
+            self.send(note=f"{level}: {text.partition(chr(10))[0]}")
 
         if self.log_to_file:
-            logger.add(send, level="INFO", filter=wanted)
-
-
-def _means(counts: Mapping[str, Any]) -> dict[str, float]:
-    """Mean reward and shares of solved and well-formed rollouts; without those that no rollout has."""
-    names = {
-        "reward": ("rewards", "rollouts"),
-        "solved": ("solved", "rollouts"),
-        "format": ("well_formed", "formatted"),
-    }
-    return {name: counts[part] / counts[whole] for name, (part, whole) in names.items() if counts[whole]}
-
-
-def _as_text(means: Mapping[str, float]) -> str:
-    return " ".join(f"{name} {value:.2f}" for name, value in means.items())
+            logger.add(send, level="INFO", filter=is_shown)

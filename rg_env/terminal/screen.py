@@ -7,6 +7,8 @@ terminal, no control sequence is written.
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
 import time
 from collections import Counter, defaultdict
@@ -23,19 +25,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from rg_env.output import cell, console
+from rg_env.errors import MissingGroupsError, RGEnvError
+from rg_env.output import cell, console, print_error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+AT_THE_END = (0, MissingGroupsError.exit_code)
+"""Exit codes of a run that trained to its end."""
 _REDRAW = 0.5
 """Seconds between two drawings of the panel if nothing was reported."""
 _CURVES = ("reward", "solved", "format")
 _COUNTS = ("groups", "scorer")
-_GROUPS = {"rollouts": "above the threshold", "FAILED_rollouts": "all wrong", "other_rollouts": "other"}
-"""What a group in each file of the dump is."""
 _FAILURES = {"timeout", "crashed", "error", "no_response", "reward_error"}
-_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Screen:
@@ -46,42 +48,40 @@ class Screen:
         verbose: the run prints its whole log itself; show nothing but its end.
 
     Attributes:
-        facts: what was last reported, by name: `title`, `doing`, `step`, `total`, `log`, `rollouts` (their log),
-            `dump`, `run_id`, `solved_at`, `resumed` and `checkpoint` (steps), `under_way` (the settings work),
-            `finished` (what to say of a run that has nothing left to
-            train), `error`. Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`, and the
-            curves' values and the counts of each step.
+        facts: what was last reported, by name: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its
+            numbers), `files` (how full they are), `log`, `rollouts` (their log), `dump`, `run_id`, `solved_at`,
+            `resumed` and `checkpoint` (steps), `under_way` (the settings work), `finished` (what to say of a run that
+            has nothing left to train), `error` (the first one, which causes others). Reports also have a `line` for a
+            pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
     """
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:
         self.command = command
-        self.facts: dict[str, Any] = {"doing": "reading the settings (the first time takes longer)"}
-        self.began = time.monotonic()
-        self._began_doing = self.began
+        self.facts: dict[str, Any] = {"doing": "importing (the first time takes longer)"}
+        self.began = self._began_doing = time.monotonic()
         self._evaluations: list[str] = []
         self._history: dict[str, list[float]] = defaultdict(list)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self._stream = sys.stdout
-        self._console = console()
+        self._stream, self._console = sys.stdout, console()
         columns = BarColumn(None), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"), TimeRemainingColumn()
         self._progress = Progress(*columns, console=self._console, speed_estimate_period=1e9, expand=True)
         self._bar = self._progress.add_task("", total=None, pace="")
-        self._verbose = verbose
+        self.verbose = verbose
         self._draws = self._stream.isatty() and not verbose
         self._drawn = (0, 1)
         """Lines and width of the panel on the terminal."""
         self._due = 0.0
-        self._gone = False
         self._has_ended = False
 
     def take(self, report: Mapping[str, Any]) -> None:
         """Take a report into account, and show it."""
-        self.facts |= report
-        self._due = 0.0
         if "doing" in report:
-            self._began_doing = time.monotonic()
+            self.facts["progress"], self._began_doing = "", time.monotonic()
+        error = self.facts.get("error") or report.get("error")
+        self.facts |= {**report, "error": error} if error else report
+        self._due = 0.0
         if "evaluation" in report:
-            self._evaluations.append(report["evaluation"])
+            self._evaluations = [*self._evaluations[:1], report["evaluation"]]
         for name in _CURVES:
             self._history[name] += [report[name]] if name in report else []
         for name in _COUNTS:
@@ -91,7 +91,7 @@ class Screen:
             speed = self._progress.tasks[0].speed
             self._progress.update(self._bar, pace=f"{1 / speed:.2g} s each" if speed else "")
         text = report.get("note") or (None if self._draws else report.get("line"))
-        if text and not self._verbose:
+        if text and not self.verbose:
             self.line(text)
 
     def tick(self) -> None:
@@ -102,20 +102,27 @@ class Screen:
 
     def line(self, what: RenderableType) -> None:
         """Show a line, or a table, above the panel."""
-        shown = Text(what) if isinstance(what, str) else what
 
         def show() -> None:
             self._erase()
-            self._console.print(shown, soft_wrap=True)
+            self._console.print(Text(what) if isinstance(what, str) else what, soft_wrap=True)
 
         self._try(show)
 
-    def close(self, *, clear: bool = False) -> None:
-        """End. With `clear`, the panel is removed."""
+    def end(self, code: int, args: Sequence[str]) -> None:
+        """Show the run for the last time, and below it what there is to say at its end.
+
+        Args:
+            code: the exit code of the command.
+            args: of the command.
+        """
         self._has_ended = True
-        self._try(self._erase if clear or not self._draws else self._draw)
-        self._draws = False
-        self._drawn = (0, 1)
+        self._try(self._draw if self._draws and code != 2 and "finished" not in self.facts else self._erase)
+        self._draws, self._drawn = False, (0, 1)
+        for mistake in self.facts["error"].splitlines() if code in (1, 2) else ():
+            print_error(mistake)
+        for line in ending(self.facts, code, args, self.began) if code != 2 else ():
+            self.line(line)
 
     def panel(self) -> Panel:
         """The run at this moment."""
@@ -137,11 +144,13 @@ class Screen:
             if values:
                 width = max(1, self._console.width - 30)
                 yield name, f"{values[-1]:.3f}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
-        for text in dict.fromkeys([*self._evaluations[:1], *self._evaluations[-1:]]):
+        if facts.get("trainer"):
+            yield "trainer", cell(facts["trainer"])
+        for text in self._evaluations:
             yield "eval", cell(text)
         for name, counts in self._counts.items():
             if counts:
-                text = ", ".join(f"{count:,} {_GROUPS.get(key, key)}" for key, count in counts.most_common())
+                text = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
                 yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
         if facts.get("files"):
             yield "files", cell(facts["files"].removeprefix("dump "))
@@ -149,7 +158,10 @@ class Screen:
             if name in facts:
                 yield name, cell(short_path(facts[name]))
         if not self._has_ended:
-            yield "now", cell(f"{facts['doing']}, {since(self._began_doing)}")
+            yield (
+                "now",
+                cell(", ".join(filter(None, [facts["doing"], facts.get("progress"), since(self._began_doing)]))),
+            )
 
     def _draw(self) -> None:
         """Draw the panel in place of the one that is there; cut to the height of the terminal."""
@@ -171,15 +183,68 @@ class Screen:
         self._drawn = (0, 1)
 
     def _try(self, show: Callable[[], None]) -> None:
-        """Show something, unless the terminal or the reader of the pipe is gone."""
-        if not self._gone:
-            try:
-                show()
-                self._stream.flush()
-            except (OSError, SystemExit):  # Rich ends the process when a pipe is closed
-                self._gone = True
-                with suppress(OSError):  # or Python fails to flush it when this process ends
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        """Show something. Once the terminal or the reader of the pipe is gone, everything goes to nowhere."""
+        try:
+            show()
+            self._stream.flush()
+        except (OSError, SystemExit):  # Rich ends the process when a pipe is closed
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: float) -> Iterator[RenderableType]:
+    """What to print after a run, line by line: see `Screen.facts` and `Screen.end`."""
+    if "finished" in facts:
+        yield facts["finished"]
+    elif code in AT_THE_END:
+        yield f"trained to step {facts.get('step', 0)} in {since(began)}"
+    if "step" in facts and "dump" in facts:
+        yield from _about_dump(facts, with_table=code in AT_THE_END)
+    if "log" in facts:
+        yield f"log: {short_path(facts['log'])}"
+    elif code == 1:
+        yield "for the traceback, run it again with --verbose"
+    if "rollouts" in facts:
+        yield f"log of rollouts: {short_path(facts['rollouts'])}"
+    if code == MissingGroupsError.exit_code:
+        yield f"rg-env: {facts['error']}"
+    elif code:
+        why = f"stopped by {signal.Signals(code - 128).name}" if code > 128 else "failed"
+        at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"
+        yield f"{why} {at}; {_how_to_continue(facts, args)}"
+
+
+def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[RenderableType]:
+    """What was learned: the first and the last evaluation, or all steps together. Then where the dump is."""
+    import polars as pl
+
+    from rg_env.analysis import statistics
+    from rg_env.analysis.tables import render_table
+    from rg_env.dump import open_run
+    from rg_env.dump.files import list_files
+
+    phase, by = ("eval", "step") if "evaluation" in facts else ("train", "phase")
+    folder, why_no_texts = shlex.quote(short_path(facts["dump"])), None
+    with suppress(RGEnvError, OSError):  # nothing can be counted
+        dump = open_run(*(file.path for file in list_files(Path(facts["dump"]), facts["run_id"])))
+        why_no_texts = dump.why_no_texts()
+        if with_table:
+            rows = statistics(dump.where([f"phase = '{phase}'"]).scan(), by, solved_at=facts["solved_at"])
+            is_shown = (pl.col("step") == pl.col("step").min()) | (pl.col("step") == pl.col("step").max())
+            yield from ("", render_table(rows.filter(is_shown) if by == "step" else rows), "")
+    yield f"dump: {folder}"
+    if why_no_texts:
+        yield f"  {why_no_texts}"
+    yield f"  rg-env dumps stats {folder} --by step    # what was learned"
+    yield f"  rg-env dumps show {folder}               # browse the groups"
+
+
+def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:
+    step = facts.get("checkpoint", facts.get("resumed"))
+    if step is None:
+        return "no checkpoint to continue from (trainer.ckpt_interval)" if "step" in facts else "no step was finished"
+    resume = [*(arg for arg in args if not arg.startswith("trainer.resume_mode=")), "trainer.resume_mode=latest"]
+    return f"to continue from step {step}: {shlex.join(['rg-env', 'train', *resume])}"
 
 
 def curve(values: Sequence[float], width: int, *, ascii_only: bool = False) -> str:
@@ -192,7 +257,7 @@ def curve(values: Sequence[float], width: int, *, ascii_only: bool = False) -> s
     bounds = [place * len(values) // parts for place in range(parts + 1)]
     means = [fmean(values[start:end]) for start, end in pairwise(bounds)]
     low, high = min(0.0, *means), max(1.0, *means)
-    blocks = "_.-=+*#@" if ascii_only else _BLOCKS
+    blocks = "_.-=+*#@" if ascii_only else "▁▂▃▄▅▆▇█"
     return "".join(blocks[round((mean - low) / (high - low) * (len(blocks) - 1))] for mean in means)
 
 

@@ -39,10 +39,15 @@ PROBE = f"""
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from rg_env.cli import main
-from rg_env.terminal.supervisor import Ended
+from rg_env.errors import RGEnvError
 
-def in_this_process(name, work, args, *, verbose):
-    return Ended(rg_env.train.run_command(lambda _: work(), args), None)
+def in_this_process(work, screen):
+    try:
+        work()
+    except RGEnvError as error:
+        screen.facts["error"] = str(error)
+        return 2
+    return 0
 
 with redirect_stdout(io.StringIO()) as shown:
     sys.argv = ["rg-env", "dumps", "stats", "--help"]
@@ -52,8 +57,8 @@ with redirect_stdout(io.StringIO()) as shown:
         assert "Usage" in shown.getvalue()
 assert not any(name in sys.modules for name in ("polars", "pyarrow", "reasoning_gym", "textual", "orjson"))
 
-import rg_env.terminal.command, rg_env.train
-rg_env.train.run_shown = rg_env.terminal.command.run_shown = in_this_process
+import rg_env.train
+rg_env.train.supervise = in_this_process
 
 found = []
 mistakes = {MISTAKES!r}

@@ -4,8 +4,13 @@ The record has every group that was generated, once, and says of every step exac
 """
 
 import asyncio
+import re
+import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +23,7 @@ from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.experiment import StepReporter
+from rg_env.terminal.reports import Reports
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
@@ -206,6 +212,52 @@ def test_fully_async_full_batches_leave_groups_untrained(tmp_path):
     assert 0 < len(taken) < len(ledger)
 
 
+@dataclass(frozen=True)
+class Told(Reports):
+    """Keeps what it is told."""
+
+    sent: list[dict[str, Any]] = field(default_factory=list)
+
+    def send(self, **facts):
+        self.sent.append(facts)
+
+
+@pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
+def test_a_step_is_reported_with_its_seconds_and_the_trainers_numbers(tmp_path, loop):
+    trainer = build(tmp_path, **KEEP_ALL, **loop, trainer__eval_interval=2, eval_size=2)
+    if not loop:
+        trainer.add_callback(StepReporter())
+    trainer.reports = Told()
+    execute = trainer._execute_training_step
+    numbers = {"policy_loss": 0.125, "policy_kl": 0.5, "grad_norm": 2.0}
+    trainer._execute_training_step = lambda *args: execute(*args) | numbers
+    train(trainer)
+    steps = [facts for facts in trainer.reports.sent if "step" in facts]
+    assert [facts["line"].split(" | ")[0] for facts in steps] == ["step 1/2", "step 2/2"]
+    for facts in steps:
+        parts = facts["line"].split(" | ")
+        assert facts["trainer"] == "loss 0.125 KL 0.5 gradient norm 2"
+        assert facts["trainer"] in parts
+        assert [part for part in parts if re.fullmatch(r"\d+\.\d s", part)]
+    groups = sum((Counter(facts["groups"]) for facts in steps), Counter())
+    assert groups.total() == 2 * BATCH
+    assert set(groups) == {"above the threshold", "all wrong"}
+    evaluations = [facts["evaluation"] for facts in trainer.reports.sent if "evaluation" in facts]
+    assert [line.split(":")[0] for line in evaluations] == ["after step 2"]
+
+
+def test_a_rollout_that_fails_in_the_fully_async_loop_is_said_and_the_dump_is_closed(tmp_path):
+    """SkyRL ends the process there, without another word."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.skyrl.failing_async", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr[-4000:]
+    assert "rg-env: the scorer processes are gone" in done.stderr.splitlines()
+    assert done.stdout.splitlines()[-1].startswith("failed ")
+    assert not list((tmp_path / "dumps").glob("*.part"))
+    assert list(open_run(tmp_path / "dumps").ledger())
+
+
 @pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
 @pytest.mark.parametrize("settings", [{}, STEP_WISE], ids=["plain", "step-wise"])
 def test_evaluation(tmp_path, loop, settings):
@@ -309,9 +361,12 @@ def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, sett
 def test_a_fully_async_run_is_trained_on_from_its_last_step(tmp_path):
     """SkyRL counts on before its final save; with a larger limit, the run goes on with the next step and epoch."""
     settings = {**KEEP_ALL, **FULLY_ASYNC, **CHECKPOINTS, "trainer__epochs": 3}
-    train(build(tmp_path, **settings, trainer__max_training_steps=2))
+    first = build(tmp_path, **settings, trainer__max_training_steps=2)
+    first.reports = Told()
+    train(first)
     latest = tmp_path / "checkpoints" / "latest_ckpt_global_step.txt"
     assert latest.read_text() == "2"
+    assert {facts["checkpoint"] for facts in first.reports.sent if "checkpoint" in facts} == {1, 2}
     train(build(tmp_path, attempt=2, **settings, trainer__max_training_steps=7))
     assert latest.read_text() == "7"
     assert sorted(trained_in(tmp_path / "dumps")) == [1, 2, 3, 4, 5, 6, 7]

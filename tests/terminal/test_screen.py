@@ -1,24 +1,67 @@
-"""What a terminal and a pipe show of a scripted run."""
+"""What a terminal and a pipe show of a scripted run, and what is printed at its end."""
 
 import io
+import signal
 
 import pytest
 from rich.console import Console
 
-from rg_env.terminal.screen import Screen, curve
-from tests.terminal.reported import DUMP, LOG, MIXED, shown, training
+from rg_env.dump import DumpPolicy, DumpWriter
+from rg_env.terminal.screen import Screen, curve, ending
+from tests.dump.records import group
+
+LOG = "/logs/train-20261122-043147.log"
+DUMP = "/runs/quickstart/dumps"
+ARGS = ["configs/a b.yaml", "trainer.resume_mode=none"]
+GOOD = {"groups": {"above the threshold": 2}, "scorer": {"ok": 4}, "reward": 1.0, "solved": 1.0, "format": 1.0}
+MIXED = {
+    "groups": {"above the threshold": 1, "all wrong": 1},
+    "scorer": {"ok": 4},
+    "reward": 0.25,
+    "solved": 0.25,
+    "format": 0.75,
+}
 
 
-def drawn(screen, width, **options):
-    console = Console(file=io.StringIO(), width=width, **options)
-    screen._console = console
-    console.print(screen.panel())
-    return console.file.getvalue()
+def training(steps=12):
+    """Every report of a run that has got to `steps`; the evaluation is at step 0."""
+    yield {"line": f"log: {LOG}", "log": LOG}
+    yield {"title": "nano on cpu", "solved_at": 0.99}
+    yield {"line": "starting Ray", "doing": "starting Ray"}
+    yield {"run_id": "20261122-043147-a165b5b4", "dump": DUMP}
+    yield {"evaluation": "after step 0: reward 0.25", "line": "evaluation after step 0: reward 0.25"}
+    yield {"doing": "training"}
+    yield {"note": "warning: the disk is slow\x1b[2J"}
+    for step in range(1, steps + 1):
+        counts = GOOD if step > steps // 2 else MIXED
+        yield {"line": f"step {step}/60 | 2.0 s", "step": step, "total": 60, "trainer": f"loss 0.1 KL {step}", **counts}
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
+def shown(*reports):
+    """A screen that has taken the reports."""
+    screen = Screen("train")
+    for report in reports:
+        screen.take(report)
+        screen.tick()
+    return screen
+
+
+def drawn(screen, width):
+    screen._console = Console(file=io.StringIO(), width=width)
+    screen._console.print(screen.panel())
+    return screen._console.file.getvalue()
+
+
+def lines_of(screen, code=0):
+    console = Console(file=io.StringIO(), width=120)
+    for line in ending(screen.facts, code, ARGS, screen.began):
+        console.print(line, soft_wrap=True)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 200])
 def test_the_panel_has_what_a_user_looks_for(width):
-    text = drawn(shown(training()), width)
+    text = drawn(shown(*training(), {"resumed": 40}, {"scorer": {"timeout": 2}}), width)
     assert {len(line) for line in text.splitlines()} == {width}
     for words in (
         "12/60",
@@ -26,16 +69,18 @@ def test_the_panel_has_what_a_user_looks_for(width):
         DUMP,
         LOG,
         "nano on cpu",
+        "from step 40",
         "training, 0:00:00",
         "18 above the threshold, 6 all wrong",
-        "48 ok",
+        "48 ok, 2 timeout",
+        "loss 0.1 KL 12",
+        "after step 0: reward 0.25",
+        "1.000  ▃▃▃▃▃▃██████",
     ):
         assert words in text, words
-    assert "1.000  ▃▃▃▃▃▃██████" in text  # solved
-    assert "after step 0: reward 0.25 solved 0.25 format 0.75" in text
 
 
-def test_the_rate_and_the_time_left_are_those_of_the_steps(monkeypatch):
+def test_the_rate_and_the_time_left_are_those_of_the_steps():
     now = [100.0]
     screen = Screen("train")
     screen._progress.get_time = lambda: now[0]
@@ -48,60 +93,50 @@ def test_the_rate_and_the_time_left_are_those_of_the_steps(monkeypatch):
     assert "0:01:59" in text
 
 
-def test_a_run_that_has_only_started_says_what_it_does():
-    text = drawn(Screen("train"), 80)
-    assert "reading the settings (the first time takes longer), 0:00:00" in text
-    assert "step" not in text
-
-
-def test_scorer_failures_and_a_resumed_run_are_on_the_panel():
-    text = drawn(shown([{"resumed": 40}, *training(steps=1), {"scorer": {"timeout": 2}}]), 80)
-    assert "from step 40" in text
-    assert "2 timeout" in text
+def test_a_run_that_waits_says_for_what_and_how_far_it_is():
+    assert "importing (the first time takes longer), 0:00:00" in drawn(Screen("train"), 80)
+    screen = shown({"doing": "measuring prompts"}, {"progress": "40 of 102 tasks"})
+    assert "measuring prompts, 40 of 102 tasks, 0:00:00" in drawn(screen, 80)
+    screen.take({"doing": "training"})
+    assert "training, 0:00:00" in drawn(screen, 80)
 
 
 def test_a_terminal_without_unicode_gets_no_blocks():
     class Ascii(io.StringIO):
         encoding = "ascii"
 
-    screen = shown(training())
+    screen = shown(*training())
     screen._console = Console(file=Ascii(), width=100)
     screen._console.print(screen.panel())
     assert not set("▁█━") & set(screen._console.file.getvalue())
 
 
 def test_a_curve_is_as_wide_as_its_values_or_the_room():
-    assert curve([0.0, 1.0], 10) == "▁█"
     assert curve([0.0] * 50 + [1.0] * 50, 10) == "▁▁▁▁▁█████"
     assert curve([-1.0, 3.0], 10) == "▁█"
 
 
 def test_what_a_model_or_a_folder_is_called_cannot_control_the_terminal():
-    text = drawn(shown([*training(), {"dump": "/dumps\x1b[2J", "title": "nano\x1b]0;x\x07"}]), 100)
+    text = drawn(shown(*training(), {"dump": "/dumps\x1b[2J", "title": "nano\x1b]0;x\x07"}), 100)
     assert "\x1b" not in text
 
 
 def test_a_pipe_gets_one_line_per_step_and_no_control_sequence(capsys):
-    shown(training())
+    shown(*training())
     said = capsys.readouterr()
     assert said.err == ""
     assert "\x1b" not in said.out
-    lines = said.out.splitlines()
+    first, *_ = lines = said.out.splitlines()
+    assert first == f"log: {LOG}"
     steps = [line for line in lines if line.startswith("step ")]
-    assert [line.split()[1] for line in steps] == [f"{step}/60" for step in range(1, 13)]
-    assert steps[-1] == (
-        "step 12/60 | reward 1.00 solved 1.00 format 1.00 | 2.0 s | groups: 2 all correct, 0 mixed, 0 all wrong | "
-        "mean score 1.000 | tasks: chain_sum 2"
-    )
-    assert lines[0] == f"log: {LOG}"
-    assert "evaluation after step 0: reward 0.25 solved 0.25 format 0.75" in lines
+    assert steps == [f"step {step}/60 | 2.0 s" for step in range(1, 13)]
+    assert "evaluation after step 0: reward 0.25" in lines
     assert any(line.startswith("warning: the disk is slow") for line in lines)
 
 
 def test_a_verbose_run_prints_its_log_itself(capsys):
     screen = Screen("train", verbose=True)
     screen.take({"line": "not shown", "note": "warning: in the log already"})
-    screen.close()
     assert capsys.readouterr().out == ""
 
 
@@ -113,18 +148,16 @@ class Terminal(io.StringIO):
         self.isatty = lambda: True
 
 
-@pytest.mark.parametrize("narrower", [80, 60])
-def test_a_terminal_that_becomes_narrower_keeps_no_broken_lines(monkeypatch, narrower):
+def test_a_terminal_that_becomes_narrower_keeps_no_broken_lines(monkeypatch):
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
-    screen = shown(training())
+    screen = shown(*training())
     screen._console = Console(file=terminal, width=160, force_terminal=True)
     screen._draw()
-    drawn_lines = screen._drawn[0]
-    rows = drawn_lines * -(-160 // narrower)
-    screen._console.width = narrower
+    lines = screen._drawn[0]
+    screen._console.width = 60
     terminal.truncate(0)
     screen._draw()
-    assert f"\x1b[{rows}A" in terminal.getvalue()
+    assert f"\x1b[{lines * 3}A" in terminal.getvalue()
 
 
 class Gone(io.StringIO):
@@ -140,11 +173,68 @@ class Gone(io.StringIO):
 def test_a_terminal_that_is_gone_does_not_stop_the_run(monkeypatch, is_terminal):
     monkeypatch.setattr("sys.stdout", Gone(is_terminal))
     monkeypatch.setenv("TERM", "xterm")
-    shown(training(steps=2)).close()
+    shown(*training(steps=2)).end(129, ARGS)
 
 
-def test_a_step_without_any_response_has_no_curve_and_no_mean(capsys):
-    empty = {**MIXED["counts"], "rollouts": 0}
-    screen = shown([{"step": 1, "counts": empty}])
-    assert "reward" not in capsys.readouterr().out
-    assert "1/60" in drawn(screen, 80)
+def dump_of(folder, *phases_and_steps, policy=None):
+    with DumpWriter(folder, "run", 1, policy=policy) as writer:
+        for number, (phase, step, scores) in enumerate(phases_and_steps):
+            writer.submit([group(number, scores, phase=phase, step=step, run_id="run")])
+    has_evaluation = any(phase == "eval" for phase, *_ in phases_and_steps)
+    reports = (report for report in training() if has_evaluation or "evaluation" not in report)
+    return shown(*reports, {"dump": str(folder), "run_id": "run"})
+
+
+def test_the_first_and_the_last_evaluation_are_shown_with_intervals(tmp_path):
+    better = [("eval", step, [1.0, float(step > 0)]) for step in (0, 30, 60) for _ in range(8)]
+    lines = lines_of(dump_of(tmp_path / "dumps", *better))
+    assert lines[0].startswith("trained to step 12 in 0:00:0")
+    first, last = ([line for line in lines if line.split()[:1] == [step]] for step in ("0", "60"))
+    assert "50% ±" in first[0]
+    assert "100%" in last[0]
+    assert not [line for line in lines if line.split()[:1] == ["30"]]
+    assert f"rg-env dumps stats {tmp_path}/dumps" in "\n".join(lines)
+    assert f"rg-env dumps show {tmp_path}/dumps" in "\n".join(lines)
+    assert "no rollouts saved" not in "\n".join(lines)
+
+
+def test_without_an_evaluation_all_steps_are_shown_together(tmp_path):
+    text = "\n".join(lines_of(dump_of(tmp_path, *(("train", step, [1.0, float(step > 4)]) for step in range(1, 9)))))
+    assert "75% ±" in text
+    assert "train" in text
+
+
+def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
+    groups = [("train", 1, [0.5, 0.0])] * 3 + [("train", 1, [0.0, 0.0])]
+    screen = dump_of(tmp_path, *groups, policy=DumpPolicy(dump_failed_rollouts=False))
+    [line] = [line.strip() for line in lines_of(screen) if "no rollouts saved" in line]
+    assert line.startswith(
+        "no rollouts saved: 3 neither above the threshold nor all wrong (dump_other_rollouts=false, "
+    )
+    assert line.endswith(", 1 all wrong (dump_failed_rollouts=false)")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "end"),
+    [
+        ({}, "no checkpoint to continue from (trainer.ckpt_interval)"),
+        ({"checkpoint": 10}, "to continue from step 10: rg-env train 'configs/a b.yaml' trainer.resume_mode=latest"),
+    ],
+)
+def test_an_interrupted_run_says_where_it_stopped_and_how_to_continue(checkpoint, end):
+    last = lines_of(shown(*training(), checkpoint), 128 + signal.SIGTERM)[-1]
+    assert last == f"stopped by SIGTERM after step 12 of 60; {end}"
+
+
+def test_a_failure_names_the_log_and_what_the_run_was_doing():
+    lines = lines_of(shown({"log": "/logs/a.log"}, {"doing": "loading the policy"}), 1)
+    assert lines == ["log: /logs/a.log", "failed while loading the policy; no step was finished"]
+
+
+def test_a_resumed_run_that_did_not_get_to_a_step_continues_from_where_it_was():
+    assert "to continue from step 40" in lines_of(shown({"resumed": 40}), 128 + signal.SIGHUP)[-1]
+
+
+def test_the_first_error_is_the_one_that_is_shown(capsys):
+    shown({"error": "the scorer processes are gone"}, {"error": "The worker died unexpectedly."}).end(1, ARGS)
+    assert capsys.readouterr().err == "rg-env: the scorer processes are gone\n"

@@ -16,8 +16,9 @@ import json, os, signal, subprocess, sys, time
 from pathlib import Path
 from rg_env.errors import ConfigError
 from rg_env.processes import ray_folder
-from rg_env.terminal.command import run_shown
 from rg_env.terminal.reports import Reports
+from rg_env.terminal.screen import Screen
+from rg_env.terminal.supervisor import supervise
 
 ready = Path(sys.argv[1])
 stopped = []
@@ -31,8 +32,10 @@ def sleeper(**options):
     return subprocess.Popen(["sleep", "1000"], **options)
 """
 EPILOGUE = """
-ended = run_shown("train", work, ["a.yaml"], verbose=False)
-sys.exit(ended.exit_code)
+screen = Screen("train")
+code = supervise(work, screen)
+screen.end(code, ["a.yaml"])
+sys.exit(code)
 """
 IN_ORDER = """
 def work():
@@ -136,8 +139,7 @@ def test_a_run_that_has_nothing_to_close_ends_at_once(tmp_path):
     returned, out, _ = command.end()
     assert returned == 143
     assert (
-        out.splitlines()[-1]
-        == "stopped by SIGTERM while reading the settings (the first time takes longer); no step was finished"
+        out.splitlines()[-1] == "stopped by SIGTERM while importing (the first time takes longer); no step was finished"
     )
     nothing_is_left(command)
 
@@ -214,9 +216,8 @@ LATE = """
 def work():
     begin()
     reports = Reports.of_this_process()
-    reports.send(under_way=True, dump="/runs/dumps", log="/logs/train.log", checkpoint=10)
-    counts = {"rollouts": 2, "rewards": 1.0, "solved": 1, "well_formed": 2, "formatted": 2, "files": {}, "statuses": {}}
-    reports.step(12, 60, counts)
+    reports.send(under_way=True, dump="/runs/dumps", run_id="r", log="/logs/train.log", checkpoint=10)
+    reports.send(line="step 12/60 | reward 0.50", step=12, total=60)
     raise ConfigError("the scorer processes are gone")
 """
 
@@ -226,7 +227,7 @@ def test_a_failure_late_in_a_run_is_no_wrong_setting(tmp_path):
     returned, out, err = start(tmp_path, LATE).end()
     assert (returned, err) == (1, "rg-env: the scorer processes are gone\n")
     lines = out.splitlines()
-    assert "step 12/60 | reward 0.50 solved 0.50 format 1.00" in lines
+    assert "step 12/60 | reward 0.50" in lines
     assert "dump: /runs/dumps" in lines
     assert lines[-2:] == [
         "log: /logs/train.log",
@@ -244,7 +245,8 @@ def test_a_run_that_ends_with_groups_missing_says_so_in_the_last_line_with_exit_
     """
     command = start(tmp_path, textwrap.dedent(work))
     code, out, err = command.end()
-    assert code == 3
-    assert out.splitlines()[0].startswith("trained to step 3 in ")
-    assert err.splitlines()[-1] == "rg-env: 12 groups of this run missing from the dump in d: the disk failed"
+    assert (code, err) == (3, "")
+    first, *_, last = out.splitlines()
+    assert first.startswith("trained to step 3 in ")
+    assert last == "rg-env: 12 groups of this run missing from the dump in d: the disk failed"
     nothing_is_left(command)

@@ -64,7 +64,8 @@ def show(
             pass
     print_remarks(dump, biases=False)
     if not count:
-        print_error(f"no group matches {query}" if str(query) else "there are no groups")
+        unmatched = f"no group matches {query}" if str(query) else "there are no groups"
+        print_error(dump.why_no_texts() or unmatched)
         sys.exit(1)
 
 
