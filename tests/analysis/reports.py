@@ -6,21 +6,33 @@ import base64
 import gzip
 import json
 import random
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run
+from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, StepRecord, open_run
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 EVERYTHING = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 
 
-def dump_of(folder: Path, groups: list[GroupRecord], policy: DumpPolicy = EVERYTHING, run_id: str = RUN_ID) -> Dump:
+def dump_of(
+    folder: Path,
+    groups: Sequence[GroupRecord],
+    policy: DumpPolicy = EVERYTHING,
+    run_id: str = RUN_ID,
+    numbers: Sequence[StepRecord] = (),
+) -> Dump:
     with DumpWriter(folder, run_id, 1, policy=policy) as writer:
-        assert writer.submit(groups).result(5)
+        assert writer.submit([*groups, *numbers]).result(5)
     return open_run(folder)
+
+
+def step_records(numbers: Mapping[int, Mapping[str, float | None]], run_id: str = RUN_ID) -> list[StepRecord]:
+    """The trainer's numbers, by step and name."""
+    return [StepRecord(run_id, 1, step, list(of_step), list(of_step.values())) for step, of_step in numbers.items()]
 
 
 def said(question: str, response: str) -> list[dict[str, str]]:
@@ -73,6 +85,7 @@ class Report(HTMLParser):
         summary: what charts and tables are made from.
         groups: what the browser of groups shows.
         scripts: the code, in its order.
+        title: of the page.
         policy: the content security policy.
         addresses: what is linked or loaded.
     """
@@ -92,13 +105,15 @@ class Report(HTMLParser):
         self.addresses += [found[name] or "" for name in ("src", "href") if name in found]
         if found.get("http-equiv") == "Content-Security-Policy":
             self.policy = found["content"] or ""
-        if tag == "script":
+        if tag in ("script", "title"):
             self._element, self._text = found, ""
 
     def handle_data(self, data: str) -> None:
         self._text += data
 
     def handle_endtag(self, tag: str) -> None:
+        if tag == "title":
+            self.title = self._text
         if tag != "script" or self._element is None:
             return
         kind = self._element.get("type")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from urllib.parse import unquote
 
 import pytest
 
 from rg_env.analysis.report import write_report
-from rg_env.scoring.types import Violation
-from tests.analysis.reports import dump_of, random_groups, said
-from tests.dump.records import group, rollout, violating
+from rg_env.dump import write_manifest
+from rg_env.scoring.types import Status, Violation
+from tests.analysis.reports import dump_of, random_groups, said, step_records
+from tests.dump.records import RUN_ID, group, rollout, violating
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `make chromium` installs it")
@@ -24,6 +26,8 @@ FLAGS = [
     "--disable-sync",
 ]
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>\u202edrow\x00 & <b>"
+OTHER_RUN = "20261122-060000-cd34"
+PHONE = {"viewport": {"width": 400, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +44,20 @@ def show(chromium):
     """Opens a report from disk; at the end nothing may have been asked of a network nor complained about."""
     complaints, asked, opened = [], [], []
 
-    def open_page(path, **options):
+    def open_page(path, link="", **options):
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(path.as_uri())
+        page.goto(path.as_uri() + link)
         page.wait_for_selector("html[data-ready]", state="attached")
         opened.append(path.as_uri())
         return page
 
     yield open_page
     assert complaints == []
-    assert asked == opened
+    assert [address.split("#")[0] for address in asked] == opened
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,8 @@ def groups():
 @pytest.fixture(scope="module")
 def report(groups, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    return write_report(dump_of(folder, groups), folder / "report.html")
+    numbers = {s: {"policy/final_loss": 0.1, "policy/grad_norm": 1 / s} for s in range(1, 31)}
+    return write_report(dump_of(folder, groups, numbers=step_records(numbers)), folder / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +94,17 @@ def found(page):
     return int(page.text_content("#count").split(" of ")[0].replace(",", ""))
 
 
+def is_wider_than_its_place(page, element="document.documentElement"):
+    return page.evaluate(f"(e => e.scrollWidth > e.clientWidth)({element})")
+
+
+def is_open(page):
+    return page.evaluate("document.querySelector('dialog').open")
+
+
 def test_every_part_is_drawn(page):
     assert page.locator("#headline > div").count() >= 7
-    for part, least in (("#curves", 4), ("#heat", 1), ("#lengths", 2), ("#trouble", 1)):
+    for part, least in (("#curves", 4), ("#trainer", 2), ("#heat", 1), ("#lengths", 2), ("#trouble", 1)):
         assert page.locator(f"{part} figure").count() == least
         for plot in page.locator(f"{part} .plot > svg, {part} .plot > figure svg").all():
             box = plot.bounding_box()
@@ -100,7 +113,7 @@ def test_every_part_is_drawn(page):
     cells = page.locator("#heat svg[aria-label*='heat map'] g[aria-label=cell] rect")
     assert cells.count() == len(section(page)["heat"]["task"])
     assert page.locator("#curves figure").first.locator("g[aria-label=line] path").count() == 1  # none of evaluations
-    assert page.locator("#worst article").count() == 3
+    assert texts(page.locator("#trainer strong")) == ["loss", "gradient norm"]
     assert page.locator("#notes li").count() == 3
 
 
@@ -123,7 +136,10 @@ def test_the_choice_of_phase_fills_the_page_again(page):
     assert "train phase" in page.text_content("#tasks caption")
 
 
-def test_the_table_sorts_both_ways(page):
+def test_the_table_fits_sorts_both_ways_and_leads_to_the_groups_of_a_task(page, groups):
+    heads = texts(page.locator("#tasks thead th"))
+    assert {"reward", "cut off", "all failed", "no signal"} - {*heads} == {"cut off"}  # nothing was
+    assert not is_wider_than_its_place(page, "document.querySelector('.scroll')")
     by_name = page.locator("#tasks thead button", has_text="task")
     by_name.click()
     assert texts(page.locator("#tasks tbody th")) == ["chain_sum", "gcd", "spell_backward"]
@@ -134,6 +150,9 @@ def test_the_table_sorts_both_ways(page):
     counts = [int(row.split("\n")[0]) for row in texts(page.locator("#tasks tbody td:nth-child(2)"))]
     assert counts == sorted(counts, reverse=True)
     assert page.get_attribute("#tasks thead th", "aria-sort") == "none"
+    page.click("#tasks tbody th button >> text=gcd")
+    assert found(page) == sum(g.task == "gcd" for g in groups)
+    assert page.evaluate("document.activeElement.id") == "list"
 
 
 @pytest.mark.parametrize(
@@ -141,9 +160,9 @@ def test_the_table_sorts_both_ways(page):
     [
         ({"f-task": "gcd"}, lambda g: g.task == "gcd"),
         ({"f-outcome": "all_failed", "f-phase": "eval"}, lambda g: (g.outcome, g.phase) == ("all_failed", "eval")),
-        ({"f-trouble": "empty_answer"}, lambda g: Violation.EMPTY_ANSWER in {r.violation for r in g.rollouts}),
-        ({"f-trouble": "scorer: timeout"}, lambda g: "timeout" in {r.status for r in g.rollouts}),
-        ({"f-trouble": "none"}, lambda g: all(not r.violation and r.status == "ok" for r in g.rollouts)),
+        ({"f-violation": "empty_answer"}, lambda g: Violation.EMPTY_ANSWER in {r.violation for r in g.rollouts}),
+        ({"f-violation": "scorer: timeout"}, lambda g: "timeout" in {r.status for r in g.rollouts}),
+        ({"f-violation": "none"}, lambda g: all(not r.violation and r.status == "ok" for r in g.rollouts)),
         ({"f-search": "WORD3 of"}, lambda g: any("word3 of" in r.conversation[-1]["content"] for r in g.rollouts)),
         ({"f-search": "item-17"}, lambda g: g.item == "item-17"),
         ({"f-task": "gcd", "f-from": "9", "f-to": "20"}, lambda g: g.task == "gcd" and 9 <= g.step <= 20),
@@ -160,21 +179,26 @@ def test_filters_and_search_find_what_the_record_has(page, groups, fields, passe
     assert found(page) == sum(map(passes, groups))
 
 
-def test_a_task_of_the_table_leads_to_its_groups(page, groups):
-    page.click("#tasks tbody th button >> text=gcd")
-    assert found(page) == sum(g.task == "gcd" for g in groups)
-    assert page.evaluate("document.activeElement.id") == "list"
-
-
-def test_an_example_of_a_worst_task_opens_its_group(page):
-    page.select_option("#f-task", "gcd")
-    page.locator("#worst article", has_not_text="gcd").first.locator("button").first.click()
+def test_the_worst_tasks_lead_to_rollouts_that_went_wrong(page):
+    tasks = section(page)["tasks"]
+    at_end = dict(zip(tasks["task"], tasks["solve_rate_last"], strict=True))
+    names = [text.split()[0] for text in texts(page.locator("#worst h3"))]
+    assert names == sorted(at_end, key=at_end.get)
+    assert page.locator("#worst article").first.locator("button").count() == 3
+    page.select_option("#f-task", names[1])  # hides the group
+    page.locator("#worst button").first.click()
+    assert page.text_content("#group-title").startswith(f"{names[0]}, step ")
+    articles = page.locator("dialog article")
+    marked = page.locator("dialog article.marked")
+    assert texts(marked.locator("header .badge"))[:2] == ["wrong", "the example"]
+    assert marked.get_attribute("aria-label") == articles.last.get_attribute("aria-label")
+    body, box = page.locator("#group-body").bounding_box(), marked.bounding_box()
+    assert body["y"] <= box["y"] < body["y"] + body["height"]
     title = page.text_content("#group-title")
-    assert "gcd" not in title
-    assert "step" in title
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
     assert page.text_content("#group-title") == title
+    assert not marked.count()
 
 
 def test_the_keyboard_alone_opens_moves_and_closes(page):
@@ -197,13 +221,67 @@ def test_the_keyboard_alone_opens_moves_and_closes(page):
     page.keyboard.press("ArrowLeft")
     assert page.text_content("#group-body") == second
     page.keyboard.press("Escape")
-    assert not page.evaluate("document.querySelector('dialog').open")
+    assert not is_open(page)
     assert page.evaluate("document.activeElement.id") == "list"
     page.keyboard.press("End")
     assert chosen.get_attribute("aria-posinset") == "120"
     assert chosen.is_visible()
     page.keyboard.press("Home")
     assert chosen.get_attribute("aria-posinset") == "1"
+
+
+def test_a_link_opens_its_group_and_the_address_of_an_open_group_is_one(show, report, page, groups):
+    target = groups[17]
+    linked = show(report, link=f"#{target.group_id}")
+    assert is_open(linked)
+    assert target.group_id in texts(linked.locator("dialog .facts dd"))
+    linked.keyboard.press("ArrowRight")
+    address = linked.url
+    assert target.group_id not in unquote(address)
+    linked.keyboard.press("Escape")
+    linked.wait_for_function("!location.href.includes('#')")
+    linked.evaluate(f"location.hash = {json.dumps(address.split('#')[1])}")
+    linked.wait_for_function("document.querySelector('dialog').open")
+    assert unquote(address.split("#")[1]) in texts(linked.locator("dialog .facts dd"))
+    linked.keyboard.press("Escape")
+    linked.evaluate("location.hash = 'no:such:group%'")
+    linked.wait_for_function("document.querySelector('#count').textContent.includes('no:such:group%')")
+    assert not is_open(linked)
+
+
+def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
+    for run_id, rate in ((RUN_ID, 0.2), (OTHER_RUN, 0.8)):
+        made = [group(f"{s} {k}", [rate, 1.0], step=s, run_id=run_id) for s in range(1, 9) for k in (0, 1)]
+        made += [group(k, [rate, 1.0], step=s, call=s, run_id=run_id, phase="eval") for s in (0, 8) for k in (0, 1)]
+        write_manifest(tmp_path, run_id, {"attempt": 1, "model": f"model-{rate}"})
+        numbers = step_records({s: {"policy/policy_entropy": rate * s} for s in range(1, 9)}, run_id)
+        dump = dump_of(tmp_path, made, run_id=run_id, numbers=numbers)
+    path = write_report(dump, tmp_path / "r.html")
+    page = show(path)
+    assert page.text_content("h1") == "2 runs"
+    assert len(texts(page.locator("#about label"))) == 2
+    solved, entropy = page.locator("#curves figure").nth(1), page.locator("#trainer figure")
+
+    def colors(figure, mark):
+        marks = figure.locator(f"g[aria-label={mark}]").all()
+        return {mark.get_attribute("stroke") or mark.get_attribute("fill") for mark in marks} - {"var(--panel)"}
+
+    assert [len(colors(solved, mark)) for mark in ("line", "area", "rule")] == [2, 2, 2]
+    assert colors(solved, "line") == colors(entropy, "line")
+    assert texts(solved.locator(".legend span")) == ["model-0.2", "model-0.8"]
+    page.locator("#about input").first.uncheck()
+    assert len(colors(solved, "line")) == len(colors(entropy, "line")) == 1
+    assert texts(page.locator("#f-run option")) == ["all", "model-0.2", "model-0.8"]
+    assert not is_wider_than_its_place(page)
+    assert not is_wider_than_its_place(show(path, **PHONE))
+
+    part = show(write_report(dump.where([f"run_id = '{OTHER_RUN}' AND phase = 'train'"]), tmp_path / "part.html"))
+    assert part.text_content("h1").startswith("Run model-0.8")
+    assert not part.locator("#about input").count()
+    assert not part.locator("#section-label").is_visible()
+    assert not part.locator("#f-run").is_visible()
+    assert part.locator("#headline dt", has_text="mean base score and reward").count() == 1
+    assert not part.locator("#headline dt", has_text=re.compile("^mean (base score|reward)$")).count()
 
 
 def test_a_group_shows_its_rollouts_best_to_worst_with_parts_colored(show, tmp_path):
@@ -226,36 +304,64 @@ def test_a_group_shows_its_rollouts_best_to_worst_with_parts_colored(show, tmp_p
 
 
 def test_environments_have_sections_and_what_their_groups_count_as_solved(show, tmp_path):
-    made = [group(0, [0.8, 0.6, 0.7], environment="gsm8k", solved_at=0.7), group(1, [0.8, 1.0])]
+    made = [
+        group(0, [0.8, 0.6, 0.7], environment="gsm8k", solved_at=0.7),
+        group(2, [0.8, 0.9], environment="gsm8k", solved_at=0.7),
+        group(1, [0.8, 1.0]),
+    ]
     page = show(write_report(dump_of(tmp_path, made), tmp_path / "r.html"))
     assert sorted(texts(page.locator("#section option"))) == ["train gsm8k", "train rg_dump"]
     page.select_option("#section", label="train gsm8k")
     assert "train gsm8k phase" in page.text_content("#tasks caption")
-    assert texts(page.locator("#headline dd"))[0] == "66.7\u00a0%"
-    assert page.locator("#worst article button").count() == 1
+    assert texts(page.locator("#headline dd"))[0] == "80.0\u00a0%"
+    page.locator("#worst article button").click()  # the only one
+    assert texts(page.locator("dialog article.marked header strong")) == ["Rollout 1"]
+    page.keyboard.press("Escape")
     page.select_option("#f-environment", "gsm8k")
-    assert texts(page.locator(".row .right-of")) == ["2/3"]
+    assert texts(page.locator(".row .right-of")) == ["2/3", "2/2"]
     page.click(".row")
     assert texts(page.locator("dialog article .badge")) == ["right", "right", "wrong"]
     assert "train gsm8k" in texts(page.locator("dialog .facts dd"))
 
 
-def test_hostile_text_is_shown_and_never_obeyed(show, tmp_path):
+def test_hostile_text_in_every_field_is_shown_and_never_obeyed(show, tmp_path):
     long = "</script>" * 120_000
     rollouts = [
-        rollout(0.0, k, conversation=said(HOSTILE, text), answer=text, detail=HOSTILE, stop_reason=HOSTILE)
+        rollout(
+            0.0,
+            k,
+            conversation=[{"role": HOSTILE, "content": text}, {"role": "assistant", "content": text}],
+            answer=text,
+            detail=HOSTILE,
+            stop_reason=HOSTILE,
+            policy_version=HOSTILE,
+            status=Status.ERROR if k else Status.OK,
+        )
         for k, text in enumerate((HOSTILE, long))
     ]
-    made = group(0, rollouts, task=HOSTILE, item=HOSTILE, entry=f'{{"answer": "{"<i>" * 9}"}}', level=HOSTILE)
-    page = show(write_report(dump_of(tmp_path, [made]), tmp_path / "r.html"))
-    page.click(".row")
+    ids = {"group_id": HOSTILE, "item": HOSTILE, "item_id": HOSTILE}
+    facts = {"task": HOSTILE, "environment": HOSTILE, "level": HOSTILE, "task_config": HOSTILE}
+    entry = json.dumps({"answer": "<i>" * 9})
+    made = [group(HOSTILE, rollouts, entry=entry, **ids, **facts), group(1, run_id=HOSTILE)]
+    values = dict.fromkeys(("model", "started"), HOSTILE) | {"settings": {"trainer": {"seed": HOSTILE}}}
+    write_manifest(tmp_path, RUN_ID, values)
+    path = write_report(dump_of(tmp_path, made), tmp_path / "r.html")
+    page = show(path)
+    for choice in page.locator("#section option").all():
+        page.select_option("#section", choice.get_attribute("value"))
+        assert not is_wider_than_its_place(page)
+    page.locator(".row", has_text="script").last.click()
     assert page.evaluate("window.hacked") is None
     assert page.locator("img, b").count() == 0
     shown = page.locator("dialog pre.response").first.text_content()
     assert shown == HOSTILE.replace("\u202e", "U+202E").replace("\0", "U+0000")
     assert "characters omitted" in page.locator("dialog pre.response").last.text_content()
-    assert not re.search("[\u202e\0]", page.evaluate("document.body.textContent"))
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not re.search("[\u202e\0]", page.evaluate("document.title + document.body.textContent"))
+    phone = show(path, link="#" + page.url.split("#", 1)[1], **PHONE)
+    assert is_open(phone)
+    assert phone.evaluate("window.hacked") is None
+    assert not is_wider_than_its_place(phone)
+    assert not is_wider_than_its_place(phone, "document.querySelector('#group-body')")
 
 
 def test_thousands_of_groups_keep_few_rows_in_the_document(show, tmp_path):
@@ -274,13 +380,13 @@ def test_thousands_of_groups_keep_few_rows_in_the_document(show, tmp_path):
 
 
 def test_a_phone_needs_no_sideways_scrolling(show, report):
-    page = show(report, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page = show(report, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
     for box in (plot.bounding_box() for plot in page.locator("figure").all()):
-        assert 0 <= box["x"] < box["x"] + box["width"] <= 390
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 400
     page.locator(".row").first.tap()
-    assert page.evaluate("document.querySelector('dialog').getBoundingClientRect().width") == 390
-    assert page.evaluate("(b => b.scrollWidth <= b.clientWidth)(document.querySelector('#group-body'))")
+    assert page.evaluate("document.querySelector('dialog').getBoundingClientRect().width") == 400
+    assert not is_wider_than_its_place(page, "document.querySelector('#group-body')")
 
 
 def test_print_has_the_figures_and_not_the_controls(show, report):

@@ -9,13 +9,13 @@ from skyrl.train.generators.utils import prepare_generator_input
 from typer.testing import CliRunner
 
 import rg_env
-from rg_env.analysis.report.groups import _text_of as text_of
 from rg_env.analysis.stats import statistics
 from rg_env.cli.app import app
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, open_run, write_manifest
 from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator
+from tests.analysis.reports import Report
 from tests.skyrl.generating import TASK, right, script_for, tokenizer
 from tests.skyrl.scripted_engine import ScriptedEngine
 from tests.skyrl.test_recorder import KEEP_ALL, MULTI_TURN, SAMPLES, prompts, script
@@ -65,9 +65,10 @@ def test_every_command_reads_it(mixed, tmp_path):
     assert "nothing found" in run("signs", mixed)
     assert "0 changed" in run("rescore", mixed)
     run("report", mixed, "--out", tmp_path / "report.html")
-    texts = [text_of(group) for group in open_run(mixed).groups() if group.environment == "gsm8k_multi_turn"]
-    assert [one["role"] for one in texts[0]["prompt"]] == ["system", "user"]
-    assert texts[0]["rollouts"][0]["text"].startswith("[assistant]\n  turn 0")
+    groups = Report((tmp_path / "report.html").read_text()).groups
+    reported = next(group for group in groups if group["environment"] == "gsm8k_multi_turn")
+    assert [message["role"] for message in reported["prompt"]] == ["system", "user"]
+    assert reported["rollouts"][0]["text"].startswith("[assistant]\n  turn 0")
     shown = run("show", mixed, "--where", "environment = 'gsm8k_multi_turn'")
     assert "[user]" in shown and "[assistant]" in shown and "2 turns" in shown
 

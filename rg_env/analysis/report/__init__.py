@@ -1,30 +1,45 @@
 """A dump as one HTML file: statistics, charts and a browser of groups.
 
 Invariant: the file is self-contained (it opens from disk, without network), the same dump gives the same bytes, and
-model output is never treated as markup or code: texts are compressed data that the page inserts as text nodes. The file
-is written completely or not at all, and replaces another one only with `force`.
+model output is never treated as markup or code: texts are compressed data that the page inserts as text nodes. The page
+is about the rollouts that the dump's conditions leave: title, runs, menus and charts name no others. The file is
+written completely or not at all, and replaces another one only with `force`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from rg_env.analysis.reparse import MEANINGS
-from rg_env.analysis.report.figures import sections, worst_tasks
-from rg_env.analysis.report.groups import MAX_TEXT, Shown, groups_to_show
+from rg_env.analysis.report.figures import sections, trainer_numbers
+from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
-from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure_dump
+from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure_dump, step_numbers
 from rg_env.atomic import replacing
-from rg_env.dump import Dump
+from rg_env.dump import Dump, Run
+from rg_env.dump.runs import run_names
 from rg_env.errors import DumpError
-from rg_env.output import counted
+from rg_env.output import counted, visible
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""
 _SHOWN_PROBLEMS = 20
+_SETTINGS = {
+    "algorithm": "trainer.algorithm.advantage_estimator",
+    "learning rate": "trainer.policy.optimizer_config.lr",
+    "prompts per step": "trainer.train_batch_size",
+    "rollouts per prompt": "generator.n_samples_per_prompt",
+    "mini-batch": "trainer.policy_mini_batch_size",
+    "KL loss": "trainer.algorithm.use_kl_loss",
+    "temperature": "generator.sampling_params.temperature",
+    "longest response": "generator.sampling_params.max_generate_length",
+    "length penalty": "environment.skyrl_gym.rg_dump.length_penalty.kind",
+    "seed": "trainer.seed",
+    "seed of the questions": "environment.skyrl_gym.rg_dump.seed",
+}
+"""The settings of a run that the page shows, where the manifest has them."""
 
 
 def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float = SOLVED_AT) -> str:
@@ -40,35 +55,31 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
         DumpError: the dump has no rollouts, or a file cannot be read.
     """
     found = measure_dump(dump, solved_at=solved_at)
-    made = sections(found)  # before the groups are read: together, they need the most memory
-    shown = groups_to_show(dump, found, max_groups)
-    names = dump.names
-    title = f"Run {next(iter(names.values()))}" if len(names) == 1 else f"{len(names)} runs"
+    ids = found.groups["run_id"].cast(str).unique().sort().to_list()
+    runs = {run.run_id: run for run in dump.runs if run.run_id in ids}
+    names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
+    order = [*runs, *(run_id for run_id in ids if run_id not in runs)]  # of a renamed file, lines may name another run
+    # the figures first: made while the groups are in memory, they would need the most
+    figures = {"sections": sections(found, order), "trainer": trainer_numbers(found, step_numbers(dump))}
+    groups, stride = groups_to_show(dump, found, order, max_groups)
+    problems = [f"Skipped: {problem}." for problem in dump.problems]
+    if (count := len(problems) - _SHOWN_PROBLEMS) > 0:
+        problems[_SHOWN_PROBLEMS:] = [f"… and {count:,} more skipped lines."]
     summary = {
         "solved_at": solved_at,
-        "notes": [*_source(dump), *_missing(found, shown), *_unsolved(found), *_sampling(shown), *_problems(dump)],
-        "runs": [  # without host and paths, because reports are shared
-            {"run_id": run.run_id, "name": names[run.run_id], "model": run.model}
-            | {key: (run.manifest or {}).get(key) for key in ("started", "attempt")}
-            | {"settings": list(_settings(run.manifest or {}))}
-            for run in dump.runs
-        ],
+        "notes": [*_notes(dump, found), *_notes_on_groups(groups, stride, found.groups.height), *problems],
+        "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in order],
         "violations": MEANINGS,
-        "sections": [section | {"worst": list(worst_tasks(section, shown.groups, solved_at))} for section in made],
+        **figures,
     }
-    return page(title, summary, shown.groups)
+    return page(f"Run {names[order[0]]}" if len(order) == 1 else f"{len(order)} runs", summary, groups)
 
 
 def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
-    """Write the report to a file.
-
-    Args:
-        out: the file; its name ends in `.html`.
-        force: replace a file of that name.
-        options: as for `build_report`.
+    """Write the report, with the options of `build_report`, to a file whose name ends in `.html`.
 
     Raises:
-        DumpError: as `build_report`; or the file cannot be written, has another suffix, or exists already.
+        DumpError: as `build_report`; or the file cannot be written, or exists and `force` is False.
     """
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
@@ -86,83 +97,54 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
     return out
 
 
-_SETTINGS = {
-    "algorithm": "trainer.algorithm.advantage_estimator",
-    "learning rate": "trainer.policy.optimizer_config.lr",
-    "prompts per step": "trainer.train_batch_size",
-    "rollouts per prompt": "generator.n_samples_per_prompt",
-    "mini-batch": "trainer.policy_mini_batch_size",
-    "KL loss": "trainer.algorithm.use_kl_loss",
-    "temperature": "generator.sampling_params.temperature",
-    "longest response": "generator.sampling_params.max_generate_length",
-    "length penalty": "environment.skyrl_gym.rg_dump.length_penalty.kind",
-    "seed": "trainer.seed",
-    "seed of the questions": "environment.skyrl_gym.rg_dump.seed",
-}
-"""The settings of a run that the page shows, where the manifest has them."""
-
-
-def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts(run: Run | None) -> dict[str, Any]:
+    """What the page says of a run, without host and paths, because reports are shared."""
+    if run is None:
+        return {"settings": []}
+    manifest = run.manifest or {}
+    settings = []
     for name, path in _SETTINGS.items():
-        value = reduce(
-            lambda part, key: part.get(key) if isinstance(part, Mapping) else None,
-            path.split("."),
-            manifest.get("settings"),
-        )
+        value = manifest.get("settings")
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
         if value is not None and not isinstance(value, (Mapping, list)):
-            yield name, ("yes" if value else "no") if isinstance(value, bool) else str(value)
+            settings.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
+    start = {key: manifest.get(key) for key in ("started", "attempt")}
+    return {"model": run.model, **start, "settings": settings}
 
 
-# The notes at the top of the page: how the statistics were computed, and what is missing or was skipped.
-
-
-def _source(dump: Dump) -> list[str]:
+def _notes(dump: Dump, found: Measured) -> Iterator[str]:
+    """How the statistics were computed, and what they lack."""
+    if dump.conditions:
+        yield f"Only rollouts with {' AND '.join(condition.text for condition in dump.conditions)}."
     if dump.caveat:
-        return [f"{dump.caveat[0].upper()}{dump.caveat[1:]}."]
-    scope = "count every group and every rollout; they" if dump.has_every_group else "do not count every group; they"
-    return [
-        *(f"Missing: {what}." for what in dump.missing),
-        f"Statistics and charts {scope} come from the ledger.",
-        "Brackets and bands are 95 % confidence intervals, clustered by group.",
-    ]
-
-
-def _missing(found: Measured, shown: Shown) -> Iterator[str]:
-    rollouts = found.rollouts
+        yield f"{dump.caveat[0].upper()}{dump.caveat[1:]}."
+    else:
+        yield from (f"Missing: {what}." for what in dump.missing)
+        whole = "every group" if dump.has_every_group else "not every group"
+        yield f"Statistics and charts come from the ledger, which has {whole}."
+    yield "Brackets and bands are 95 % confidence intervals, clustered by group."
     lacking = {
-        "steps (no curves, no heat map)": not rollouts["step"].count(),
-        "token counts (no lengths)": not rollouts["response_tokens"].count(),
-        "raw and tagged scores": not rollouts["raw_score"].count(),
-        "violations, scoring failures and truncation": not any(group["schema_version"] for group in shown.groups),
+        "steps (no curves, no heat map)": "step",
+        "token counts (no lengths)": "response_tokens",
+        "raw and tagged scores": "raw_score",
     }
-    absent = [name for name, is_absent in lacking.items() if is_absent]
-    if absent:
+    if absent := [name for name, column in lacking.items() if not found.rollouts[column].count()]:
         yield f"Not in this dump: {'; '.join(absent)}."
-
-
-def _unsolved(found: Measured) -> Iterator[str]:
+    if found.left_out:
+        yield f"{counted(found.left_out, 'rollout')} left out of all figures: no response, or unscored."
     if count := above_threshold_unsolved(found):
         yield f"{counted(count, 'group')} above the threshold, none solved: by partial credit alone."
 
 
-def _sampling(shown: Shown) -> Iterator[str]:
-    count = len(shown.groups)
-    parts = [
-        f"The browser has all {count:,} groups"
-        if count == shown.total
-        else f"The browser has {count:,} of {shown.total:,} groups, sampled evenly over the steps"
-    ]
-    if shown.with_text < count:
-        parts.append(f"{shown.with_text:,} of them with their text (the dump settings decide which texts are kept)")
-    yield ", ".join(parts) + "."
-    if shown.thinned > 1:
-        yield f"To keep this file small, only one in {shown.thinned} groups in the browser has its text."
-    if shown.shortened:
-        yield f"The middle of texts of more than {MAX_TEXT:,} characters is omitted ({shown.shortened:,} of them)."
-
-
-def _problems(dump: Dump) -> Iterator[str]:
-    problems = [f"Skipped: {problem}." for problem in dump.problems]
-    yield from problems[:_SHOWN_PROBLEMS]
-    if (more := len(problems) - _SHOWN_PROBLEMS) > 0:
-        yield f"… and {more:,} more skipped lines."
+def _notes_on_groups(groups: list[Group], stride: int, total: int) -> Iterator[str]:
+    """What the browser of groups lacks."""
+    with_text = sum("prompt" in group for group in groups)
+    note = f"The browser has all {total:,} groups"
+    if len(groups) < total:
+        note = f"The browser has {len(groups):,} of {total:,} groups, sampled evenly over the steps"
+    yield f"{note}{f', {with_text:,} of them with their text' if with_text < len(groups) else ''}."
+    if stride > 1:
+        yield f"To keep this file small, only one in {stride} groups in the browser has its text."
+    if shortened := sum(isinstance(rollout.get("text"), tuple) for group in groups for rollout in group["rollouts"]):
+        yield f"The middle of texts of more than {MAX_TEXT:,} characters is omitted ({shortened:,} of them)."

@@ -12,7 +12,7 @@ import html
 import json
 import math
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from string import Template
@@ -20,12 +20,11 @@ from typing import Any
 
 _ASSETS = files("rg_env.analysis.report") / "assets"
 _SCRIPTS = ("text.js", "charts.js", "table.js", "group.js", "browser.js", "main.js")
-_VENDORED = ("d3", "d3.min.js"), ("plot", "plot.umd.min.js")
+_VENDORED = {"d3": "d3.min.js", "plot": "plot.umd.min.js"}
 _GROUPS_PER_BLOCK = 250
-_DIGITS = 6
 _NUDGE = 1 + 1e-12
 """Sums differ in the 16th digit with the order of threads, but the same dump must give the same bytes. Numbers are
-therefore rounded, after a tiny shift, because a mean such as 0.3040625 lies exactly between two rounded numbers."""
+therefore rounded to significant digits, after a tiny shift, because a mean may lie exactly between two of them."""
 
 
 def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
@@ -36,13 +35,22 @@ def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, A
         summary: the data of charts and tables.
         groups: the data of the browser.
     """
-    scripts = [*(_vendored(*which) for which in _VENDORED), _own_script()]
+    own = "\n".join(map(_asset, _SCRIPTS))
+    scripts = [
+        *(f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}" for name, file in _VENDORED.items()),
+        f'(() => {{\n"use strict";\n{own}\n}})();',
+    ]
+    digests = (f"'sha256-{_base64(sha256(script.encode()).digest())}'" for script in scripts)
+    blocks = (
+        gzip.compress(_json(groups[start : start + _GROUPS_PER_BLOCK]).encode(), compresslevel=6, mtime=0)
+        for start in range(0, len(groups), _GROUPS_PER_BLOCK)
+    )
     return Template(_asset("page.html")).substitute(
         title=html.escape(title),
-        policy=_policy(scripts),
+        digests=" ".join(digests),
         style=_asset("style.css"),
-        summary=_json(summary, digits=_DIGITS).replace("<", "\\u003c"),
-        blocks="\n".join(f'<script type="text/plain" class="block">{block}</script>' for block in _blocks(groups)),
+        summary=_json(summary, digits=7).replace("<", "\\u003c"),
+        blocks="\n".join(f'<script type="text/plain" class="block">{_base64(block)}</script>' for block in blocks),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
@@ -51,28 +59,8 @@ def _asset(name: str) -> str:
     return (_ASSETS / name).read_text("utf-8")
 
 
-def _vendored(name: str, file: str) -> str:
-    """The library, preceded by its license."""
-    return f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}"
-
-
-def _own_script() -> str:
-    return '(() => {\n"use strict";\n' + "\n".join(map(_asset, _SCRIPTS)) + "\n})();"
-
-
-def _policy(scripts: Sequence[str]) -> str:
-    digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "  # a legend's ramp
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _blocks(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for start in range(0, len(groups), _GROUPS_PER_BLOCK):
-        packed = gzip.compress(_json(groups[start : start + _GROUPS_PER_BLOCK]).encode(), compresslevel=6, mtime=0)
-        yield b64encode(packed).decode()
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
 def _json(value: object, digits: int | None = None) -> str:
@@ -82,7 +70,7 @@ def _json(value: object, digits: int | None = None) -> str:
 
 def _finite(value: Any, digits: int | None) -> Any:
     if isinstance(value, float):
-        shown = value if digits is None else round(value * _NUDGE, digits)
+        shown = value if digits is None else float(f"{value * _NUDGE:.{digits}g}")
         return shown if math.isfinite(shown) else None
     if isinstance(value, Mapping):
         return {key: _finite(child, digits) for key, child in value.items()}

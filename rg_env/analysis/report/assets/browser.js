@@ -29,41 +29,42 @@ function prepare(group) {
   return group;
 }
 
-function options(select, all, values, nameOf = words) {
-  select.replaceChildren(el("option", { value: "" }, all), ...values.map((value) => el("option", { value }, nameOf(value))));
-}
+// Of each menu: its label, the values of a group among which one is chosen, and what a value is called.
+const MENUS = [
+  ["Task", (group) => [group.task], plain],
+  ["Outcome", (group) => [group.outcome], words],
+  ["Violation", (group) => (group.trouble.size ? [...group.trouble] : ["none"]), words],
+  ["Phase", (group) => [group.phase], words],
+  ["Environment", (group) => [group.environment], plain],
+  ["Run", (group) => [group.run_id], (id) => runName(id)],
+];
+const menu = (label) => byId(`f-${label.toLowerCase()}`);
 
 function setUpFilters() {
-  const kinds = (of) => [...new Set(groups.flatMap(of))].sort();
-  options(byId("f-task"), "all", kinds((group) => group.task), plain);
-  options(byId("f-outcome"), "all", kinds((group) => group.outcome));
-  options(byId("f-trouble"), "any or none", ["none", ...kinds((group) => [...group.trouble])]);
-  options(byId("f-phase"), "all", kinds((group) => group.phase));
-  options(byId("f-environment"), "all", kinds((group) => group.environment), plain);
-  options(byId("f-run"), "all", kinds((group) => group.run_id), runName);
-  for (const id of ["f-environment", "f-run"]) byId(`${id}-label`).hidden = byId(id).options.length < 3;
+  byId("menus").replaceChildren(...MENUS.map(([label, valuesOf, nameOf]) => {
+    const values = [...new Set(groups.flatMap(valuesOf))].sort();
+    const options = [el("option", { value: "" }, "all"), ...values.map((value) => el("option", { value }, nameOf(value)))];
+    return el("label", { hidden: values.length < 2 }, label, el("select", { id: `f-${label.toLowerCase()}` }, options));
+  }));
   const steps = groups.map((group) => group.step).filter((step) => step != null);
   for (const label of document.querySelectorAll("#filters .step")) label.hidden = !steps.length;
   byId("f-from").placeholder = d3.min(steps) ?? "";
   byId("f-to").placeholder = d3.max(steps) ?? "";
 }
 
-const value = (id) => byId(id).value;
-const term = () => value("f-search").trim().toLowerCase();
+const term = () => byId("f-search").value.trim().toLowerCase();
 
 /** Find the groups that match the filters, and go to the first. */
 function filter() {
-  const [task, outcome, trouble, phase, environment, run] = ["f-task", "f-outcome", "f-trouble", "f-phase", "f-environment", "f-run"].map(value);
+  const chosenOf = MENUS.map(([label, valuesOf]) => [menu(label).value, valuesOf]).filter(([value]) => value);
   const search = term();
-  const [from, to] = ["f-from", "f-to"].map((id) => (value(id) === "" ? null : Number(value(id))));
+  const [from, to] = ["f-from", "f-to"].map((id) => byId(id).value);
   const passes = (group) =>
-    (!task || group.task === task) && (!outcome || group.outcome === outcome) && (!phase || group.phase === phase) &&
-    (!environment || group.environment === environment) && (!run || group.run_id === run) &&
-    (!trouble || (trouble === "none" ? !group.trouble.size : group.trouble.has(trouble))) &&
-    (from == null || (group.step != null && group.step >= from)) && (to == null || (group.step != null && group.step <= to)) &&
-    (!search || group.haystack.includes(search));
-  found = [];
-  groups.forEach((group, place) => passes(group) && found.push(place));
+    chosenOf.every(([value, valuesOf]) => valuesOf(group).includes(value)) &&
+    (from === "" || (group.step != null && group.step >= Number(from))) &&
+    (to === "" || (group.step != null && group.step <= Number(to))) &&
+    group.haystack.includes(search);
+  found = d3.range(groups.length).filter((place) => passes(groups[place]));
   chosen = 0;
   byId("list").scrollTop = 0;
   byId("count").textContent = `${count(found.length)} of ${count(groups.length)} groups`;
@@ -92,22 +93,16 @@ function rowNode(place, height) {
   const group = groups[found[place]];
   const right = group.rollouts.filter((rollout) => rollout.right).length;
   const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
-  const row = el("div",
-    { id: `row-${place}`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },
+  return el("div",
+    { id: `row-${place}`, style: `transform: translateY(${place * height}px)`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },
     el("span", { class: "task" }, plain(group.task)),
     el("span", { class: "when" }, group.step == null ? group.phase : `${group.phase} ${group.step}`),
     el("span", { class: "squares" }, bestFirst(group.rollouts).slice(0, 16).map(square)),
     el("span", { class: "right-of" }, `${right}/${group.rollouts.length}`),
     el("span", { class: "excerpt" }, group.prompt ? group.excerpt : whyNoText(group)));
-  row.style.transform = `translateY(${place * height}px)`;
-  return row;
 }
 
-function square(rollout) {
-  const made = el("i", { class: troubleOf(rollout) ? "trouble" : "" });
-  made.style.setProperty("--score", rollout.base_score ?? 0);
-  return made;
-}
+const square = (rollout) => el("i", { class: troubleOf(rollout) && "trouble", style: `--score: ${rollout.base_score ?? 0}` });
 
 /** Select a position in the list and scroll to it. */
 function choose(place) {
@@ -119,26 +114,38 @@ function choose(place) {
   drawRows();
 }
 
-/** Show the selected group in the dialog. */
-function open() {
+/** Show the selected group in the dialog, from its start or from a marked rollout; the address then leads to it. */
+function open(marked) {
   if (!found.length) return;
   const group = groups[found[chosen]];
   byId("group-title").textContent = `${plain(group.task)}${group.step == null ? "" : `, step ${group.step}`}`;
   const body = byId("group-body");
-  body.replaceChildren(...groupNodes(group));
+  body.replaceChildren(...groupNodes(group, marked));
   body.scrollTop = 0;
   highlight(body, term());
   byId("previous").disabled = chosen === 0;
   byId("next").disabled = chosen === found.length - 1;
   if (!byId("group").open) byId("group").showModal();
   body.focus();
+  body.querySelector(".marked")?.scrollIntoView();
+  history.replaceState(null, "", `#${encodeURI(group.group_id)}`);
 }
 
-/** Open a group by its index in the report; resets the filters if they exclude it. */
-function openGroup(number) {
+/** Open a group by its index in the report, at a marked rollout; resets the filters if they exclude it. */
+function openGroup(number, marked) {
   if (!found.includes(number)) reset();
   choose(found.indexOf(number));
-  open();
+  open(marked);
+}
+
+/** Open the group whose id is in the address, as it is or encoded. */
+function openLinked() {
+  const raw = location.hash.slice(1);
+  let id = raw;
+  try { id = decodeURIComponent(raw); } catch { /* not encoded */ }
+  const place = groups.findIndex(({ group_id }) => group_id === id || group_id === raw);
+  if (place >= 0) openGroup(place);
+  else if (raw && !byId(id)) byId("count").textContent = `This report does not show the group ${plain(id)}`;
 }
 
 /** Clear all filters. */
@@ -150,7 +157,7 @@ function reset() {
 /** Show the groups of one task and focus the list. */
 function showTask(task) {
   byId("filters").reset();
-  byId("f-task").value = task;
+  menu("Task").value = task;
   filter();
   byId("groups").scrollIntoView();
   byId("list").focus({ preventScroll: true });
@@ -170,7 +177,7 @@ function listen() {
   const keys = {
     ArrowDown: () => choose(chosen + 1), ArrowUp: () => choose(chosen - 1),
     PageDown: () => choose(chosen + page()), PageUp: () => choose(chosen - page()),
-    Home: () => choose(0), End: () => choose(found.length - 1), Enter: open, " ": open,
+    Home: () => choose(0), End: () => choose(found.length - 1), Enter: () => open(), " ": () => open(),
   };
   list.addEventListener("keydown", (event) => {
     const act = isShortcut(event) ? null : keys[event.key];
@@ -186,6 +193,7 @@ function listen() {
   byId("previous").addEventListener("click", () => move(-1));
   byId("next").addEventListener("click", () => move(1));
   byId("close").addEventListener("click", () => byId("group").close());
+  byId("group").addEventListener("close", () => history.replaceState(null, "", location.href.split("#")[0]));
   byId("group").addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by && !isShortcut(event)) move(by);
@@ -200,7 +208,7 @@ async function startBrowser() {
   try {
     await unpackGroups();
   } catch (error) {
-    byId("count").textContent = `The groups cannot be unpacked (${error.message}): use a browser from 2023 or later.`;
+    byId("count").textContent = `The groups cannot be unpacked (${error.message}): use a browser of 2024 or later.`;
     throw error;
   }
   setUpFilters();

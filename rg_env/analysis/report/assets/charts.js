@@ -1,7 +1,8 @@
 // Charts with Observable Plot: SVG with colors from CSS variables, so that dark mode and print need no redrawing.
 
 const PHASES = { train: "var(--train)", eval: "var(--eval)" };
-const KINDS = ["#4e79a7", "#f28e2c", "#e15759", "#76b7b2", "#59a14f", "#edc949", "#af7aa1", "#ff9da7", "#9c755f", "#8c8c8c"];
+const COLORS = d3.schemeTableau10;
+const hidden = new Set(); // runs that are not drawn over the steps
 const drawings = []; // [holder, function from width to nodes]: redrawn when the width changes
 
 /** A chart with a title and a line on how to read it; `draw` makes the nodes for a width in pixels. */
@@ -21,59 +22,83 @@ function redraw() {
 }
 
 /** A legend of [label, color] pairs. */
-function swatches(pairs) {
-  const items = pairs.map(([label, color]) => {
-    const key = el("i");
-    key.style.background = color;
-    return el("span", {}, key, label);
-  });
-  return el("div", { class: "legend" }, items);
-}
+const swatches = (pairs) =>
+  el("div", { class: "legend" }, pairs.map(([label, color]) => el("span", {}, el("i", { style: `background: ${color}` }), label)));
 
 const middle = (row) => (row.step + row.last_step) / 2;
 const rate = { domain: [0, 1], tickFormat: (value) => `${Math.round(value * 100)} %` };
-const frame = (width, label) => ({ width, height: 230, marginLeft: 46, marginBottom: 38, marginTop: 14, style: { fontSize: "12px" }, ariaLabel: label });
+const frame = (width, label, height = 230) => ({ width, height, marginLeft: 46, marginBottom: 38, marginTop: 14, style: { fontSize: "12px" }, ariaLabel: label });
 const stepAxis = (rows, width) => {
   const few = [...new Set(rows.map((row) => row.step))];
   const ticks = few.length <= 6 ? few : Math.max(3, Math.floor(width / 90));
   return { label: "step →", labelAnchor: "right", nice: false, ticks, tickFormat: (step) => (Number.isInteger(step) ? String(step) : "") };
 };
 
-/** A line with its interval for training; a point with its interval for each evaluation. */
-function curve(parent, title, sections, key, { share = true } = {}) {
-  const series = sections.map(({ phase, steps }) => ({ phase, rows: rowsOf(steps).filter((row) => row[key] != null), color: isTraining(phase) ? PHASES.train : PHASES.eval }));
-  const rows = series.flatMap(({ phase, rows }) => rows.map((row) => ({ ...row, phase })));
-  const drawn = series.filter(({ rows }) => rows.length);
-  if (!drawn.length) return;
-  const merged = rows.some((row) => row.step !== row.last_step) ? "A point is the mean of several steps. " : "";
-  const format = share ? (value) => percent(value, 1) : (value) => number(value);
-  chart(parent, title, `${merged}Band and bar: 95 % interval.`, (width) => [
-    Plot.plot({
-      ...frame(width, `${title} over the steps`),
-      x: stepAxis(rows, width),
-      y: { label: null, grid: true, nice: true, ticks: 5, zero: true, ...(share ? rate : {}) },
-      marks: [
-        Plot.ruleY([0], { stroke: "var(--line)" }),
-        ...series.flatMap(({ phase, rows, color }) => isTraining(phase) ? [
-          Plot.areaY(rows, { x: middle, y1: `${key}_low`, y2: `${key}_high`, fill: color, fillOpacity: 0.15 }),
-          Plot.lineY(rows, { x: middle, y: key, stroke: color, strokeWidth: 2.2 }),
-          Plot.dot(rows, { x: middle, y: key, r: rows.length > 20 ? 2 : 3.5, fill: color }),
-        ] : [
-          Plot.ruleX(rows.filter((row) => row[`${key}_low`] != null), { x: middle, y1: `${key}_low`, y2: `${key}_high`, stroke: color, strokeWidth: 2 }),
-          Plot.dot(rows, { x: middle, y: key, r: 4.5, fill: color, stroke: "var(--panel)" }),
-        ]),
-        Plot.tip(rows, Plot.pointer({ x: middle, y: key, title: (row) => `${row.phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups` })),
-      ],
-    }),
-    ...(drawn.length > 1 ? [swatches(drawn.map(({ phase, color }) => [phase, color]))] : []),
-  ]);
+/** The color of a run in charts that show several. */
+function runColor(id) {
+  const place = report.runs.findIndex((run) => run.run_id === id);
+  return report.runs.length > COLORS.length ? d3.interpolateRainbow(place / report.runs.length) : COLORS[place];
 }
 
-/** Steps to label on an axis that has one band per point. */
-function bandTicks(rows, width) {
-  const steps = [...new Set(rows.map((row) => row.step))].sort((a, b) => a - b);
-  const every = Math.ceil(steps.length / Math.max(2, Math.floor(width / 60)));
-  return { domain: steps, ticks: steps.filter((_, place) => place % every === 0) };
+/**
+ * A chart over the steps. Each of `series` has a `label`, a `color`, and `rows` with `y`, its bounds `low` and `high`, and the `text` of
+ * a tip; it is a line, or with `apart` points, which are moved sideways so that those of one step do not hide each other.
+ */
+function overSteps(parent, title, series, y, height) {
+  if (series.every(({ rows }) => !rows.length)) return;
+  chart(parent, title, "", (width) => {
+    const drawn = series.filter(({ run_id, rows }) => !hidden.has(run_id) && rows.length);
+    const rows = drawn.flatMap(({ rows }) => rows);
+    const legend = [...new Map(drawn.map(({ label, color }) => [label, color]))];
+    return [
+      Plot.plot({
+        ...frame(width, `${title} over the steps`, height),
+        x: stepAxis(rows, width),
+        y: { label: null, grid: true, nice: true, ticks: 5, ...y },
+        marks: [
+          ...drawn.flatMap(({ rows, color, apart }) => apart == null ? [
+            Plot.areaY(rows, { x: middle, y1: "low", y2: "high", fill: color, fillOpacity: 0.15 }),
+            Plot.lineY(rows, { x: middle, y: "y", stroke: color, strokeWidth: 2.2 }),
+            Plot.dot(rows, { x: middle, y: "y", r: rows.length > 20 ? 2 : 3.5, fill: color }),
+          ] : [
+            Plot.ruleX(rows.filter(({ low }) => low != null), { x: middle, y1: "low", y2: "high", dx: apart, stroke: color, strokeWidth: 2 }),
+            Plot.dot(rows, { x: middle, y: "y", dx: apart, r: 4.5, fill: color, stroke: "var(--panel)" }),
+          ]),
+          Plot.tip(rows, Plot.pointer({ x: middle, y: "y", title: "text" })),
+        ],
+      }),
+      ...(legend.length > 1 && !height ? [swatches(legend)] : []),
+    ];
+  });
+}
+
+/** A statistic of every run: a line for training, a point for each evaluation. */
+function curve(parent, title, sections, key, share = true) {
+  const format = share ? rate1 : (value) => number(value);
+  const series = sections.map(({ run_id, phase, steps }, place) => ({
+    run_id,
+    label: several ? runName(run_id) : phase,
+    color: several ? runColor(run_id) : PHASES[phase],
+    apart: isTraining(phase) ? null : several ? 4 * (place - sections.length / 2) : 0,
+    rows: rowsOf(steps).filter((row) => row[key] != null).map((row) => ({
+      ...row, y: row[key], low: row[`${key}_low`], high: row[`${key}_high`],
+      text: `${several ? `${runName(run_id)}, ` : ""}${phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups`,
+    })),
+  }));
+  overSteps(parent, title, series, { zero: true, ...(share ? rate : { tickFormat: "~g" }) });
+}
+
+/** Small charts of the trainer's own numbers, of every run that has them. */
+function trainerCharts(parent) {
+  for (const [name, numbers] of d3.group(rowsOf(report.trainer), (row) => row.name)) {
+    const series = [...d3.group(numbers, (row) => row.run_id)].map(([run_id, rows]) => ({
+      run_id,
+      label: runName(run_id),
+      color: several ? runColor(run_id) : PHASES.train,
+      rows: rows.map((row) => ({ ...row, y: row.value, text: `${several ? `${runName(run_id)}, ` : ""}${stepText(row)}\n${row.value.toPrecision(4)}` })),
+    }));
+    overSteps(parent, name, series, { tickFormat: "~g" }, 160);
+  }
 }
 
 function heatMap(parent, section) {
@@ -81,10 +106,11 @@ function heatMap(parent, section) {
   if (!rows.length) return;
   const rateOf = new Map(rowsOf(section.tasks).map((row) => [row.task, row.solve_rate]));
   const tasks = [...rateOf.keys()].sort((a, b) => rateOf.get(a) - rateOf.get(b));
-  const put = rows.some((row) => row.step !== row.last_step);
-  chart(parent, "", `Worst task on top. ${put ? "A column stands for several steps. " : ""}Empty: no group.`, (width) => {
+    chart(parent, "", "Worst task on top. Empty: no group.", (width) => {
     const names = Math.min(width < 500 ? 110 : 220, 14 + 6.8 * Math.max(...tasks.map((task) => task.length)));
-    const { domain, ticks } = bandTicks(rows, width - names);
+    const domain = [...new Set(rows.map((row) => row.step))].sort((a, b) => a - b);
+    const every = Math.ceil(domain.length / Math.max(2, Math.floor((width - names) / 60)));
+    const ticks = domain.filter((_, place) => place % every === 0);
     return [
       Plot.plot({
         ...frame(width, "Solve rate of each task over the steps, as a heat map"),
@@ -125,48 +151,31 @@ function lengthCharts(parent, section) {
       }),
       swatches(present),
     ]);
-  const rows = rowsOf(section.steps).filter((row) => row.length_right != null || row.length_wrong != null);
-  if (rows.length > 1 && isTraining(section.phase))
-    chart(parent, "Median over the steps", "In tokens.", (width) => [
-      Plot.plot({
-        ...frame(width, `Median length of correct and wrong responses over the steps in tokens`),
-        x: stepAxis(rows, width),
-        y: { label: null, grid: true, ticks: 5, zero: true, nice: true },
-        marks: [
-          ...present.map(([side, color]) =>
-            Plot.lineY(rows.filter((row) => row[`length_${side}`] != null), { x: "step", y: `length_${side}`, stroke: color, strokeWidth: 2.2, marker: rows.length > 20 ? null : "dot" })),
-          Plot.tip(rows, Plot.pointerX({ x: "step", y: (row) => row.length_right ?? row.length_wrong, title: (row) => `${stepText(row)}\n${present.map(([side]) => `${side} ${number(row[`length_${side}`], 0)}`).join(" · ")} tokens` })),
-          Plot.ruleY([0], { stroke: "var(--line)" }),
-        ],
-      }),
-      swatches(present),
-    ]);
+  if (!isTraining(section.phase)) return;
+  const medians = present.map(([side, color]) => ({
+    label: side,
+    color,
+    rows: rowsOf(section.steps).filter((row) => row[`tokens_${side}_p50`] != null).map((row) => {
+      const length = row[`tokens_${side}_p50`];
+      return { ...row, y: length, text: `${side}, ${stepText(row)}\n${number(length, 0)} tokens` };
+    }),
+  }));
+  overSteps(parent, "Median over the steps, in tokens", medians, { zero: true });
 }
 
-const troubleName = (column) => words(column.replace(/^violation_/, "").replace(/^status_/, "scorer: "));
-
+/** A line for each violation and each failed status, the most frequent first. */
 function troubleChart(parent, section) {
   const rows = rowsOf(section.trouble);
-  if (!rows.length) return;
-  const total = d3.group(rows, (row) => row.what);
-  const kinds = [...total.keys()].sort((a, b) => d3.sum(total.get(b), (row) => row.share) - d3.sum(total.get(a), (row) => row.share));
-  const colors = kinds.map((_, place) => KINDS[place % KINDS.length]);
-  const digits = d3.max(d3.rollup(rows, (at) => d3.sum(at, (row) => row.share), (row) => row.step).values()) < 0.05 ? 1 : 0;
-  chart(parent, "", "Share of rollouts at each point.", (width) => {
-    const { domain, ticks } = bandTicks(rows, width);
-    return [
-      Plot.plot({
-        ...frame(width, "Shares of violations and of failed scoring over the steps"),
-        x: { domain, ticks, label: "step →", labelAnchor: "right", tickSize: 3, padding: 0.1 },
-        y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value, digits) },
-        color: { domain: kinds, range: colors },
-        marks: [
-          Plot.barY(rows, { x: "step", y: "share", fill: "what", order: kinds }),
-          Plot.tip(rows.filter((row) => row.share > 0), Plot.pointer(Plot.stackY({ x: "step", y: "share", z: "what", order: kinds, title: (row) => `${troubleName(row.what)}, ${stepText(row)}\n${percent(row.share, 2)} of rollouts` }))),
-          Plot.ruleY([0], { stroke: "var(--line)" }),
-        ],
-      }),
-      swatches(kinds.map((kind, place) => [troubleName(kind), colors[place]])),
-    ];
-  });
+  const total = d3.rollup(rows, (of) => d3.sum(of, (row) => row.share), (row) => row.what);
+  const kinds = [...total.keys()].sort((a, b) => total.get(b) - total.get(a));
+  const shareOf = new Map(rows.map((row) => [`${row.step} ${row.what}`, row.share]));
+  const series = kinds.map((kind, place) => ({
+    label: words(kind),
+    color: COLORS[place % COLORS.length],
+    rows: rowsOf(section.steps).map((row) => {
+      const share = shareOf.get(`${row.step} ${kind}`) ?? 0;
+      return { ...row, y: share, text: `${words(kind)}, ${stepText(row)}\n${percent(share, 2)} of rollouts` };
+    }),
+  }));
+  overSteps(parent, "Share of rollouts", series, { zero: true, tickFormat: "~%" });
 }

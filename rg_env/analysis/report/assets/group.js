@@ -2,14 +2,18 @@
 
 const NUMBERS = [
   ["base_score", "base score"],
-  ["raw_score", "raw"],
-  ["tagged_score", "tagged"],
-  ["penalty_factor", "penalty ×"],
-  ["score", "score"],
   ["reward", "reward"],
   ["response_tokens", "tokens", (value) => count(value)],
   ["stop_reason", "stopped by", (value) => plain(value || "–")],
   ["truncated", "cut off", (value) => (value == null ? "–" : value ? "yes" : "no")],
+];
+const MORE_NUMBERS = [
+  ["raw_score", "raw"],
+  ["tagged_score", "tagged"],
+  ["penalty_factor", "penalty ×"],
+  ["score", "score"],
+  ["custom_reward", "custom reward"],
+  ["published_score", "published score"],
   ["policy_version", "policy version", (value) => plain(value || "–")],
 ];
 
@@ -20,20 +24,17 @@ const troubleOf = (rollout) => rollout.violation || (rollout.status == null || r
 /** What a group that is above the threshold by partial credit alone says of itself. */
 const noneSolved = (group) => (group.text === "rollouts" && !group.rollouts.some((rollout) => rollout.right) && group.rollouts.some((rollout) => rollout.base_score > 0) ? ", above the threshold, none solved" : "");
 
-/** Nodes for the whole group. */
-function groupNodes(group) {
+/** Nodes for the whole group; one rollout may be marked. */
+function groupNodes(group, marked) {
   return [
     facts(group),
     ...(group.prompt ? prompt(group) : [el("p", { class: "notice" }, whyNoText(group))]),
     el("h3", {}, `${group.rollouts.length} rollouts, best to worst`),
-    ...bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout, group.baseline)),
+    ...bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout, group.baseline, rollout === marked)),
   ];
 }
 
-function whyNoText(group) {
-  if (group.text_reason) return `Text not kept: ${words(group.text_reason)}.`;
-  return "Text not included in this report; it is in the dump.";
-}
+const whyNoText = (group) => (group.text_reason ? `Text not kept: ${words(group.text_reason)}.` : "Text not in this report.");
 
 function facts(group) {
   const rows = [
@@ -41,9 +42,11 @@ function facts(group) {
     ["phase", phaseOf(group)], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && carried(group.task_config)],
     ["outcome", words(group.outcome) + noneSolved(group)], ["signal", isTraining(group.phase) ? (group.no_signal ? "none: all rewards are equal" : "yes") : null],
   ];
-  return el("dl", { class: "facts" }, rows.filter(([, value]) => value != null && value !== "").map(([name, value]) =>
-    el("div", {}, el("dt", {}, name), el("dd", {}, plain(value)))));
+  return pairs("facts", rows.filter(([, value]) => value != null && value !== "").map(([name, value]) => [name, plain(value)]));
 }
+
+/** A list of names and values. */
+const pairs = (kind, rows) => el("dl", { class: kind }, rows.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 function prompt(group) {
   const system = group.prompt.filter((message) => message.role === "system");
@@ -63,17 +66,20 @@ function calibration(rollout, baseline) {
   return rollout.raw_score == null || best === rollout.base_score ? null : el("p", { class: "muted" }, baseline ? `The base score counts what is above the baseline of ${number(baseline)}, which a policy without reasoning gets.` : "The base score is the raw score: this task rewards the tags themselves.");
 }
 
-function rolloutNode(rollout, baseline) {
+const numbers = (rollout, names) => pairs("numbers", names.map(([key, label, show = number]) => [label, show(rollout[key])]));
+
+function rolloutNode(rollout, baseline, isMarked) {
   const trouble = troubleOf(rollout);
   const explained = report.violations[rollout.violation] ?? (rollout.detail ? plain(carried(rollout.detail)) : "");
-  return el("article", { class: rollout.right ? "right" : "wrong", "aria-label": `Rollout ${rollout.repetition}` },
+  return el("article", { class: `${rollout.right ? "right" : "wrong"}${isMarked ? " marked" : ""}`, "aria-label": `Rollout ${rollout.repetition}` },
     el("header", {},
       el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, rollout.right ? "right" : "wrong"),
+      isMarked ? el("span", { class: "badge" }, "the example") : null,
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : null,
       trouble && explained ? el("span", { class: "muted" }, explained) : null),
     calibration(rollout, baseline),
-    el("dl", { class: "numbers" }, NUMBERS.map(([key, label, show = number]) =>
-      el("div", {}, el("dt", {}, label), el("dd", {}, show(rollout[key]))))),
+    numbers(rollout, NUMBERS),
+    el("details", {}, el("summary", {}, "More numbers"), numbers(rollout, MORE_NUMBERS)),
     rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, colored)));
 }
 

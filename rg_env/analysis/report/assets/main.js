@@ -2,21 +2,33 @@
 // marks that the page is complete.
 
 const report = JSON.parse(byId("summary").textContent);
+const runOf = new Map(report.runs.map((run) => [run.run_id, run]));
+/** The name of a run: its model, and what tells it apart from others. */
+const runName = (id) => plain(runOf.get(id)?.name ?? id);
+const CLUSTERED = "95 % confidence interval, clustered by group";
+const several = report.runs.length > 1;
+const onlyOurs = report.sections.every((section) => section.environment === "rg_dump");
+/** The phase, followed by the environment if the report has others than rg_dump. */
+const phaseOf = ({ phase, environment }) => (onlyOurs ? phase : plain(`${phase} ${environment}`));
 
-// Key of `statistics`, label, format, text below it, and in which phases to show it.
+// Key of `statistics`, label, format, text below it, and whether to show it.
 const always = () => true;
+const inTraining = (h) => isTraining(h.phase);
 const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}${h.environment === "rg_dump" ? "" : ", or what their groups say"}`;
+const rewardIsScore = (h) => inTraining(h) && number(h.mean_reward) === number(h.mean_base_score);
+const penalty = (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied");
 const CARDS = [
-  ["solve_rate", "solved in training", rate1, solvedOf, isTraining],
-  ["solve_rate", "solved, all evaluations", rate1, solvedOf, (phase) => !isTraining(phase)],
-  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`, isTraining],
+  ["solve_rate", "solved in training", rate1, solvedOf, inTraining],
+  ["solve_rate", "solved, all evaluations", rate1, solvedOf, (h) => !inTraining(h) && h.steps !== 1],
+  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`, inTraining],
   ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`, always],
-  ["mean_base_score", "mean base score", number, (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied"), always],
-  ["mean_reward", "mean reward", number, () => "as returned to the trainer", isTraining],
+  ["mean_base_score", "mean base score and reward", number, penalty, rewardIsScore],
+  ["mean_base_score", "mean base score", number, penalty, (h) => !rewardIsScore(h)],
+  ["mean_reward", "mean reward", number, () => "as returned to the trainer", (h) => inTraining(h) && !rewardIsScore(h)],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
   ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`, always],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`, always],
-  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (phase, h) => h.scorer_failures || h.rejected],
+  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => h.scorer_failures || h.rejected],
 ];
 
 /** The card for pass@k with the largest k that the groups allow. */
@@ -26,84 +38,86 @@ function passCard(headline) {
   return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, () => `one of ${most} correct`, always]] : [];
 }
 
-/** The name of a run: its model, and what tells it apart from others. */
-const runName = (id) => plain(report.runs.find((run) => run.run_id === id)?.name ?? id);
+/** The first and the last evaluation of a section; the only one, if there is one. */
+const ends = ({ steps }) => rowsOf(steps).filter((_, place, rows) => place === 0 || place === rows.length - 1);
+const evaluations = (run_id) => report.sections.filter((section) => section.run_id === run_id && !isTraining(section.phase) && ends(section).length);
+const both = (rows, show) => rows.map(show).join(" → ");
 
 function about() {
-  const lines = report.runs.map((run) =>
-    [report.runs.length > 1 ? run.name : run.run_id, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`].filter(Boolean).map(plain).join(" · "));
-  byId("about").replaceChildren(...lines.filter(Boolean).flatMap((line) => [line, el("br")]));
+  byId("about").replaceChildren(...report.runs.map((run) => {
+    const evaluated = evaluations(run.run_id).map((section) => `${both(ends(section), (row) => rate1(row.solve_rate))} solved in ${phaseOf(section)}`);
+    const facts = [several ? run.name : run.run_id, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`, ...(several ? evaluated : [])];
+    const line = facts.filter(Boolean).map(plain).join(" · ");
+    if (!several) return el("p", {}, line);
+    const toggle = (event) => { hidden[event.target.checked ? "delete" : "add"](run.run_id); redraw(); };
+    const box = el("input", { type: "checkbox", checked: true, style: `accent-color: ${runColor(run.run_id)}`, onchange: toggle });
+    return el("label", { title: "Show in the charts over the steps" }, box, line);
+  }));
   byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
-  byId("made").textContent = "Made by rg-env dumps report. Charts: Observable Plot and D3, ISC license.";
 }
 
-/** The solve rate of the first and the last evaluation of the run; of the only one, if there is one. */
+/** The solve rate of the first and the last evaluation. */
 function evaluationCard(section) {
-  const evaluations = report.sections.filter((other) => other.run_id === section.run_id && !isTraining(other.phase));
-  return evaluations.map((evaluation) => {
-    const rows = rowsOf(evaluation.steps);
-    if (!rows.length) return null;
-    const ends = rows.length > 1 ? [rows[0], rows.at(-1)] : rows;
-    const rates = ends.map((row) => rate1(row.solve_rate)).join(" → ");
-    const bounds = ends.map((row) => interval(row, "solve_rate", rate1)).join(" → ");
-    return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phaseOf(evaluation).replace("eval", "evaluation")}`), el("dd", {}, rates),
-      el("dd", { class: "muted", title: CLUSTERED }, bounds),
-      el("dd", { class: "muted" }, `step ${ends.map((row) => row.step).join(" → ")}; ${ends.map((row) => count(row.groups)).join(" → ")} questions`));
-  });
+  const rows = ends(section);
+  return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phaseOf(section).replace("eval", "evaluation")}`), el("dd", {}, both(rows, (row) => rate1(row.solve_rate))),
+    el("dd", { class: "muted", title: CLUSTERED }, both(rows, (row) => interval(row, "solve_rate", rate1))),
+    el("dd", { class: "muted" }, `step ${both(rows, (row) => row.step)}; ${both(rows, (row) => count(row.groups))} questions`));
 }
-
-const CLUSTERED = "95 % confidence interval, clustered by group";
 
 function headline(section) {
   const h = section.headline;
-  const cards = [...CARDS.slice(0, 3), ...passCard(h), ...CARDS.slice(3)].filter(([key, , , , shown]) => h[key] != null && shown(section.phase, h));
-  byId("headline").replaceChildren(...evaluationCard(section).filter(Boolean), ...cards.map(([key, label, show, more]) =>
+  const cards = [...CARDS.slice(0, 3), ...passCard(h), ...CARDS.slice(3)].filter(([key, , , , shown]) => h[key] != null && shown(h));
+  byId("headline").replaceChildren(...evaluations(section.run_id).map(evaluationCard), ...cards.map(([key, label, show, more]) =>
     el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
       h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: CLUSTERED }, interval(h, key, show)),
       el("dd", { class: "muted" }, more(h)))));
-  const settings = report.runs.find((run) => run.run_id === section.run_id)?.settings ?? [];
-  byId("settings").replaceChildren(...settings.map(([name, value]) => el("div", {}, el("dt", {}, plain(name)), el("dd", {}, plain(value)))));
+  const settings = runOf.get(section.run_id)?.settings ?? [];
+  byId("settings").replaceChildren(pairs("facts", settings.map(([name, value]) => [plain(name), plain(value)])));
 }
 
+/** The tasks with the lowest solve rate at the end of training, each with the worst rollouts of its latest groups. */
 function worst(section) {
+  const atEnd = (task) => task.solve_rate_last ?? task.solve_rate;
+  const tasks = rowsOf(section.tasks).filter((task) => atEnd(task) < 1).sort((a, b) => atEnd(a) - atEnd(b)).slice(0, 5);
+  const isOfSection = (group) => ["run_id", "phase", "environment"].every((key) => group[key] === section[key]);
+  const wrong = groups.filter((group) => group.prompt && isOfSection(group) && group.rollouts.some(({ right }) => !right)).reverse();
   const when = isTraining(section.phase) && section.headline.steps > 1 ? " in the last ¼" : "";
-  const tasks = section.worst.map((task) =>
-    el("article", {}, el("h3", {}, plain(task.task), el("span", { class: "muted" }, ` ${percent(task.solve_rate)} solved${when}`)), el("ul", {}, task.examples.map(example))));
-  byId("worst").replaceChildren(...(tasks.length ? tasks : [el("p", { class: "notice" }, "Every task is solved.")]));
+  byId("worst").replaceChildren(...tasks.map((task) => el("article", {},
+    el("h3", {}, plain(task.task), el("span", { class: "muted" }, ` ${percent(atEnd(task))} solved${when}`)),
+    el("ul", {}, wrong.filter((group) => group.task === task.task).slice(0, 3).map(example)))));
+  if (!tasks.length) byId("worst").append(el("p", { class: "notice" }, "Every task is solved."));
 }
 
-function example([place, number]) {
-  const group = groups[place];
-  const rollout = group.rollouts[number];
+function example(group) {
+  const rollout = bestFirst(group.rollouts).at(-1);
   const trouble = troubleOf(rollout);
   return el("li", {},
     el("p", { class: "excerpt" }, group.excerpt),
     el("p", {}, "answered ", el("code", { dir: "auto" }, rollout.answer ? clip(plain(carried(rollout.answer)), 120) : "nothing"),
       group.expected ? [" for ", el("code", { dir: "auto" }, clip(plain(carried(group.expected)), 120))] : "",
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : ""),
-    el("button", { type: "button", onclick: () => openGroup(place) }, group.step == null ? "Open the group" : `Open the group of step ${group.step}`));
+    el("button", { type: "button", onclick: () => openGroup(groups.indexOf(group), rollout) }, `Open this rollout${group.step == null ? "" : ` of step ${group.step}`}`));
 }
 
 /** Fill a section with charts, or say that there are none. */
-const fillCharts = (id, fill) => {
-  const holder = byId(id);
-  holder.replaceChildren();
-  fill(holder);
-  if (!holder.childElementCount) holder.append(el("p", { class: "notice" }, "Nothing to show for this phase."));
-};
+function fillCharts(id, fill) {
+  byId(id).replaceChildren();
+  fill(byId(id));
+  if (!byId(id).childElementCount) byId(id).append(el("p", { class: "notice" }, "Nothing to show for this phase."));
+}
 
 function show(section) {
   drawings.length = 0;
-  const both = report.sections.filter((other) => other.run_id === section.run_id && other.environment === section.environment);
   headline(section);
   fillCharts("curves", (holder) => {
-    curve(holder, "Mean reward", both, "mean_reward", { share: false });
-    curve(holder, "Solve rate", both, "solve_rate");
-    curve(holder, "Format rate", both, "format_rate");
-    curve(holder, "Groups without signal", both, "no_signal");
+    const drawn = report.sections.filter((other) => other.environment === section.environment);
+    curve(holder, "Mean reward", drawn, "mean_reward", false);
+    curve(holder, "Solve rate", drawn, "solve_rate");
+    curve(holder, "Format rate", drawn, "format_rate");
+    curve(holder, "Groups without signal", drawn, "no_signal");
   });
+  fillCharts("trainer", trainerCharts);
   taskTable(byId("tasks"), section, showTask);
-  byId("tasks-hint").textContent = "Click a column to sort, a task to show its groups; hover over a number for its 95 % interval.";
   fillCharts("heat", (holder) => heatMap(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));
   fillCharts("trouble", (holder) => troubleChart(holder, section));
@@ -112,10 +126,10 @@ function show(section) {
 
 function choice() {
   const select = byId("section");
-  const several = new Set(report.sections.map((section) => section.run_id)).size > 1;
   select.replaceChildren(...report.sections.map((section, place) =>
     el("option", { value: place }, several ? `${phaseOf(section)}, run ${runName(section.run_id)}` : phaseOf(section))));
   byId("section-label").hidden = report.sections.length < 2;
+  byId("trainer-section").hidden = !report.trainer.step.length;
   const current = () => report.sections[Number(select.value)];
   select.addEventListener("change", () => { show(current()); unpacked.then(() => worst(current())); });
   return current;
@@ -133,5 +147,7 @@ addEventListener("resize", () => {
 });
 unpacked.then(() => {
   worst(current());
+  openLinked();
+  addEventListener("hashchange", openLinked);
   document.documentElement.setAttribute("data-ready", "");
 });

@@ -1,5 +1,8 @@
 // The table of tasks: click a column to sort; initially the worst task comes first.
 
+/** A difference of rates in percentage points, with its sign. */
+const points = (value) => (value == null ? "–" : d3.format("+.0f")(value * 100));
+
 const COLUMNS = [
   { key: "task", label: "task", text: true },
   { key: "groups", label: "groups", show: count },
@@ -8,9 +11,7 @@ const COLUMNS = [
   { key: "solve_rate_last", label: "last ¼", show: percent, title: "solved in the last quarter of the steps" },
   { key: "solve_rate_change", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
   { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a format violation" },
-  { key: "solve_given_format", label: "given format", show: percent, title: "solved among rollouts without a format violation" },
   { key: "mean_base_score", label: "base score", show: number },
-  { key: "mean_score", label: "score", show: number, title: "after the length penalty" },
   { key: "mean_reward", label: "reward", show: number },
   { key: "mean_response_tokens", label: "tokens", show: (value) => number(value, 0) },
   { key: "truncated", label: "cut off", show: percent },
@@ -18,13 +19,6 @@ const COLUMNS = [
   { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every base score is 0" },
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
-
-/** A difference of rates in percentage points, with its sign. */
-function points(value) {
-  if (value == null) return "–";
-  const whole = Math.round(value * 100);
-  return whole < 0 ? `−${-whole}` : whole > 0 ? `+${whole}` : "0";
-}
 
 /** Fill the table for a section; `choose` is called with the task whose name was clicked. */
 function taskTable(table, section, choose) {
@@ -57,16 +51,11 @@ function taskTable(table, section, choose) {
     if (column.text)
       return el("th", { scope: "row" }, el("button", { type: "button", title: "Show its groups", onclick: () => choose(value) }, plain(value)));
     const bounds = interval(row, column.key, column.show);
-    const made = el("td", { class: column.bar ? "bar" : "", title: bounds && `95 %: ${bounds}` }, column.show(value));
-    if (column.bar) made.style.setProperty("--value", value ?? 0);
-    return made;
+    return el("td", { class: column.bar && "bar", style: column.bar && `--value: ${value ?? 0}`, title: bounds && `95 %: ${bounds}` }, column.show(value));
   }
   table.replaceChildren(el("caption", {}, `Tasks in the ${phaseOf(section)} phase of run ${runName(section.run_id)}`), el("thead", {}, el("tr", {}, heads)), body);
   fill();
 }
 
-/** Whether a column is redundant: no penalty applied, or nothing was truncated. */
-function isRedundant(rows, key) {
-  if (key === "mean_score" || key === "mean_reward") return rows.every((row) => row[key] === row.mean_base_score);
-  return key === "truncated" && rows.every((row) => !row[key]);
-}
+/** Whether a column is redundant: the reward is the base score, or nothing was truncated. */
+const isRedundant = (rows, key) => (key === "mean_reward" && rows.every((row) => number(row[key]) === number(row.mean_base_score))) || (key === "truncated" && rows.every((row) => !row[key]));

@@ -33,11 +33,8 @@ function reveal(text) {
   return nodes.filter((node) => node !== "");
 }
 
-/** The parts of a text in the report: a string, or [beginning, characters omitted, end]. */
-const parts = (text) => (Array.isArray(text) ? [text[0], text[2]] : [text]);
-
-/** The text in the report, for search and excerpts. */
-const carried = (text) => parts(text).join(" … ");
+/** A text of the report, which is a string or [beginning, characters omitted, end], for search and excerpts. */
+const carried = (text) => (Array.isArray(text) ? `${text[0]} … ${text[2]}` : text);
 
 /** Nodes for a text whose middle may be omitted. */
 function shown(text, nodesOf = reveal) {
@@ -69,8 +66,6 @@ const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `(${show(
 const count = (value) => (value == null ? "–" : value.toLocaleString("en"));
 const rate1 = (value) => percent(value, 1);
 const isTraining = (phase) => phase === "train";
-/** The phase, followed by the environment if the report has others than rg_dump. */
-const phaseOf = ({ phase, environment }) => (report.sections.every((section) => section.environment === "rg_dump") ? phase : plain(`${phase} ${environment}`));
 const words = (name) => plain(name).replaceAll("_", " ");
 
 /** Rows from a table by columns. */
