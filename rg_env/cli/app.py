@@ -18,6 +18,7 @@ from rg_env.cli.base import Command, Group
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
+from rg_env.cli.runs import runs
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
@@ -124,6 +125,7 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
 app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
+app.command(cls=Command)(runs)
 
 
 _LEGEND = (

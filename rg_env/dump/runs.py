@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -18,7 +18,18 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 
-from rg_env.dump.files import PREFIX, ZSTD, DumpFile, is_held, lines_in, list_files, open_regular, parse_name, raw_lines
+from rg_env.dump.files import (
+    PREFIX,
+    ZSTD,
+    DumpFile,
+    is_held,
+    lines_in,
+    list_files,
+    manifest_name,
+    open_regular,
+    parse_name,
+    raw_lines,
+)
 from rg_env.dump.manifest import RunSettings, read_manifest, settings_of
 from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
 from rg_env.errors import DumpError
@@ -84,15 +95,13 @@ class Run:
 
     def how_it_ended(self) -> Iterator[str]:
         """What the manifest says about groups that are missing, a line each. Without a manifest nothing is known."""
-        attempts = (self.manifest or {}).get("attempts")
-        entries = [entry for entry in attempts if isinstance(entry, dict)] if isinstance(attempts, list) else []
-        counts = [entry.get("missing_groups") for entry in entries]
-        missing = sum(count for count in counts if isinstance(count, int))
-        if missing:
+        if missing := missing_groups(self.manifest):
             yield f"{counted(missing, 'group')} of run {self.run_id} could not be written, as its manifest says"
-        if entries and not entries[-1].get("ended"):
-            live = is_held(self.files[0].path.parent, self.run_id)
-            yield f"run {self.run_id} {'is being written now' if live else 'has no regular end: it was killed'}"
+        state = state_of(self.files[0].path.parent, self.run_id, self.manifest)
+        if state == "running":
+            yield f"run {self.run_id} is being written now"
+        elif state == "killed":
+            yield f"run {self.run_id} has no regular end: it was killed"
 
     def is_replaced(self) -> IsReplaced:
         """What later attempts have replaced.
@@ -124,6 +133,26 @@ class Run:
             return abandoned or attempt < last.get((phase, step), attempt)
 
         return is_replaced
+
+
+def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """What a manifest says about each attempt; nothing without one."""
+    attempts = (manifest or {}).get("attempts")
+    return [entry for entry in attempts if isinstance(entry, dict)] if isinstance(attempts, list) else []
+
+
+def missing_groups(manifest: Mapping[str, Any] | None) -> int:
+    """The number of groups that could not be written."""
+    counts = [attempt.get("missing_groups") for attempt in attempts_of(manifest)]
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def state_of(folder: Path, run_id: str, manifest: Mapping[str, Any] | None) -> str:
+    """How the last attempt of a run ended: `ended`, `running` or `killed`; "" if that is unknown."""
+    attempts = attempts_of(manifest)
+    if not attempts:
+        return ""
+    return "ended" if attempts[-1].get("ended") else "running" if is_held(folder, run_id) else "killed"
 
 
 def run_names(runs: Iterable[Run]) -> dict[str, str]:
@@ -219,14 +248,36 @@ def _find(path: Path) -> Sequence[DumpFile]:
         if path.is_dir():
             if files := list_files(path):
                 return files
-            deeper = next((below for below in sorted(path.iterdir()) if below.is_dir() and list_files(below)), None)
-            hint = f" did you mean {deeper}?" if deeper else ""
-            raise DumpError(f"no dump in {path}: its files would be named {PREFIX}_*.jsonl.{hint}")
+            below = dump_folders(path)
+            hint = f"; did you mean {', '.join(map(str, below[:3]))}{', …' if below[3:] else ''}?" if below else ""
+            raise DumpError(f"no dump in {path}: its files would be named {PREFIX}_*.jsonl{hint}")
         with open_regular(path):
             pass
     except OSError as error:
         raise DumpError(f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file") from None
     return [parse_name(path) or _free_name(path)]
+
+
+def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
+    """The folders with files of a dump in a folder, itself included, at most `depth` levels down, each once: under its
+    own name rather than that of a link. Folders that cannot be read are left out.
+    """
+    seen: set[str] = set()
+
+    def search(folder: Path, depth: int) -> Iterator[Path]:
+        if os.path.realpath(folder) in seen:
+            return
+        seen.add(os.path.realpath(folder))
+        paths: list[Path] = []
+        with suppress(OSError):
+            paths = sorted(folder.iterdir(), key=lambda path: (path.is_symlink(), path.name))
+        if any(parse_name(path) or path.name.startswith(manifest_name("").removesuffix(".json")) for path in paths):
+            yield folder
+        for path in paths if depth else ():
+            if path.is_dir():
+                yield from search(path, depth - 1)
+
+    return list(search(folder, depth))
 
 
 def _free_name(path: Path) -> DumpFile:
