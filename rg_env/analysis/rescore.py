@@ -53,7 +53,7 @@ class TaskChanges:
     Attributes:
         raised, lowered: rollouts whose base score is now higher, lower.
         changed: rollouts with any difference, including those in which only the raw or the tagged score differs.
-        outcomes: groups whose outcome has changed.
+        outcomes: groups whose outcome has changed; 0 if conditions may have removed some of their rollouts.
         examples: ids of the first groups with a change.
     """
 
@@ -66,7 +66,7 @@ class TaskChanges:
     outcomes: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def add(self, group: GroupRecord, scores: Sequence[Scores], solved_at: float) -> None:
+    def add(self, group: GroupRecord, scores: Sequence[Scores], solved_at: float, *, whole: bool) -> None:
         pairs = [pair for pair in zip(group.rollouts, scores, strict=True) if has_changed(*pair)]
         counted = [new["base_score"] for new in scores if Status(new["status"]).is_counted]
         self.groups += 1
@@ -74,7 +74,7 @@ class TaskChanges:
         self.raised += sum(new["base_score"] > old.base_score for old, new in pairs)
         self.lowered += sum(new["base_score"] < old.base_score for old, new in pairs)
         self.changed += len(pairs)
-        self.outcomes += outcome_of(counted, solved_at) != group.outcome
+        self.outcomes += whole and outcome_of(counted, solved_at) != group.outcome
         if pairs and len(self.examples) < _EXAMPLES:
             self.examples.append(group.group_id)
 
@@ -139,7 +139,7 @@ def rescore(
         group, settings, future = waiting.popleft()
         scores = future.result()
         changes = result.tasks.setdefault(group.task, TaskChanges(group.task))
-        changes.add(group, scores, settings.config.solved_at)
+        changes.add(group, scores, settings.config.solved_at, whole=dump.whole_groups)
         each(group, scores)
 
     with ThreadPoolExecutor(workers) as threads:

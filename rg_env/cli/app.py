@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 import traceback
 from contextlib import suppress
@@ -229,9 +230,19 @@ def dataset(
     print_line(f"{len(made)} rows in {out}")
 
 
+_ITEM = re.compile(
+    r"(?:\S+:)?(?P<task>[^\s:]+)-(?P<split>train|eval)-(?P<seed>\d+)-(?P<index>\d+)"
+    r"(?:@(?P<complexity>\d+(?:\.\d+)?))?(?:#\d+)?"
+)
+"""The id of an item, or of a group of it."""
+
+
 @app.command(cls=Command)
 def score(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Name of the task, see `rg-env tasks`.")],
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK", help="Name of the task, see `rg-env tasks`; or the id of an item or a group."),
+    ],
     response: Annotated[str | None, typer.Option(help="Response to score; - reads standard input.")] = None,
     index: Annotated[int, typer.Option(min=0, help="Index of the item in the split.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the items.")] = 42,
@@ -258,8 +269,13 @@ def score(
     from rg_env.tasks import Item
 
     import_tasks(imports)
-    row = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).row(index)
-    item = Item.from_extra_info(row["extra_info"])
+    complexity = None
+    if known := _ITEM.fullmatch(task):
+        task, split, seed, index = known["task"], Split(known["split"]), int(known["seed"]), int(known["index"])
+        complexity = float(known["complexity"]) if known["complexity"] else None
+        print_error(f"with the default options of {task}; a run with options of its own asked something else")
+    dataset = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1, complexity=complexity)
+    item = Item.from_extra_info(dataset.row(index)["extra_info"])
     shown: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
     if response is not None:
         text = sys.stdin.read() if response == "-" else response

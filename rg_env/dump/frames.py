@@ -185,7 +185,9 @@ def parse_condition(text: str) -> Condition:
         test = pl.sql_expr(text.encode("utf-8", "replace").decode())
         columns = tuple(dict.fromkeys(test.meta.root_names()))
     except pl.exceptions.PolarsError as error:
-        raise wrong(f"not a condition in SQL ({_first_line(error)}); write for example task = 'chain_sum'") from None
+        raise wrong(
+            f"not a condition in SQL ({_first_line(error)}); write for example task = 'chain_sum' or group_id = 'ID'"
+        ) from None
     unknown = [name for name in columns if name not in SCHEMA]
     if unknown:
         hint = f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'; "

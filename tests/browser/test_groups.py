@@ -168,15 +168,6 @@ def test_what_is_shown_is_what_statistics_count(conditions):
     assert set(ids) == with_text & set(counted["group_id"])
 
 
-def test_the_id_of_a_group_a_question_or_a_run_selects_it():
-    first = show(SAMPLE, "--limit", "1").stdout
-    group_id = first.splitlines()[0].removeprefix("== ")
-    run_id, item = group_id.partition(":")[0], group_id.split(":")[-1].partition("#")[0]
-    assert show(SAMPLE, "--where", f"group_id = '{group_id}'").stdout == first
-    assert group_id in shown(SAMPLE, "--where", f"item = '{item}'")
-    assert len(shown(SAMPLE, "--where", f"run_id = '{run_id}'")) == len(shown(SAMPLE))
-
-
 def test_a_limit_one_rollout_and_all_rollouts(folder):
     gcd = ["--where", "task = 'gcd'"]
     limited = show(folder, *gcd, "--limit", 1, "--every-rollout").stdout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, Imports, JsonFlag, ScorerTimeout, import_tasks, print_remarks
+from rg_env.cli.options import DumpPaths, Imports, JsonFlag, ScorerTimeout, Where, import_tasks, print_remarks
 from rg_env.cli.progress import spinner
 from rg_env.errors import DumpError
 from rg_env.output import cell, console, counted, new_table, print_json, print_line
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def rescore(
     paths: DumpPaths,
+    where: Where = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSONL file for the old and new scores of each rollout.")
     ] = None,
@@ -44,7 +45,7 @@ def rescore(
     from rg_env.dump import open_run
 
     import_tasks(imports)
-    dump = open_run(*paths)
+    dump = open_run(*paths).where(where or [])
     with _writing(out) as each, spinner("scoring"):
         result = score_again(dump, workers=workers, timeout=timeout, each=each)
     if as_json:
