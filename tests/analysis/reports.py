@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -78,52 +79,30 @@ def random_groups(count: int = 120, steps: int = 30) -> list[GroupRecord]:
     ]
 
 
-class Report(HTMLParser):
-    """A report as an HTML parser sees it.
+class Report:
+    """A report as a browser splits it, which ends a script at the first `</script>` whatever is in it.
 
     Attributes:
+        title: of the page.
+        policy: the content security policy.
         summary: what charts and tables are made from.
         groups: what the browser of groups shows.
         scripts: the code, in its order.
-        title: of the page.
-        policy: the content security policy.
         addresses: what is linked or loaded.
     """
 
     def __init__(self, page: str) -> None:
-        super().__init__()
-        self.groups: list[dict[str, Any]] = []
-        self.scripts: list[str] = []
-        self.addresses: list[str] = []
-        self._element: dict[str, str | None] | None = None
-        self._text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.addresses += [found[name] or "" for name in ("src", "href") if name in found]
-        if found.get("http-equiv") == "Content-Security-Policy":
-            self.policy = found["content"] or ""
-        if tag in ("script", "title"):
-            self._element, self._text = found, ""
-
-    def handle_data(self, data: str) -> None:
-        self._text += data
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "title":
-            self.title = self._text
-        if tag != "script" or self._element is None:
-            return
-        kind = self._element.get("type")
-        if kind == "application/json":
-            self.summary = json.loads(self._text)
-        elif kind == "text/plain":
-            self.groups += json.loads(gzip.decompress(base64.b64decode(self._text)))
-        else:
-            self.scripts.append(self._text)
-        self._element = None
+        elements = re.findall(r"<script\b([^>]*)>(.*?)</script>", page, re.DOTALL)
+        markup = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+        (title,) = re.findall("<title>(.*?)</title>", markup, re.DOTALL)
+        (self.policy,) = re.findall('http-equiv="Content-Security-Policy" content="(.*?)"', markup)
+        (summary,) = [text for kind, text in elements if "application/json" in kind]
+        blocks = [text for kind, text in elements if "text/plain" in kind]
+        self.title = html.unescape(title)
+        self.summary = json.loads(summary)
+        self.groups = [group for block in blocks for group in json.loads(gzip.decompress(base64.b64decode(block)))]
+        self.scripts = [text for kind, text in elements if not kind]
+        self.addresses = re.findall(r'\b(?:src|href)="(.*?)"', markup)
 
 
 def rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:

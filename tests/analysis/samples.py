@@ -40,16 +40,6 @@ def rollouts(draw: st.DrawFn) -> RolloutRecord:
 
 
 @st.composite
-def times(draw: st.DrawFn) -> dict[str, float]:
-    """Of a group, in quarters of a second; perhaps nobody measured them."""
-    if draw(st.booleans()):
-        return {}
-    start, length, generation, scoring = (draw(st.integers(0, 40)) / 4 for _ in range(4))
-    seconds = {"generation_seconds": generation, "scoring_seconds": scoring}
-    return {"started_at": 1.7e9 + start, "ended_at": 1.7e9 + start + length, **seconds}
-
-
-@st.composite
 def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
     drawn = draw(st.lists(st.lists(rollouts(), min_size=1, max_size=6), min_size=1, max_size=max_size))
     return [
@@ -62,7 +52,6 @@ def groups(draw: st.DrawFn, max_size: int = 14) -> list[GroupRecord]:
             complexity=draw(
                 st.none() | st.integers(0, 10_000).map(lambda n: n / 10_000) | st.sampled_from([0.3, 0.7, 1.0])
             ),
-            **draw(times()),
         )
         for uid, members in enumerate(drawn)
     ]

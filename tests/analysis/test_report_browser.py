@@ -17,14 +17,7 @@ from tests.dump.records import RUN_ID, group, rollout, violating
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `make chromium` installs it")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>\u202edrow\x00 & <b>"
 OTHER_RUN = "20261122-060000-cd34"
 PHONE = {"viewport": {"width": 400, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -280,8 +273,8 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     assert not part.locator("#about input").count()
     assert not part.locator("#section-label").is_visible()
     assert not part.locator("#f-run").is_visible()
-    assert part.locator("#headline dt", has_text="mean base score and reward").count() == 1
-    assert not part.locator("#headline dt", has_text=re.compile("^mean (base score|reward)$")).count()
+    assert part.locator("#headline dt", has_text="mean score and reward").count() == 1
+    assert not part.locator("#headline dt", has_text=re.compile("^mean (score|reward)$")).count()
 
 
 def test_a_group_shows_its_rollouts_best_to_worst_with_parts_colored(show, tmp_path):

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.frames import ConditionError
-from tests.analysis.reports import Report
 from tests.analysis.samples import groups, write_ledger, write_texts
 from tests.dump.records import group, rollout
 
@@ -65,14 +64,6 @@ def folder(tmp_path):
 
 def dumps(*args):
     return CliRunner().invoke(app, ["dumps", *map(str, args)])
-
-
-def test_report(folder, tmp_path):
-    out = tmp_path / "r.html"
-    assert dumps("report", folder, "--out", out, "--where", "task = 'gcd'", "--where", "step > 3").exit_code == 0
-    report = Report(out.read_text())
-    assert [one["step"] for one in report.groups] == [5, 7]
-    assert report.summary["sections"][0]["headline"]["groups"] == 2
 
 
 def test_export(folder, tmp_path):

@@ -48,7 +48,6 @@ def groups_to_show(
     order = (pl.col("run_id").cast(pl.String).cast(pl.Enum(runs)), pl.col("phase") != Phase.TRAIN.value, "step")
     every = rows.sort(order, maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
-    place = {number: k for k, number in enumerate(chosen)}
     ledger = (
         dump.scan()
         .with_columns(pl.col("group_id").hash().alias(GROUP))
@@ -57,7 +56,8 @@ def groups_to_show(
         .group_by(GROUP, maintain_order=True)
         .agg(pl.exclude(ROLLOUT_SCHEMA).first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA)))
     )
-    groups = sorted(ledger.iter_rows(named=True), key=lambda group: place[group[GROUP]])
+    in_order = pl.DataFrame({GROUP: chosen}, ledger.select(GROUP).schema).join(ledger, on=GROUP, maintain_order="left")
+    groups = in_order.drop(GROUP).to_dicts()
     return groups, _add_texts(groups, dump, budget)
 
 

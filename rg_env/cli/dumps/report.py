@@ -21,9 +21,7 @@ def report(
             min=1, help="Maximum number of groups to browse; if there are more, a sample spread over the steps."
         ),
     ] = 5_000,
-    solved_at: Annotated[
-        float, typer.Option(min=0, max=1, help="Base score from which a rollout counts as solved.")
-    ] = 0.99,
+    solved_at: Annotated[float, typer.Option(min=0, max=1, help="Score from which a rollout counts as solved.")] = 0.99,
 ) -> None:
     """Write an HTML report with charts and a browser of groups.
 

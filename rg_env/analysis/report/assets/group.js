@@ -1,7 +1,7 @@
 // The view of one group: the prompt, then its rollouts from best to worst with all recorded numbers.
 
 const NUMBERS = [
-  ["base_score", "base score"],
+  ["base_score", "score"],
   ["reward", "reward"],
   ["response_tokens", "tokens", (value) => count(value)],
   ["stop_reason", "stopped by", (value) => plain(value || "–")],
@@ -11,7 +11,7 @@ const MORE_NUMBERS = [
   ["raw_score", "raw"],
   ["tagged_score", "tagged"],
   ["penalty_factor", "penalty ×"],
-  ["score", "score"],
+  ["score", "after the penalty"],
   ["custom_reward", "custom reward"],
   ["published_score", "published score"],
   ["policy_version", "policy version", (value) => plain(value || "–")],
@@ -63,7 +63,7 @@ function prompt(group) {
 /** How raw and tagged score became a base score that is neither of them. */
 function calibration(rollout, baseline) {
   const best = Math.max(rollout.raw_score ?? 0, rollout.tagged_score ?? 0);
-  return rollout.raw_score == null || best === rollout.base_score ? null : el("p", { class: "muted" }, baseline ? `The base score counts what is above the baseline of ${number(baseline)}, which a policy without reasoning gets.` : "The base score is the raw score: this task rewards the tags themselves.");
+  return rollout.raw_score == null || best === rollout.base_score ? null : el("p", { class: "muted" }, baseline ? `The score counts what is above the baseline of ${number(baseline)}, which a policy without reasoning gets.` : "The score is the raw score: this task rewards the tags themselves.");
 }
 
 const numbers = (rollout, names) => pairs("numbers", names.map(([key, label, show = number]) => [label, show(rollout[key])]));

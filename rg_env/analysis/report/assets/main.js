@@ -14,7 +14,7 @@ const phaseOf = ({ phase, environment }) => (onlyOurs ? phase : plain(`${phase} 
 // Key of `statistics`, label, format, text below it, and whether to show it.
 const always = () => true;
 const inTraining = (h) => isTraining(h.phase);
-const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; base score ≥ ${report.solved_at}${h.environment === "rg_dump" ? "" : ", or what their groups say"}`;
+const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; score ≥ ${report.solved_at}${h.environment === "rg_dump" ? "" : ", or what their groups say"}`;
 const rewardIsScore = (h) => inTraining(h) && number(h.mean_reward) === number(h.mean_base_score);
 const penalty = (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied");
 const CARDS = [
@@ -22,8 +22,8 @@ const CARDS = [
   ["solve_rate", "solved, all evaluations", rate1, solvedOf, (h) => !inTraining(h) && h.steps !== 1],
   ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`, inTraining],
   ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`, always],
-  ["mean_base_score", "mean base score and reward", number, penalty, rewardIsScore],
-  ["mean_base_score", "mean base score", number, penalty, (h) => !rewardIsScore(h)],
+  ["mean_base_score", "mean score and reward", number, penalty, rewardIsScore],
+  ["mean_base_score", "mean score", number, penalty, (h) => !rewardIsScore(h)],
   ["mean_reward", "mean reward", number, () => "as returned to the trainer", (h) => inTraining(h) && !rewardIsScore(h)],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
   ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`, always],

@@ -6,17 +6,17 @@ const points = (value) => (value == null ? "–" : d3.format("+.0f")(value * 100
 const COLUMNS = [
   { key: "task", label: "task", text: true },
   { key: "groups", label: "groups", show: count },
-  { key: "solve_rate", label: "solved", show: percent, bar: true, title: "share of rollouts whose base score reaches the threshold" },
+  { key: "solve_rate", label: "solved", show: percent, bar: true, title: "share of rollouts whose score reaches the threshold" },
   { key: "solve_rate_first", label: "first ¼", show: percent, title: "solved in the first quarter of the steps" },
   { key: "solve_rate_last", label: "last ¼", show: percent, title: "solved in the last quarter of the steps" },
   { key: "solve_rate_change", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
   { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a format violation" },
-  { key: "mean_base_score", label: "base score", show: number },
+  { key: "mean_base_score", label: "score", show: number },
   { key: "mean_reward", label: "reward", show: number },
   { key: "mean_response_tokens", label: "tokens", show: (value) => number(value, 0) },
   { key: "truncated", label: "cut off", show: percent },
   { key: "all_correct", label: "all correct", show: percent, title: "share of groups in which every rollout is correct" },
-  { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every base score is 0" },
+  { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every score is 0" },
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
 
@@ -57,5 +57,5 @@ function taskTable(table, section, choose) {
   fill();
 }
 
-/** Whether a column is redundant: the reward is the base score, or nothing was truncated. */
+/** Whether a column is redundant: the reward is the score, or nothing was truncated. */
 const isRedundant = (rows, key) => (key === "mean_reward" && rows.every((row) => number(row[key]) === number(row.mean_base_score))) || (key === "truncated" && rows.every((row) => !row[key]));
