@@ -42,14 +42,18 @@ class DumpError(RGEnvError):
     """The dump folder or a dump file cannot be used as requested."""
 
 
-def refuse(setting: str, value: object, right: str) -> NoReturn:
-    """Raise the `ConfigError` of a wrong setting.
+def wrong_value(setting: str, value: object, right: str) -> str:
+    """The one line about a wrong setting.
 
-    >>> refuse("trainer.bf16", True, "set it to false")
-    Traceback (most recent call last):
-    rg_env.errors.ConfigError: trainer.bf16=true: set it to false
+    >>> wrong_value("trainer.bf16", True, "set it to false")
+    'trainer.bf16=true: set it to false'
     """
-    raise ConfigError(f"{setting}={as_typed(value)}: {right}")
+    return f"{setting}={as_typed(value)}: {right}"
+
+
+def refuse(setting: str, value: object, right: str) -> NoReturn:
+    """Raise the `ConfigError` of a wrong setting."""
+    raise ConfigError(wrong_value(setting, value, right))
 
 
 def need(ok: object, setting: str, value: object, right: str) -> None:

@@ -7,6 +7,7 @@ written. Needs no SkyRL. Not covered: which settings exist (`rg_env.config`, `rg
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import types
 import typing
@@ -23,6 +24,17 @@ from rg_env.errors import ConfigError, did_you_mean, need, need_number, one_line
 def setting(default: Any, **limits: Any) -> Any:
     """A field and its limits, as `check_value` takes them."""
     return dataclasses.field(default=default, metadata=limits)
+
+
+def value_of(cfg: Any, name: str) -> Any:
+    """The value of a dotted setting; None inside a group that is null."""
+    return functools.reduce(lambda group, part: None if group is None else getattr(group, part), name.split("."), cfg)
+
+
+def set_value(cfg: Any, name: str, value: Any) -> None:
+    """Set a dotted setting."""
+    group, _, leaf = name.rpartition(".")
+    setattr(value_of(cfg, group) if group else cfg, leaf, value)
 
 
 def check_fields(config: Any, prefix: str) -> None:

@@ -78,24 +78,21 @@ def train(argv: Iterable[str]) -> Path:
     Raises:
         ConfigError: before anything is started.
     """
-    from rg_env.skyrl.checks import finished_at
-    from rg_env.skyrl.config import load_config, typed_settings
-    from rg_env.skyrl.run_folder import RunFolder
+    from rg_env.skyrl.config import load_run
+    from rg_env.skyrl.run_folder import finished_at
 
-    args = list(argv)
-    cfg = load_config(args)
-    folder = RunFolder.of(cfg, typed_settings(args))
-    reports = Reports.of_this_process()
-    _check_experiment(cfg)
-    if (step := finished_at(cfg)) is not None:
+    run = load_run(argv)
+    _check_experiment(run.cfg)
+    if (step := finished_at(run.cfg)) is not None:
         more = "to train on, raise trainer.max_training_steps or epochs; for a new run, trainer.resume_mode=none"
-        reports.send(finished=f"the run in {cfg.trainer.ckpt_path} is finished, at step {step}; {more}")
-        return Path(cfg.rg_dump.dump_dir)
-    folder.enter(cfg)
+        finished = f"the run in {run.cfg.trainer.ckpt_path} is finished, at step {step}; {more}"
+        Reports.of_this_process().send(finished=finished)
+        return Path(run.cfg.rg_dump.dump_dir)
+    run.folder.enter(run.cfg)
     from rg_env.skyrl.launch import launch_training
 
-    launch_training(cfg)
-    return Path(cfg.rg_dump.dump_dir)
+    launch_training(run.cfg)
+    return Path(run.cfg.rg_dump.dump_dir)
 
 
 def check(argv: Iterable[str], *, everything: bool = False) -> None:
@@ -111,17 +108,19 @@ def check(argv: Iterable[str], *, everything: bool = False) -> None:
     """
     from loguru import logger
 
-    from rg_env.skyrl.config import as_yaml, load_config, typed_settings
-    from rg_env.skyrl.run_folder import RunFolder
+    from rg_env.skyrl.config import as_yaml, load_run
 
-    logger.configure(handlers=[{"sink": sys.stderr, "level": "WARNING"}])  # what SkyRL's checks tell is no news
-    args = list(argv)
-    cfg = load_config(args, tolerate=lambda missing: print_error(f"warning: {missing}"))
-    RunFolder.of(cfg, typed_settings(args))
-    _check_experiment(cfg)
+    def warn(message: Any) -> None:
+        print_error(f"warning: {message.record['message']}")
+
+    logger.remove()
+    logger.add(warn, level="WARNING")  # what SkyRL's checks tell is no news
+    run = load_run(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
+    _check_experiment(run.cfg)
+    _check_prompts(run.cfg)
     shown = "all of them" if everything else f"what differs from the defaults ({VERBOSE}: all)"
     print_line(f"# The settings are valid. {shown.capitalize()}:")
-    print_text(as_yaml(cfg, everything=everything).rstrip())
+    print_text(as_yaml(run, everything=everything).rstrip())
 
 
 def _check_experiment(cfg: RGTrainConfig) -> None:
@@ -130,6 +129,21 @@ def _check_experiment(cfg: RGTrainConfig) -> None:
         from rg_env.skyrl.experiment import training_class
 
         training_class(cfg)
+
+
+def _check_prompts(cfg: RGTrainConfig) -> None:
+    """Warn of the tasks whose prompts are all too long, as training does; needs the policy's folder."""
+    model = cfg.trainer.policy.model.path
+    if cfg.data.train_data or not Path(model).is_dir():
+        return
+    from transformers import AutoTokenizer
+
+    from rg_env.dataset import ReasoningGymDataset
+
+    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=True, model_max_length=sys.maxsize)
+    limits = {"max_prompt_length": cfg.trainer.max_prompt_length, "tokenizer": tokenizer}
+    kwargs = dict(cfg.generator.chat_template_kwargs)
+    ReasoningGymDataset.train_of(cfg.rg_dump, cfg.rg_dump.size, **limits, chat_template_kwargs=kwargs)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def test_tasks_that_cannot_be_used_are_left_out_with_a_warning(warnings: list[st
     made = EvalSet(["gcd", "rearc", "chain_sum"], tokenizer=Characters(), max_prompt_length=260)
     assert [item.task for item in made.items] == ["chain_sum", "gcd"] * 5
     assert len(warnings) == 1
-    assert "left out of the task mix: rearc (its prompts do not fit" in warnings[0]
+    assert "left out of the mix: rearc (its prompts do not fit" in warnings[0]
 
 
 def test_an_error_while_the_set_is_made_is_raised_and_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """SkyRL's config with `environment.skyrl_gym.rg_dump` in it, read from YAML files and `key=value` overrides.
 
-Invariant: a config from `load_config` has passed every check of `rg_env.skyrl.checks`; a mistake raises one
-`ConfigError` before anything starts. Annotations stay real types (see `rg_env.config`).
+Invariant: a `Run` has passed every check of `rg_env.skyrl.checks`; otherwise one `ConfigError` has a line for each
+mistake, before anything starts. Annotations stay real types (see `rg_env.config`).
 """
 
 import dataclasses
@@ -10,9 +10,10 @@ import json
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,11 +22,20 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.settings import CPU_OVERRIDES, nano_path
-from rg_env.errors import ConfigError, RGEnvError, UnavailableError, one_line, refuse
-from rg_env.rewards import load_reward, try_reward_function
-from rg_env.settings import read_file, read_value
-from rg_env.skyrl.checks import NANO, Setting, check_all, check_quickly, check_setting, limits_of
-from rg_env.user_code import import_modules
+from rg_env.errors import ConfigError, UnavailableError, one_line
+from rg_env.settings import check_value, read_file, read_value, set_value, value_of
+from rg_env.skyrl.checks import (
+    MODELS,
+    NANO,
+    OF_SKYRL,
+    SINGLE,
+    TOGETHER,
+    check_cpu,
+    check_tasks,
+    find_mistakes,
+    limits_of,
+)
+from rg_env.skyrl.run_folder import PATHS, RunFolder
 
 
 @dataclass
@@ -67,8 +77,21 @@ class _Draft(RGTrainConfig):
         pass
 
 
-def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> RGTrainConfig:
-    """Build the config of a run and check it. Most mistakes are found before torch is imported.
+@dataclass(frozen=True)
+class Run:
+    """A run whose settings have passed every check.
+
+    Attributes:
+        given: the settings that were given, by their whole names.
+    """
+
+    cfg: RGTrainConfig
+    folder: RunFolder
+    given: tuple[str, ...]
+
+
+def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> Run:
+    """Read the settings of a run and check them. Nearly all mistakes are found before torch is imported.
 
     Args:
         args: YAML files (names ending in .yaml or .yml) and `key=value` overrides, in any order. Later files override
@@ -76,121 +99,137 @@ def load_config(args: Iterable[str], *, tolerate: Callable[[UnavailableError], N
         tolerate: called with what this machine lacks (GPUs, servers, a hub), which is otherwise raised.
 
     Raises:
-        RGEnvError: one line naming the setting and what would be right.
+        ConfigError: a line for each mistake, naming the setting and what would be right.
     """
-    settings = _read_settings(args)
-    settings = {**_device_settings(settings), **settings}
-    draft = _build(_Draft, settings)
-    import_modules(draft.rg_dump)
-    if (function := load_reward(draft.rg_dump)) is not None:
-        try:
-            try_reward_function(function)
-        except RGEnvError as error:
-            refuse(f"{PREFIX}.reward", draft.rg_dump.reward, f"fails on a made-up group: {error}")
-    check_quickly(draft)
-    cfg = _build(RGTrainConfig, settings)
+    values, typed, mistakes = _read_settings(args)
+    draft = _build(_Draft, values)
+    is_quick = mistakes and not any(name.startswith(f"{PREFIX}.tasks") for name in typed)
+    mistakes += find_mistakes(draft, [check for check in SINGLE if not (is_quick and check is check_tasks)])
+    _refuse(mistakes or find_mistakes(draft, (*TOGETHER, check_cpu) if draft.rg_dump.device == "cpu" else TOGETHER))
+    cfg = _build(RGTrainConfig, values)
     _resolve(cfg)
-    check_all(cfg, tolerate=tolerate)
-    return cfg
+    _refuse(find_mistakes(cfg, OF_SKYRL, tolerate))
+    return Run(cfg, RunFolder.of(cfg, typed), tuple(dict.fromkeys(find_setting(name)[0] for name in values)))
 
 
-def as_yaml(cfg: RGTrainConfig, *, everything: bool) -> str:
-    """Settings as YAML, which `load_config` reads again: all, or those that differ from the defaults of the device."""
-    values = _as_plain(cfg)
-    if not everything:
-        default = _build(RGTrainConfig, _device_settings({f"{PREFIX}.device": cfg.rg_dump.device}))
-        _resolve(default)
-        values = _differing(values, _as_plain(default))
-    return OmegaConf.to_yaml(OmegaConf.create(values)) if values else ""
+def load_config(args: Iterable[str]) -> RGTrainConfig:
+    """The config of `load_run`. Raises as it does."""
+    return load_run(args).cfg
 
 
-def _as_plain(cfg: RGTrainConfig) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
+def _refuse(mistakes: Iterable[str]) -> None:
+    if lines := "\n".join(mistakes):
+        raise ConfigError(lines)
 
 
-def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
-    for name, value in values.items():
-        default = defaults.get(name)
-        if isinstance(value, dict) and isinstance(default, dict) and default:
-            value = _differing(value, default)
-            default = {}
-        if value != default:
-            found[name] = value
-    return found
+def as_yaml(run: Run, *, everything: bool) -> str:
+    """Settings as YAML, which `load_run` reads again: all, or those that differ from the defaults of the device."""
+    default = _build(RGTrainConfig, CPU_OVERRIDES if run.cfg.rg_dump.device == "cpu" else {})
+    _resolve(default)
+    shown = OmegaConf.create(_plain(dataclasses.asdict(run.cfg)) if everything else {})
+    for name in run.given:
+        if (value := value_of(run.cfg, name)) != value_of(default, name):
+            OmegaConf.update(shown, name, _plain(value), force_add=True)
+    return OmegaConf.to_yaml(shown) if shown else ""
 
 
-def _device_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults that a device has in place of SkyRL's."""
-    if settings.get(f"{PREFIX}.device") != "cpu":
-        return {}
-    return CPU_OVERRIDES
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))
 
 
-def _build(kind: type[RGTrainConfig], settings: Mapping[str, Any]) -> RGTrainConfig:
+def _build(kind: type[RGTrainConfig], values: Mapping[str, Any]) -> RGTrainConfig:
     try:
-        cfg: RGTrainConfig = kind.from_cli_overrides([f"{key}={json.dumps(value)}" for key, value in settings.items()])
+        cfg: RGTrainConfig = kind.from_cli_overrides(dict(values))
     except (AssertionError, AttributeError, ValueError, TypeError, OmegaConfBaseException) as error:
         raise ConfigError(one_line(error)) from error
     return cfg
 
 
-def _read_settings(args: Iterable[str]) -> dict[str, Any]:
-    """The settings that the arguments give, checked one by one. Raises one ConfigError about all mistakes."""
-    known = known_settings()
-    groups = {name.rsplit(".", depth)[0] for name in known for depth in range(1, name.count(".") + 1)}
-    settings: dict[str, Any] = {}
-    overrides: dict[str, Any] = {}
+def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[str]]:
+    """The values of all settings that differ from SkyRL's defaults, the names of those that are not from files, and
+    what is wrong with others. Raises ConfigError if more cannot be said before that is mended.
+    """
+    files: dict[str, Any] = {}
+    typed: dict[str, Any] = {}
     mistakes: list[str] = []
+    complete = True
     for arg in args:
         key, sign, text = arg.partition("=")
         if key == "trainer.override_entrypoint":
             continue  # SkyRL's own switch to this entrypoint
         try:
             if arg.endswith((".yaml", ".yml")) and not sign:
-                settings |= read_file(Path(arg), lambda name: name not in groups)
+                files |= read_file(Path(arg), lambda name: not _is_group(name))
             elif sign and key and not key.startswith(("-", "+")):
-                overrides[full_name(key)] = read_value(key, text)
+                typed["".join(find_setting(key))] = read_value(key, text)
             else:
                 raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
         except ConfigError as error:
             mistakes.append(str(error))
-    for key, value in (settings | overrides).items():
+            complete = complete and bool(sign)
+    values = files | typed
+    for key, value in list(values.items()):
         try:
-            check_setting(key, value, known)
+            name, rest = find_setting(key, whole=True)
+            if name in known_settings() and not rest:
+                check_value(name, value, known_settings()[name].kind, known_settings()[name].limits)
+            elif not rest and value is not None:  # null leaves out an optional group; SkyRL checks which are
+                member = next(member for member in known_settings() if member.startswith(f"{name}."))
+                raise ConfigError(f"{key} is a group of settings; set one of them, such as {member}")
         except ConfigError as error:
             mistakes.append(str(error))
-    if mistakes:
-        raise ConfigError("\n".join(mistakes))
-    if not settings and not overrides:
+            complete = complete and key != f"{PREFIX}.imports"  # tasks are unknown without them
+            del values[key]
+    if not complete:
+        _refuse(mistakes)
+    if not values and not mistakes:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
-    return settings | overrides
+    of_device = CPU_OVERRIDES if values.get(f"{PREFIX}.device") == "cpu" else {}
+    return of_device | values, set(typed), mistakes
 
 
-def full_name(key: str) -> str:
-    """The dotted name of a setting that a command line may shorten: `tasks` for that of rg_env, where it is unique.
+def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
+    """The setting or group that a key names, and the key of a part of its value: `tasks.gcd` is `.gcd` of `tasks`.
+
+    Args:
+        whole: the name must not be shortened; it may be otherwise where it is unique.
 
     Raises:
-        ConfigError: several settings end with it.
+        ConfigError: there is no such setting, or several.
     """
     known = known_settings()
-    if key.partition(".")[0] in _TOP_LEVEL:
-        return key
+    whole = whole or key.partition(".")[0] in _TOP_LEVEL
     head, rest = key, ""
     while head:
-        matches = [name for name in known if name.endswith(f".{head}")]
-        if len(matches) == 1 and (not rest or known[matches[0]].free_form):
-            return matches[0] + rest
-        if len(matches) > 1:
-            raise ConfigError(f"{key} may be {', '.join(matches[:-1])} or {matches[-1]}: write the whole name")
+        names = [name for name in known if name == head or (name.endswith(f".{head}") and not whole)]
+        if len(names) > 1:
+            raise ConfigError(f"{key} may be {', '.join(names[:-1])} or {names[-1]}: write the whole name")
+        if names and rest and not known[names[0]].is_free_form:
+            raise ConfigError(f"{key}: unknown setting; {names[0]} has no parts")
+        if names or (not rest and _is_group(head)):
+            return (names or [head])[0], rest
         head, _, last = head.rpartition(".")
         rest = f".{last}{rest}"
-    return key
+    leaves = {name.rpartition(".")[2] for name in known}
+    similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
+    names = [name for name in known if name.rpartition(".")[2] in similar]
+    names = get_close_matches(key, names, n=1, cutoff=0.8) or names
+    hint = f"did you mean {' or '.join(names)}?"
+    if not 0 < len(names) <= 3:
+        hint = f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"
+    raise ConfigError(f"unknown setting {key!r}; {hint}")
 
 
-def typed_settings(args: Iterable[str]) -> list[str]:
-    """The whole names of the settings on a command line that `load_config` accepts."""
-    return [full_name(arg.partition("=")[0]) for arg in args if "=" in arg]
+def _is_group(name: str) -> bool:
+    return any(setting.startswith(f"{name}.") for setting in known_settings())
+
+
+class Setting(NamedTuple):
+    """How a setting is declared: its type, its limits, and whether its value may have parts with any names."""
+
+    kind: Any
+    limits: Mapping[str, Any]
+    is_free_form: bool
 
 
 @functools.cache
@@ -208,29 +247,24 @@ def _walk(datacls: type, prefix: str) -> Iterator[tuple[str, Setting]]:
             yield from _walk(nested, f"{name}.")
         else:
             limits = declared.metadata if name.startswith(PREFIX) else limits_of(name)
-            free_form = any(part in (dict, Any) or typing.get_origin(part) is dict for part in parts)
-            yield name, Setting(kind, limits, free_form)
+            yield (
+                name,
+                Setting(kind, limits, any(dict in (part, typing.get_origin(part)) or part is Any for part in parts)),
+            )
 
 
 def _resolve(cfg: RGTrainConfig) -> None:
-    """Apply our settings that set SkyRL's, and replace `nano` and relative paths by absolute ones."""
-    for role in (cfg.trainer.policy, cfg.trainer.critic, cfg.trainer.ref):
-        if role.model.path == NANO:
-            role.model.path = str(nano_path())
-        elif role.model.path:
-            role.model.path = _absolute_if_it_exists(role.model.path)
-    for name in ("train_data", "val_data"):
-        setattr(cfg.data, name, [_absolute_if_it_exists(source) for source in getattr(cfg.data, name)])
-    template = cfg.generator.chat_template
-    if template.source == "file" and template.name_or_path:
-        template.name_or_path = _absolute(template.name_or_path)
-    if cfg.trainer.resume_path:
-        cfg.trainer.resume_path = _absolute(cfg.trainer.resume_path)
-    rg = cfg.rg_dump
-    rg.dump_dir = _absolute(rg.dump_dir)
-    for name in ("ckpt_path", "export_path", "log_path"):  # Ray's workers may run in another folder
-        setattr(cfg.trainer, name, _absolute(getattr(cfg.trainer, name)))
-    if cfg.trainer.logger == "console" and rg.suppress_base_env_logs:
+    """Replace `nano` and relative paths by absolute ones: Ray's workers may run in another folder."""
+    for name in MODELS:
+        if path := value_of(cfg, name):
+            set_value(cfg, name, str(nano_path()) if path == NANO else _absolute_if_it_exists(path))
+    for name in ("data.train_data", "data.val_data"):
+        set_value(cfg, name, [_absolute_if_it_exists(source) for source in value_of(cfg, name)])
+    template = ["generator.chat_template.name_or_path"] if cfg.generator.chat_template.source == "file" else []
+    for name in (*PATHS, "trainer.resume_path", *template):
+        if path := value_of(cfg, name):
+            set_value(cfg, name, _absolute(path))
+    if cfg.trainer.logger == "console" and cfg.rg_dump.suppress_base_env_logs:
         cfg.trainer.print_example_interval = -1
 
 

@@ -96,7 +96,7 @@ class TaskMix:
         return self.tasks[min(place, len(self.tasks) - 1)]
 
     def keep(self, try_task: Callable[[TaskSpec], object]) -> TaskMix:
-        """The tasks for which `try_task` does not raise; the others are dropped with one warning.
+        """The tasks for which `try_task` does not raise; the others are dropped, with one line for all of them.
 
         Raises:
             ConfigError: for a task that was named with options, or if no task is left.
@@ -120,7 +120,7 @@ class TaskMix:
         if not kept:
             raise ConfigError(f"no task can be used: {_shorten(dropped)}") from last
         if dropped:
-            logger.warning("left out of the task mix: {}", ", ".join(dropped))
+            _say_left_out(len(self.tasks), tuple(dropped))
         return TaskMix(tuple(kept))
 
     @functools.cached_property
@@ -191,6 +191,13 @@ def _shorten(parts: Sequence[str], limit: int = 4) -> str:
     return ", ".join(parts[:limit]) + (f" and {len(parts) - limit} more" if len(parts) > limit else "")
 
 
-@functools.cache  # once per process, however many datasets read the same mix
+@functools.cache  # once per process, however many datasets have the same mix
+def _say_left_out(tasks: int, dropped: tuple[str, ...]) -> None:
+    logger.warning("{} of {} tasks left out of the mix: {}", len(dropped), tasks, _shorten(dropped, 2))
+    if len(dropped) > 2:
+        logger.info("left out of the mix: {}", ", ".join(dropped))
+
+
+@functools.cache
 def _warn_unsound(name: str) -> None:
     logger.warning("task {}: its score cannot be trusted: {}", name, reason_for(name))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.checks import ModelFolder
+from rg_env.skyrl.checks import check_tokenizer, check_weights
 from rg_env.skyrl.config import load_config
 from tests.cpu.toy import build_model
 
@@ -42,8 +42,8 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     from rg_env.cpu.sampler import Request, Sampler
     from rg_env.cpu.settings import SamplingParams
 
-    ModelFolder(folder, "model").check_weights()
-    ModelFolder(folder, "model").check_tokenizer()
+    check_weights("model", folder)
+    check_tokenizer("model", folder)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name], "no work folder is left"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
@@ -72,8 +72,8 @@ def toy(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("trainer.policy.fsdp_config.mixed_precision.param_dtype=fp16", "use bf16 or fp32"),
-        ("generator.inference_engine.model_dtype=float16", "use float32 or bfloat16"),
+        ("trainer.policy.fsdp_config.mixed_precision.param_dtype=fp16", "to bf16 or fp32"),
+        ("generator.inference_engine.model_dtype=float16", "to float32 or bfloat16"),
         ("trainer.bf16=true", r"mixed_precision\.param_dtype=bf16"),
     ],
 )

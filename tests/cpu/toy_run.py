@@ -20,7 +20,7 @@ from skyrl_gym.envs import register
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.cpu import CPU_OVERRIDES, CPUMixin, cpu_ray
-from rg_env.skyrl.checks import check_cpu
+from rg_env.skyrl.checks import check_cpu, find_mistakes
 from tests.cpu.toy import build_model
 
 
@@ -132,7 +132,7 @@ def main() -> None:
     build_model(folder / "model", tied=user.pop("tied", False))
     values = {**settings(folder), **user}
     cfg = SkyRLTrainConfig.from_cli_overrides([f"{key}={json.dumps(value)}" for key, value in values.items()])
-    check_cpu(cfg)
+    assert not find_mistakes(cfg, [check_cpu])
     validate_cfg(cfg)
     register(id="letter", entry_point="tests.cpu.toy_run:LetterEnv")
     report: dict[str, Any] = {}

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from rg_env.cpu import nano_path
 from rg_env.errors import RGEnvError
@@ -69,12 +68,6 @@ def test_nested_settings_of_ours_are_typed(base):
 
 def test_skyrls_switch_to_us_is_no_setting(base):
     load_config([base, "trainer.override_entrypoint=rg_env.train"])
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_gpu_run_without_a_gpu_is_pointed_to_the_cpu(base, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert f"{RG}.device=cpu" in refusal(base, f"{RG}.device=cuda")
 
 
 def test_a_file_that_is_not_there_suggests_one_with_a_similar_name():

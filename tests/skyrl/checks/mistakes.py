@@ -53,7 +53,7 @@ WRONG_TYPES = {
 }
 OUT_OF_RANGE = {
     "trainer.epochs=0": "at least 1",
-    "trainer.max_training_steps=0": "at least 1",
+    "trainer.max_training_steps=0": "must be > 0",
     "trainer.policy.optimizer_config.lr=-1": "at least 0",
     "trainer.policy.optimizer_config.lr=.inf": "must be a number",
     "trainer.train_batch_size=-4": "at least 1",
@@ -117,7 +117,47 @@ USER_CODE = {
     f"{RG}.reward=json.dunps": "the module json has no 'dunps'",
     f"{RG}.experiment_class=MyExperiment": "write module.name",
 }
-MISTAKES = MISSPELLED | WRONG_TYPES | OUT_OF_RANGE | WRONG_CHOICES | NOT_TOGETHER | WRONG_PLACES | USER_CODE
+CRITIC = "trainer.algorithm.advantage_estimator=gae trainer.critic.model.path=nano "
+SEVERAL = {
+    "trainer.train_batch_size=10": "train_batch_size 10 should be divisible by policy_mini_batch_size 4",
+    "trainer.train_batch_size=2": "trainer.train_batch_size >= trainer.policy_mini_batch_size",
+    "trainer.policy_mini_batch_size=0": "policy_mini_batch_size must be greater than 0",
+    "trainer.micro_train_batch_size_per_gpu=3": "micro_train_batch_size_per_gpu 3",
+    "trainer.placement.policy_num_nodes=3 trainer.placement.ref_num_nodes=3": "do not divide by 3 policy workers",
+    f"{CRITIC}trainer.critic_mini_batch_size=3": "critic_mini_batch_size 3",
+    f"{RG}.size=1": "must be at least trainer.train_batch_size",
+    f"{RG}.complexity=2": "must be a number of at least 0 and at most 1",
+    f"{RG}.complexity=random {RG}.tasks=[acre]": "no task of the mix has levels",
+    f"{RG}.complexity=0.5 data.train_data=[README.md]": "has no effect with data.train_data",
+    f"{RG}.format=loose": "must be one of strict, lenient",
+    "generator.vision_language_generator=true": "has only texts",
+    "generator.sampling_params.repetition_penalty=1.2": "additional_kwargs.repetition_penalty",
+}
+"""Settings, separated by spaces."""
+ON_THE_CPU = {
+    "trainer.strategy=megatron": "cannot run on the CPU; set it to fsdp or fsdp2",
+    "trainer.flash_attn=true": "cannot run on the CPU; set it to false",
+    "trainer.bf16=true": "mixed_precision.param_dtype=bf16",
+    "trainer.placement.policy_num_gpus_per_node=4": "set it to 1, and policy_num_nodes to the workers",
+    "trainer.policy.model.lora.rank=8": "cannot run on the CPU; set it to 0",
+    "trainer.ref.sequence_parallel_size=2": "cannot run on the CPU; set it to 1",
+    "generator.inference_engine.model_dtype=float16": "set it to float32 or bfloat16",
+    "generator.inference_engine.num_engines=2": "cannot run on the CPU; set it to 1",
+    "generator.eval_sampling_params.logprobs=3": "`int` <= 1",
+    'generator.sampling_params.additional_kwargs={"best":1}': "unknown field `best`",
+    'generator.sampling_params.additional_kwargs={"seed":1}': "unknown field `seed`",
+}
+MISTAKES = (
+    MISSPELLED
+    | WRONG_TYPES
+    | OUT_OF_RANGE
+    | WRONG_CHOICES
+    | NOT_TOGETHER
+    | WRONG_PLACES
+    | USER_CODE
+    | SEVERAL
+    | ON_THE_CPU
+)
 THROUGH_THE_COMMAND = (
     *("n_samples_per_promt=8", "frobnicate=1", "trainer.learning_rate=1e-4", "trainer.seed=foo", "trainer.epochs=0"),
     *("trainer.strategy=deepspeed", "environment.env_class=gsm8k", "data.train_data=[foo.parquet]"),

@@ -7,8 +7,10 @@ import sys
 import huggingface_hub.constants
 import pytest
 
-from rg_env.skyrl.config import known_settings, load_config
-from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, RG, THROUGH_THE_COMMAND
+from rg_env.errors import ConfigError
+from rg_env.settings import check_value, value_of
+from rg_env.skyrl.config import RGTrainConfig, known_settings, load_config
+from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, SEVERAL, THROUGH_THE_COMMAND
 
 
 def files(folder):
@@ -25,7 +27,7 @@ def run(args, tmp_path):
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, refusal, run, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     before = files(tmp_path)
-    message = refusal(*run, mistake)
+    message = refusal(*run, *(mistake.split() if mistake in SEVERAL else [mistake]))
     assert MISTAKES[mistake] in message
     assert (NOTHING in message) == (MISTAKES[mistake] == NOTHING)
     assert "Error" not in message
@@ -64,16 +66,59 @@ def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run
 
 def test_skyrls_own_defaults_are_accepted():
     """Every default of SkyRL, given explicitly, passes the checks of types and limits."""
-    from rg_env.skyrl.checks import check_setting, value_of
-    from rg_env.skyrl.config import RGTrainConfig
-
     cfg = RGTrainConfig()
-    for name in known_settings():
-        try:
-            value = value_of(cfg, name)
-        except AttributeError:  # inside an optional group that is null
-            continue
-        check_setting(name, value, known_settings())
+    for name, setting in known_settings().items():
+        value = value_of(cfg, name)
+        if value is not None:  # in an optional group that is null
+            check_value(name, value, setting.kind, setting.limits)
+
+
+def test_the_names_are_those_of_the_registries():
+    from skyrl.train.utils.tracking import Tracking
+    from skyrl.train.utils.trainer_utils import ResumeMode
+    from transformers.trainer_utils import SchedulerType
+
+    names = {
+        "trainer.logger": Tracking.supported_backends,
+        "trainer.resume_mode": [mode.value for mode in ResumeMode],
+        "trainer.policy.optimizer_config.scheduler": [kind.value for kind in SchedulerType],
+    }
+    assert {name: known_settings()[name].limits["choices"] for name in names} == names
+
+
+def test_all_mistakes_of_a_command_line_are_said_at_once(run):
+    given = ["lr=1e-4", "trainer.seed=foo", "frob=1", "trainer.epochs=0", "tasks=[chain_summ]", "reward=json.dunps"]
+    with pytest.raises(ConfigError) as refusal:
+        load_config([*run, *given, "trainer.ckpt_path=/proc/x", "trainer.policy.model.path=nowhere"])
+    beginnings = {line[:17] for line in str(refusal.value).splitlines()}
+    assert beginnings == {
+        *("lr may be trainer", "trainer.seed='foo", "unknown setting '", "trainer.epochs=0:", "unknown task 'cha"),
+        *("environment.skyrl", "trainer.ckpt_path", "trainer.policy.mo"),
+    }
+    with pytest.raises(ConfigError) as refusal:
+        load_config([*run, "size=3", "n_samples_per_prompt=1", "trainer.bf16=true"])
+    assert str(refusal.value).count("\n") == 2
+    with pytest.raises(
+        ConfigError, match=r"\Aenvironment\.\S+imports='my_tasks': must be a list; write \[my_tasks\]\Z"
+    ):
+        load_config([*run, "imports=my_tasks", "tasks=[mine]"])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], None),
+        (["system_prompt=simple"], "never asks for <think>"),
+        (["system_prompt=simple", "rg_dump.format=lenient"], None),
+        (["system_prompt=simple", "prefilled_think=true"], None),
+        (["rollout_save_score_threshold=1.0"], "no score is above it"),
+        (["rollout_save_score_threshold=0.99"], None),
+        (["rollout_save_score_threshold=1", "dump_rollouts=false"], None),
+    ],
+)
+def test_what_is_allowed_but_never_meant_is_one_warning(run, given, expected, warnings):
+    load_config([*run, *given])
+    assert [expected in line for line in warnings] == [True] * (expected is not None)
 
 
 @pytest.mark.parametrize("everything", [[], ["--verbose"]])
@@ -92,18 +137,3 @@ def test_check_prints_settings_that_can_be_read_again(run, more, everything, tmp
     printed = tmp_path / "printed.yaml"
     printed.write_text(shown.out)
     assert load_config([str(printed)]) == load_config([*run, *more])
-
-
-def test_check_only_warns_of_what_this_machine_lacks(capsys, monkeypatch):
-    from rg_env.train import main
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    for more, code in (([], 0), ([f"{RG}.size=0"], 2)):
-        with pytest.raises(SystemExit) as ended:
-            main(["configs/grpo_4gpu.yaml", "--check", *more])
-        assert ended.value.code == code
-        shown = capsys.readouterr().err
-        assert shown.count("\n") == (2 if code == 0 else 1)
-        assert ("no GPU" in shown and "`hf download" in shown) == (code == 0)

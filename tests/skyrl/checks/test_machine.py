@@ -1,17 +1,88 @@
-"""Checks of vLLM servers. The servers here only answer the two requests made; tests/vllm has a real one."""
+"""What a machine lacks is said before the run starts: GPUs, hub models, vLLM servers.
+
+The servers here only answer the two requests made; tests/vllm has a real one.
+"""
 
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+import torch
 
 from rg_env.cpu import nano_path
+from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import load_config
-from rg_env.train import run_command, train
+from rg_env.train import main, run_command, train
 from tests.skyrl.checks.test_model import change
 
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 ENGINE = "generator.inference_engine"
+RG = "environment.skyrl_gym.rg_dump"
+
+
+def load(recipe):
+    models = [f"trainer.{role}.model.path=nano" for role in ("policy", "critic")[: 1 + recipe.startswith("ppo")]]
+    return load_config([str(CONFIGS / f"{recipe}.yaml"), *models, "trainer.logger=console"])
+
+
+def refused(recipe):
+    with pytest.raises(RGEnvError) as error:
+        load(recipe)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Fakes the number of GPUs."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("rg_env.skyrl.checks.RAY_FOLDER", Path("no such folder"))
+
+    def have(count):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return have
+
+
+def test_a_gpu_recipe_on_a_machine_without_gpus(gpus, capsys, monkeypatch):
+    """All that is missing is said at once; with --check it is a warning, and only what is wrong is an error."""
+    gpus(0)
+    assert "configs/cpu/" in refused("ppo_4gpu")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    for more, code, lines in (("trainer.seed=1", 0, 2), ("logger=wandb", 2, 3), ("size=0", 2, 1)):
+        with pytest.raises(SystemExit) as ended:
+            main([f"{CONFIGS}/grpo_4gpu.yaml", more, "--check"])
+        shown = capsys.readouterr().err
+        assert (ended.value.code, shown.count("\n")) == (code, lines), shown
+        assert ("no GPU" in shown and "`hf download" in shown) == (lines > 1)
+        assert ("WANDB_API_KEY" in shown) == (lines == 3)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "needed"), [("grpo_1gpu_lora", 1), ("ppo_4gpu", 4), ("dapo_2x8gpu", 16), ("fully_async_8gpu", 8)]
+)
+def test_one_gpu_less_than_needed(gpus, recipe, needed):
+    gpus(needed)
+    load(recipe)
+    gpus(needed - 1)
+    assert needed == 1 or f"needs {needed} GPUs and this machine has {needed - 1}" in refused(recipe)
+
+
+def test_a_cluster_is_asked_by_ray(gpus, tmp_path, monkeypatch):
+    gpus(0)
+    monkeypatch.setattr("rg_env.skyrl.checks.RAY_FOLDER", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as ray:  # as `ray start` leaves it
+        (tmp_path / "ray_current_cluster").write_text(f"127.0.0.1:{ray.getsockname()[1]}")
+        load("dapo_2x8gpu")
+    assert "no GPU" in refused("dapo_2x8gpu")
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
+    load("dapo_2x8gpu")
 
 
 @pytest.fixture
