@@ -17,7 +17,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from itertools import batched
 from pathlib import Path
 from typing import Any, overload
@@ -31,6 +31,7 @@ from rg_env.output import console
 from rg_env.prompts import Message, Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
 from rg_env.tasks.levels import Scale, base_options, scale_of
+from rg_env.tasks.mix import Progress, no_progress
 from rg_env.tasks.soundness import AUDITED_TASKS
 
 ENV_CLASS = "rg_dump"
@@ -84,13 +85,21 @@ class ItemSource:
     """Makes items of the tasks of a mix. An item is a pure function of the arguments, its task, complexity and number.
 
     Args:
-        tasks, seed, split, complexity: as in `ReasoningGymDataset`.
+        tasks, seed, split, complexity, progress: as in `ReasoningGymDataset`.
 
     Attributes:
         mix: the requested mix without the tasks that cannot be used.
     """
 
-    def __init__(self, tasks: Any, seed: int, split: str, complexity: Complexity, prompts: Prompts) -> None:
+    def __init__(
+        self,
+        tasks: Any,
+        seed: int,
+        split: str,
+        complexity: Complexity,
+        prompts: Prompts,
+        progress: Progress = no_progress,
+    ) -> None:
         need_number("seed", seed, whole=True, at_least=0, below=2**63)
         need(split in list(Split), "split", split, "must be train or eval")
         self.seed, self.split, self.complexity, self.prompts = seed, Split(split), complexity, prompts
@@ -99,7 +108,7 @@ class ItemSource:
         self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
         self._scales = scales_of(mix, complexity)
-        self.mix = mix.keep(lambda task: next(self.usable(task)))
+        self.mix = mix.keep(lambda task: next(self.usable(task)), progress)
 
     def usable(self, task: TaskSpec) -> Iterator[float | None]:
         """The complexities of the fixed evaluation set at which a task has items, from easy to hard; at least one.
@@ -264,6 +273,7 @@ class ReasoningGymDataset(Rows):
         split: `train` or `eval`: disjoint sets of questions for any seeds.
         complexity: None: the tasks' default options. A number in [0, 1]: all items have this complexity. `random`:
             every row has a random one. A task without levels always has its default options.
+        progress: told how many tasks have been tried, and of how many.
         prompt: arguments of `rg_env.prompts.Prompts`: `system_prompt`, `worked_examples`, `format`, `tokenizer`,
             `max_prompt_length`, `chat_template_kwargs`. A task whose prompts are all too long is left out of the mix.
 
@@ -279,19 +289,23 @@ class ReasoningGymDataset(Rows):
         split: str = "train",
         *,
         complexity: Complexity = None,
+        progress: Progress = no_progress,
         **prompt: Any,
     ) -> None:
         need_number("size", size, whole=True, at_least=1)
         self._size = size
         self.prompts = Prompts(**prompt)
-        self._source = ItemSource(tasks, seed, split, complexity, self.prompts)
+        self._source = ItemSource(tasks, seed, split, complexity, self.prompts, progress)
         self.mix = self._source.mix
         """The requested task mix without the tasks that cannot be used."""
 
     @classmethod
-    def train_of(cls, config: RGDumpConfig, size: int, **limits: Any) -> ReasoningGymDataset:
+    def train_of(
+        cls, config: RGDumpConfig, size: int, progress: Progress = no_progress, **limits: Any
+    ) -> ReasoningGymDataset:
         """The first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
-        return cls(config.tasks, size=size, seed=config.seed, split="train", **prompt_options(config, **limits))
+        options = prompt_options(config, **limits)
+        return cls(config.tasks, size=size, seed=config.seed, split="train", progress=progress, **options)
 
     def __len__(self) -> int:
         return self._size
@@ -345,6 +359,8 @@ class EvalSet(Rows):
         need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
         self.prompts = Prompts(**prompt)
         self._made: Future[Sequence[Item]] = Future()
+        self.progress = ""
+        """How far making the items is, for people."""
         arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity)
         threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
 
@@ -353,6 +369,10 @@ class EvalSet(Rows):
         """The fixed evaluation set of the settings; `limits` as in `prompt_options`."""
         options = prompt_options(config, **limits)
         return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
+
+    def is_made(self, seconds: float) -> bool:
+        """Whether the items are made, or making them failed. Waits for that, at most so many seconds."""
+        return bool(wait([self._made], seconds).done)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -365,9 +385,12 @@ class EvalSet(Rows):
     def item(self, index: int) -> Item:
         return self.items[index]
 
+    def _note_tasks(self, done: int, total: int) -> None:
+        self.progress = f"{done} of {total} tasks tried"
+
     def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
         try:
-            source = ItemSource(mix, seed, "eval", complexity, self.prompts)
+            source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks)
             complexities = {task.name: list(source.usable(task)) for task in source.mix.tasks}
             taken: Counter[ItemStream] = Counter()
             items = []
@@ -378,6 +401,7 @@ class EvalSet(Rows):
                     stream = source.stream(task, complexity)
                     items.append(source.label(stream.fixed_item(taken[stream]), complexity, number))
                     taken[stream] += 1
+                    self.progress = f"{len(items):,} of {samples_per_task * len(source.mix.tasks):,} questions"
             self._made.set_result(items)
         except BaseException as error:
             self._made.set_exception(error)

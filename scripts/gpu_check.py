@@ -4,13 +4,15 @@
 
 It runs `rg-env --version`, trains with an evaluation before and after, validates the dump and reads the metrics. Then
 it trains twice on the same batches at a learning rate of 0, with rg_dump and with the generator in `skyrl_alone.py`,
-and compares the step times. It also runs on a CPU (`--config configs/quickstart.yaml`), where the tests run it. Exit
+and compares the step times. It prints what every command prints. It also runs on a CPU
+(`--config configs/quickstart.yaml`), where the tests run it. Exit
 code 1 if a check failed; the step times are no check.
 """
 
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,24 +32,32 @@ METRICS = {
 }
 
 
-def rg_env(*args, **env):
+def rg_env(*args, log=os.devnull, **env):
+    """Run a command of `rg-env`, whose output is printed as it comes and goes to `log`. Exit code and output."""
+    print(f"\n$ rg-env {shlex.join(map(str, args))}", flush=True)
     command = [sys.executable, "-c", "from rg_env.cli import main; main()", *map(str, args)]
-    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    lines = []
+    with subprocess.Popen(command, env={**os.environ, **env}, **output) as process, Path(log).open("w") as file:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            file.write(line)
+            lines.append(line)
+    return process.returncode, "".join(lines)
 
 
 def train(config, out, overrides):
-    """One run with all its files in a folder. Returns the process, and the values of each metric by step."""
+    """One run with all its files in a folder. Returns the exit code, and the values of each metric by step."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [f"trainer.{name}_path={out}/{name}" for name in ("ckpt", "export", "log")]
     settings = [*overrides, *paths, f"{RG}.dump_dir={out}/dumps", "trainer.logger=tensorboard"]
     environment = {"TENSORBOARD_DIR": str(out / "metrics"), "PYTHONPATH": path_with(Path(__file__).parent)}
-    done = rg_env("train", config, *settings, **environment)
-    (out / "train.log").write_text(done.stdout + done.stderr)
+    code, _ = rg_env("train", config, *settings, log=out / "train.log", **environment)
     if not (out / "metrics").is_dir():
-        return done, {}
+        return code, {}
     events = EventAccumulator(str(out / "metrics")).Reload()
     known = events.Tags()["scalars"]
-    return done, {name: [e.value for e in events.Scalars(tag)] for name, tag in METRICS.items() if tag in known}
+    return code, {name: [e.value for e in events.Scalars(tag)] for name, tag in METRICS.items() if tag in known}
 
 
 def path_with(folder):
@@ -74,13 +84,13 @@ def check(config, out, overrides, steps):
     """Run everything; what came out, as one dict."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    installed = rg_env("--version").stdout
-    trained, values = train(config, out, overrides)
+    _, installed = rg_env("--version")
+    code, values = train(config, out, overrides)
     evaluations = values.get("solved_in_evaluation", [])
     passed = {
-        "training": trained.returncode == 0,
+        "training": code == 0,
         "evaluation before and after": len(evaluations) > 1,
-        "dump": rg_env("dumps", "validate", out / "dumps").returncode == 0,
+        "dump": rg_env("dumps", "validate", out / "dumps")[0] == 0,
         "model folder": any((out / "export").glob("global_step_*/policy/config.json")),
     }
     times = compare(config, out, overrides, steps)
@@ -113,7 +123,7 @@ def main():
     text = "\n".join(as_text(result))
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     (out / "result.txt").write_text(text + "\n")
-    print(text)
+    print(f"\n{text}")
     sys.exit(not all(result["passed"].values()))
 
 

@@ -234,11 +234,11 @@ class Dump:
                     return None
                 reasons[record.text_reason] += 1
         thresholds = {s.config.rollout_save_score_threshold for s in settings_of_attempts(self.runs).values()}
+        decided = ["dump_other_rollouts=false", *(f"rollout_save_score_threshold={number:g}" for number in thresholds)]
         words: dict[str, str] = {
             NotKept.ROLLOUTS_OFF: "above the threshold (dump_rollouts=false)",
             NotKept.FAILED_OFF: "all wrong (dump_failed_rollouts=false)",
-            NotKept.OTHER_OFF: "neither above the threshold nor all wrong (dump_other_rollouts=false, "
-            f"rollout_save_score_threshold={' or '.join(f'{number:g}' for number in thresholds) or 'unknown'})",
+            NotKept.OTHER_OFF: f"neither above the threshold nor all wrong ({', '.join(decided)})",
         }
         counts = [f"{count:,} {words.get(name, 'without a response')}" for name, count in reasons.most_common()]
         return f"no rollouts saved: {', '.join(counts)}" if counts else None

@@ -118,10 +118,15 @@ class RGExperiment(BasePPOExp):
 
     def get_train_dataset(self) -> ReasoningGymDataset | PromptDataset:
         """Items on demand, or the files of `data.train_data`."""
+        self.reports.begin("measuring prompts")
         if self.cfg.data.train_data:
             return self._prompt_dataset(self.cfg.data.train_data)
         rg = self.cfg.rg_dump
-        dataset = ReasoningGymDataset.train_of(rg, rg.size, **self._prompt_limits())
+
+        def tell(done: int, total: int) -> None:
+            self.reports.send(progress=f"{done} of {total} tasks tried")
+
+        dataset = ReasoningGymDataset.train_of(rg, rg.size, tell, **self._prompt_limits())
         logger.info("task mix: {}", dataset.mix)
         return dataset
 
@@ -181,7 +186,6 @@ def run_environment(cfg: RGTrainConfig, reports: Reports) -> Iterator[None]:
     open_task_log(cfg.rg_dump, reports)
     for variable in ("TENSORBOARD_DIR", "WANDB_DIR"):  # both write to the current folder otherwise
         os.environ.setdefault(variable, cfg.trainer.log_path)
-    reports.begin("loading the policy")
     register()
     import_modules(cfg.rg_dump)
     if reports.lifeline is not None:
@@ -215,8 +219,10 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
     """Body of the training task."""
     reports = reports or Reports()
     with run_environment(cfg, reports):
-        experiment = experiment_class(cfg, training_class(cfg))(cfg)
-        experiment.reports = reports
+        kind = experiment_class(cfg, training_class(cfg))
+        kind.reports = reports  # the constructor reports already
+        experiment = kind(cfg)
+        reports.begin("loading the policy")
         try:
             experiment.run()
         finally:

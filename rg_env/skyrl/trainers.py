@@ -232,7 +232,9 @@ class RGTrainerMixin(RecordingTrainer):
         """As in SkyRL, when the evaluation set is there."""
         if isinstance(self.eval_dataset, EvalSet):
             self.reports.begin("making the evaluation set")
-            _ = self.eval_dataset.items  # waits; an error in it ends the run before the first step
+            while not self.eval_dataset.is_made(1.0):
+                self.reports.send(progress=self.eval_dataset.progress)
+            _ = self.eval_dataset.items  # an error in it ends the run before the first step
         self.reports.send(doing="training", under_way=True)
         await super().train()
 

@@ -28,8 +28,14 @@ from rg_env.errors import ConfigError, describe, did_you_mean, need_number
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
 
+Progress = Callable[[int, int], object]
+"""Told how much is done, and of how much."""
 _CATEGORY = "category:"
 _FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config}"
+
+
+def no_progress(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,11 @@ class TaskMix:
         place = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
         return self.tasks[min(place, len(self.tasks) - 1)]
 
-    def keep(self, try_task: Callable[[TaskSpec], object]) -> TaskMix:
+    def keep(self, try_task: Callable[[TaskSpec], object], progress: Progress = no_progress) -> TaskMix:
         """The tasks for which `try_task` does not raise; the others are dropped, with one line for all of them.
+
+        Args:
+            progress: told how many tasks have been tried, and of how many.
 
         Raises:
             ConfigError: for a task that was named with options, or if no task is left.
@@ -104,7 +113,8 @@ class TaskMix:
         kept: list[TaskSpec] = []
         dropped: list[str] = []
         last: Exception | None = None
-        for task in self.tasks:
+        for number, task in enumerate(self.tasks):
+            progress(number, len(self.tasks))
             try:
                 try_task(task)
             except (OSError, MemoryError):  # not the task's fault

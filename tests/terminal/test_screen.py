@@ -208,10 +208,10 @@ def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
     groups = [("train", 1, [0.5, 0.0])] * 3 + [("train", 1, [0.0, 0.0])]
     screen = dump_of(tmp_path, *groups, policy=DumpPolicy(dump_failed_rollouts=False))
     [line] = [line.strip() for line in lines_of(screen) if "no rollouts saved" in line]
-    assert line.startswith(
-        "no rollouts saved: 3 neither above the threshold nor all wrong (dump_other_rollouts=false, "
+    assert line == (
+        "no rollouts saved: 3 neither above the threshold nor all wrong (dump_other_rollouts=false), "
+        "1 all wrong (dump_failed_rollouts=false)"
     )
-    assert line.endswith(", 1 all wrong (dump_failed_rollouts=false)")
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def show(
         error = Browser(lambda: open_run(*paths), query, sort).run()
         if error:
             raise error
+        if why := open_run(*paths).why_no_texts():
+            print_error(why)
         return
     dump = open_run(*paths)
     count = 0
@@ -63,9 +65,11 @@ def show(
         for _ in dump.ledger(all_attempts=True):  # says which texts are missing
             pass
     print_remarks(dump, biases=False)
+    if why := dump.why_no_texts():
+        print_error(why)
+    elif not count:
+        print_error(f"no group matches {query}" if str(query) else "there are no groups")
     if not count:
-        unmatched = f"no group matches {query}" if str(query) else "there are no groups"
-        print_error(dump.why_no_texts() or unmatched)
         sys.exit(1)
 
 
