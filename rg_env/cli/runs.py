@@ -4,6 +4,7 @@ import shlex
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,10 @@ import typer
 from rg_env.cli.options import JsonFlag
 from rg_env.cli.progress import spinner
 from rg_env.errors import DumpError, one_line
-from rg_env.output import console, counted, print_error, print_json, print_line
+from rg_env.output import console, counted, print_error, print_json, print_line, print_text, visible
+
+_TASKS = 3
+"""So many tasks of a run are named."""
 
 
 def runs(
@@ -121,27 +125,25 @@ def _figures(files: list[Path]) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    """Two lines for each run: its dump, and its facts in columns, with the run's id where several share a folder."""
+    """The dump of each run, and below it the facts, with the run's id where several share a folder."""
     shared = Counter(row["dump"] for row in rows)
-    table = [[*_cells(row), row["run_id"] if shared[row["dump"]] > 1 else ""] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row, cells in zip(rows, table, strict=True):
-        facts = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True) if width)
-        tasks = textwrap.shorten(", ".join(row["tasks"]), max(20, console().width - len(facts) - 4), placeholder=" …")
+    for row in rows:
+        facts = [*_facts(row), f"run {row['run_id']}" if shared[row["dump"]] > 1 else "", row["problem"]]
+        text = visible(" · ".join(filter(None, facts)), one_line=True)
         print_line(shlex.quote(row["dump"]))
-        print_line(f"  {facts}  {tasks}".rstrip())
-        if row["problem"]:
-            print_line(f"  {row['problem']}")
+        print_text(textwrap.fill(text, console().width, initial_indent="  ", subsequent_indent="  "))
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    started = f"{row['started'] or 'unknown':.16}".replace("T", " ")
-    missing = f"{counted(row['missing_groups'], 'group')} missing" if row["missing_groups"] else ""
-    length = counted(row["groups"], "group") if row["step"] is None else f"step {row['step']}"
-    evaluation, solved = row["evaluation"], ""
-    if evaluation:
+def _facts(row: dict[str, Any]) -> Iterator[str]:
+    yield f"{row['started'] or 'unknown':.16}".replace("T", " ")
+    yield row["state"]
+    yield f"{counted(row['missing_groups'], 'group')} missing" if row["missing_groups"] else ""
+    yield row["model"]
+    yield counted(row["groups"], "group") if row["step"] is None else f"step {row['step']}"
+    if evaluation := row["evaluation"]:
         low, high = evaluation["solve_rate_low"], evaluation["solve_rate_high"]
         interval = "" if low is None else f" [{low:.0%}, {high:.0%}]"
-        step = "" if evaluation["step"] is None else f" at step {evaluation['step']}"
-        solved = f"{evaluation['solve_rate']:.0%}{interval} solved{step}"
-    return [started, row["state"], missing, row["model"], length, solved]
+        step = "" if evaluation["step"] == row["step"] else f" at step {evaluation['step']}"
+        yield f"{evaluation['solve_rate']:.0%}{interval} solved{step}"
+    more = f" and {len(row['tasks']) - _TASKS} more" if len(row["tasks"]) > _TASKS else ""
+    yield ", ".join(row["tasks"][:_TASKS]) + more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import pty
 import re
@@ -99,37 +100,26 @@ def text_of(app, selector):
 @browsing()
 async def test_the_best_and_the_worst_stand_side_by_side_in_their_colors(app, pilot):
     content = app.query_one("#left Static", Static).content
-    assert content.plain.startswith("base 1 · reward 1 · ")
     styles = {content.plain[span.start : span.end]: str(span.style) for span in content.spans}
     assert styles["fine"] != styles["4"] != styles["<think>"]
-    assert "bad" in text_of(app, "#right Static")
+    assert content.plain.startswith("base 1 · reward 1 · ") and "bad" in text_of(app, "#right Static")
     assert text_of(app, "#prompt Static") == "user: What is 2 + 2?"
     assert [app.query_one(pane).border_title for pane in ("#left", "#right")] == ["best of 2", "worst of 2"]
-    assert "expected 1" in text_of(app, "#facts")
-    assert "6 of 6 groups" in text_of(app, "#head")
+    assert "expected 1" in text_of(app, "#facts") and "6 of 6 groups" in text_of(app, "#head")
 
 
 @browsing()
 async def test_keys_move_jump_turn_and_copy(app, pilot):
-    for keys, place in (
-        (["j", "down"], "2"),
-        (["k"], "1"),
-        (["ctrl+end"], "4"),
-        (["ctrl+home", "up"], "0"),
-        (["f"], "2"),
-        (["f"], "4"),
-        (["f"], "2"),
-        (["v"], "3"),
-    ):
-        await pilot.press(*keys)
+    for keys, place in (("j down", "2"), ("k", "1"), ("ctrl+end", "4"), ("ctrl+home up", "0"), ("f", "2"), ("f", "4")):
+        await pilot.press(*keys.split())
         assert under_cursor(app) == place, keys
-    assert "\n<answer>4" in text_of(app, "#right Static")
-    await pilot.press("f")
-    for keys, shown in ((["comma"], "number 2 of 3"), (["full_stop", "full_stop"], "worst of 3")):
-        await pilot.press(*keys)
+    for keys, shown in (("comma", "number 2 of 3"), ("full_stop full_stop", "worst of 3")):
+        await pilot.press(*keys.split())
         assert app.query_one("#right").border_title == shown
     await pilot.press("y")
     assert app.clipboard == f"{RUN_ID}:1:train:0:4"
+    await pilot.press("f", "v")
+    assert under_cursor(app) == "3" and "\n<answer>4" in text_of(app, "#right Static")
 
 
 @browsing(query="task = 'gcd'")
@@ -201,36 +191,24 @@ def test_the_keys_of_the_browser_are_listed_and_the_way_out_is_visible(folder, s
 
 
 @browsing()
-async def test_reading_again_finds_what_is_new_and_keeps_the_place(app, pilot):
+async def test_reading_again_finds_what_has_changed_and_keeps_the_place(app, pilot):
     await pilot.press("f")
     folder = app._dump.runs[0].files[0].path.parent
+    other = folder / "reasoning_gym_environment_rollouts_other_0000.jsonl"
     with DumpWriter(folder, RUN_ID, 2, policy=KEEP_ALL) as writer:
         assert writer.submit([group(9, [0.0, 0.0], step=5, attempt=2), group(10, step=6, attempt=2)]).result(5)
+    other.write_bytes(b"{torn\n")
     await press(pilot, "r")
     assert listed(app) == ["0", "1", "2", "3", "9", "10"]  # step 5 was done again
-    assert under_cursor(app) == "2"
+    assert under_cursor(app) == "2" and "1 damaged line" in text_of(app, "#head")
     for path in folder.iterdir():
         path.write_bytes(b"")
-    await pilot.press("j")
-    await pilot.pause()
+    await press(pilot, "j")
     assert "damaged or has changed" in text_of(app, "#facts")
-
-
-def test_damaged_lines_are_counted_and_a_later_schema_ends_it(folder):
-    (folder / "reasoning_gym_environment_rollouts_other_0000.jsonl").write_bytes(b"{torn\n")
-
-    async def session():
-        app = Browser(lambda: open_run(folder))
-        async with app.run_test() as pilot:
-            await until(pilot, lambda: not app.busy)
-            assert "1 damaged line" in text_of(app, "#head")
-            later = b'{"item_id": "x", "rollouts": [], "schema_version": 99}\n'
-            (folder / "reasoning_gym_environment_rollouts_other_0001.jsonl").write_bytes(later)
-            await pilot.press("r")
-            await until(pilot, lambda: app.return_value)
-        return app.return_value
-
-    assert "update rg_env" in str(asyncio.run(session()))
+    other.write_bytes(b'{"item_id": "x", "rollouts": [], "schema_version": 99}\n')
+    await pilot.press("r")
+    await until(pilot, lambda: app.return_value)
+    assert "update rg_env" in str(app.return_value)
 
 
 # -- in a terminal
@@ -241,23 +219,18 @@ def in_terminal(*args, keys, expects):
     process, terminal = pty.fork()
     if process == 0:
         os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        command = "from rg_env.cli import main; main()"
-        os.execv(sys.executable, [sys.executable, "-c", command, "dumps", "show", *map(str, args)])
+        os.execv(sys.executable, [sys.executable, "-m", "rg_env", "dumps", "show", *map(str, args)])
     shown, typed, deadline = b"", False, time.monotonic() + 60
-    try:
+    with contextlib.suppress(OSError):  # the other end is closed: the command is done
         while time.monotonic() < deadline:
             if select.select([terminal], [], [], 0.2)[0]:
                 shown += os.read(terminal, 65536)
             if not typed and re.search(expects, shown):
                 os.write(terminal, keys)
                 typed = True
-    except OSError:  # the other end is closed: the command is done
-        pass
-    finally:
-        os.close(terminal)
+    os.close(terminal)
     assert typed, shown[-3000:]
-    _, status = os.waitpid(process, 0)
-    return shown, os.waitstatus_to_exitcode(status)
+    return shown, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def test_the_command_opens_in_a_terminal_and_obeys_no_text(tmp_path):

@@ -27,51 +27,44 @@ SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
 RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
+HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07 \x9b2J \u202eleft\u200b \x00 \r\b [/red][b]"
 
 
-def test_every_character_that_drives_a_terminal_or_hides_is_shown():
+def test_every_character_that_drives_a_terminal_or_hides_is_shown_and_others_stay():
     for number in range(sys.maxunicode + 1):
         character = chr(number)
-        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character != "\n":
+        if character != "\n" and unicodedata.category(character) in HIDDEN:
             shown = visible(character)
-            assert shown and not {unicodedata.category(c) for c in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}, hex(number)
-
-
-@given(st.text())
-def test_what_comes_out_can_be_printed_and_ordinary_text_stays(text):
-    shown = visible(text, one_line=True)
-    shown.encode()
-    assert "\n" not in shown and "\x1b" not in shown
-    if text.isprintable():
-        assert shown == text
+            shown.encode()
+            assert shown and not {unicodedata.category(c) for c in shown} & HIDDEN, hex(number)
+        elif character.isprintable():
+            assert visible(character) == character
+    assert visible("a\nb", one_line=True) == "a␊b"
 
 
 @given(RESPONSES, st.booleans())
-def test_parts_are_those_that_the_scorer_read(text, prefilled):
+def test_parts_of_a_response_are_those_that_the_scorer_read(text, prefilled):
     parsed = parse_response(text, prefilled, max_answer_chars=3)
     parts = reparse(text, parsed.violation)
     if parsed.think is not None:
         assert text[slice(*parts.think_span)].strip() == parsed.think or prefilled
     if parsed.answer is not None:
         assert text[slice(*parts.answer_span)].strip() == parsed.answer
+    said = [{"role": "assistant", "content": text}]
+    assert styled_response(rollout(conversation=said, violation=parsed.violation or "")).plain == text
 
 
 @given(RESPONSES)
-def test_a_colored_response_has_the_whole_text_and_dropping_the_working_keeps_the_answer(text):
+def test_dropping_the_working_keeps_the_answer(text):
     parsed = parse_response(text)
-    said = [{"role": "assistant", "content": text}]
-    assert styled_response(rollout(conversation=said, violation=parsed.violation or "")).plain == text
     rest = without_think(text, parsed.violation)
     if parsed.violation is None:
         assert "<think>" not in rest and "</think>" not in rest
         assert parse_response(f"<think></think>{rest}").answer == parsed.answer
     elif parsed.violation in (Violation.UNCLOSED_THINK, Violation.MULTIPLE_THINK):
         assert rest is None
-
-
-def test_working_that_the_prompt_began_is_dropped_up_to_its_end():
-    assert without_think("2 + 2 = 4</think>\n<answer>4</answer>", None) == "<answer>4</answer>"
+    assert without_think("2 + 2 = 4</think>\n<answer>4</answer>", None) == "<answer>4</answer>"  # the prompt began it
 
 
 def test_a_runaway_response_is_cut_with_a_word_about_it():
@@ -151,21 +144,17 @@ def shown(*args):
     [
         [],
         ["task <> 'spell_backward'", "phase = 'train'"],
-        ["step BETWEEN 2 AND 40", "outcome IN ('mixed', 'all_failed')"],
         ["violation IN ('no_think', 'unclosed_think') OR violation = ''", "base_score = 0"],
         ["score > 0", "response_tokens <= 20"],
-        ["stop_reason LIKE 's%'", "status = 'ok'", "repetition >= 3"],
         ["no_signal", "attempt = 1", "text = 'rollouts'"],
     ],
     ids=" ".join,
 )
 def test_what_is_shown_is_what_statistics_count(conditions):
     record = open_run(SAMPLE)
-    with_text = {group.group_id for group in record.groups()}
     counted = record.ledger_frame().filter(*(parse_condition(condition).test for condition in conditions))
     ids = shown(SAMPLE, *(part for text in conditions for part in ("--where", text)))
-    assert len(set(ids)) == len(ids)
-    assert set(ids) == with_text & set(counted["group_id"])
+    assert sorted(ids) == sorted({group.group_id for group in record.groups()} & set(counted["group_id"]))
 
 
 def test_a_limit_one_rollout_and_all_rollouts(folder):
