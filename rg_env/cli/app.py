@@ -20,7 +20,7 @@ from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
 from rg_env.cli.runs import runs
-from rg_env.errors import ConfigError, RGEnvError, describe
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
 app = typer.Typer(
@@ -82,8 +82,8 @@ def _show_version(wanted: bool) -> None:
     try:
         reasoning_gym()
         print_line("reasoning_gym: can be imported")
-    except Exception as error:
-        print_line(f"reasoning_gym: cannot be imported: {describe(error)}")
+    except RGEnvError as error:
+        print_line(error)
     try:
         missing = [f"without {measure} ({why})" for measure, why in sandbox_report().items() if why]
         print_line(f"sandbox: {'; '.join(missing) or 'complete'}")

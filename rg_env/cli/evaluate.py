@@ -229,6 +229,8 @@ def _reach(ctx: typer.Context, command: str, settings: AllSettings) -> list[Endp
         raise ConfigError("--endpoint needs --model, the server's name for the model")
     if url and server_options:
         raise ConfigError(f"`-- {' '.join(server_options)}` is for a server that --model starts; leave out --endpoint")
+    if place := next((word for word in server_options if word.partition("=")[0] in ("--host", "--port")), None):
+        raise ConfigError(f"`-- {place}`: the server that --model starts has a free port of 127.0.0.1; leave it out")
     name = name or settings.skyrl.get("trainer.policy.model.path")
     if not name:
         raise ConfigError("name a model with --model, or a running server with --endpoint")

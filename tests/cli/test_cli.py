@@ -1,8 +1,10 @@
 """`rg-env` as a person types it: answers on standard output, one line on standard error, exit codes 0, 1, 2."""
 
 import json
+import os
 import re
 import runpy
+import subprocess
 import sys
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.errors import RGEnvError
 from rg_env.tasks import list_tasks
+from tests.documents import ROOT
 
 SUM = ["chain_sum", "--seed", "1"]
 
@@ -73,6 +76,18 @@ def test_the_package_can_be_run_and_its_version_names_what_a_bug_report_needs(mo
     assert re.match(r"rg-env 0\.1\.0, Python [\d.]+, reasoning-gym [\d.]+, skyrl [\d.]+", versions)
     assert imports == "reasoning_gym: can be imported"
     assert sandbox.startswith("sandbox: ")
+
+
+def test_a_reasoning_gym_that_cannot_be_imported_is_one_line(tmp_path):
+    (tmp_path / "reasoning_gym").mkdir()
+    (tmp_path / "reasoning_gym" / "__init__.py").write_text("raise ImportError('libfoo.so is missing')")
+    line = "reasoning_gym cannot be imported (ImportError: libfoo.so is missing); install it again"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for command, code in (("tasks", 2), ("--version", 0)):
+        words = [sys.executable, "-m", "rg_env", command]
+        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (code, f"rg-env: {line}\n" if code else "")
+    assert line in done.stdout.splitlines()
 
 
 def complete(line):

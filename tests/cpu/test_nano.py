@@ -92,19 +92,6 @@ def test_worked_solutions_are_well_formed_and_right(script: ModuleType, task: st
         assert dataset.score_answer(parsed.answer, entry) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("task", "metadata", "working"),
-    [
-        ("chain_sum", {"expression": "4 - 9 + 5"}, "4 - 9 = -5, -5 + 5 = 0"),
-        ("leg_counting", {"animals": {"crab": 2, "ant": 1}}, "2 * 10 = 20, 1 * 6 = 6, 20 + 6 = 26"),
-        ("spell_backward", {"word": "neon"}, "1n2e3o4n"),
-    ],
-)
-def test_the_working(script: ModuleType, task: str, metadata: dict[str, Any], working: str) -> None:
-    entry = {"answer": "A", "metadata": {"source_dataset": task, **metadata}}
-    assert script.worked_solution(entry) == f"<think>{working}</think>\n<answer>A</answer>"
-
-
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -55,8 +55,8 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128  # with the default of 5, the system refuses connections that arrive at once
     block_on_close = False
 
-    def __init__(self, script: Script) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, script: Script, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.script = script
         self.requests: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._send(Answer(404, {"error": {"message": "no such route"}}))
+        self._send(Answer() if self.path == "/health" else Answer(404, {"error": {"message": "no such route"}}))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -1,7 +1,9 @@
 """Which models `--model` names, and what is said of everything else."""
 
 import pytest
+from typer.testing import CliRunner
 
+from rg_env.cli import app
 from rg_env.errors import ConfigError
 from rg_env.evaluate.server import find_models
 
@@ -61,3 +63,8 @@ def test_what_cannot_be_evaluated(run, monkeypatch):
     assert "there is no such folder" in refused("exports/global_step_7"), "no name on a hub"
     (run / "empty").mkdir()
     assert "it has no config.json" in refused(run / "empty")
+
+
+def test_the_address_of_the_server_is_not_the_users_to_choose(tmp_path):
+    done = CliRunner().invoke(app, ["eval", "--model", "nano", "--out", str(tmp_path), "--", "--port=3"])
+    assert "`-- --port=3`: the server that --model starts has a free port" in str(done.exception)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from datasets import load_dataset
 from typer.testing import CliRunner
 
@@ -21,17 +19,9 @@ from tests.evaluate.server import Answer, completion, serving
 GROUPS = 24
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.long
 @pytest.mark.slow
-def test_collected_responses_train_nano_with_trl(tmp_path: Path, one_thread: None) -> None:
+def test_collected_responses_train_nano_with_trl(tmp_path: Path) -> None:
     import trl  # takes seconds
 
     questions = train_questions(RGDumpConfig(tasks=["spell_backward"]), GROUPS)

@@ -21,7 +21,7 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.errors import describe
+from rg_env.errors import ConfigError, describe
 from rg_env.tasks.soundness import check_audited
 from rg_env.tasks.upstream import UnusableItemError, deadline
 from rg_env.tasks.upstream.generators import FIXES
@@ -43,12 +43,14 @@ def reasoning_gym() -> types.ModuleType:
     """The package, imported on first use. Restores Python's global random state, which one of its imports draws from.
 
     Raises:
-        ConfigError: another version than the audited one is installed.
+        ConfigError: another version than the audited one is installed, or it cannot be imported.
     """
     check_audited()
     state = random.getstate()
     try:
         return importlib.import_module("reasoning_gym")
+    except Exception as error:
+        raise ConfigError(f"reasoning_gym cannot be imported ({describe(error)}); install it again") from error
     finally:
         random.setstate(state)
 
