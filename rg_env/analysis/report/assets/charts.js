@@ -56,8 +56,9 @@ function overSteps(parent, title, series, y, height) {
         x: stepAxis(rows, width),
         y: { label: null, grid: true, nice: true, ticks: 5, ...y },
         marks: [
+          ...drawn.filter(({ apart }) => apart == null).map(({ rows, color }) =>
+            Plot.areaY(rows, { x: middle, y1: "low", y2: "high", fill: color, fillOpacity: Math.min(0.15, 0.5 / drawn.length) })),
           ...drawn.flatMap(({ rows, color, apart }) => apart == null ? [
-            Plot.areaY(rows, { x: middle, y1: "low", y2: "high", fill: color, fillOpacity: 0.15 }),
             Plot.lineY(rows, { x: middle, y: "y", stroke: color, strokeWidth: 2.2 }),
             Plot.dot(rows, { x: middle, y: "y", r: rows.length > 20 ? 2 : 3.5, fill: color }),
           ] : [

@@ -40,13 +40,13 @@ function passCard(headline) {
 
 /** The first and the last evaluation of a section; the only one, if there is one. */
 const ends = ({ steps }) => rowsOf(steps).filter((_, place, rows) => place === 0 || place === rows.length - 1);
-const evaluations = (run_id) => report.sections.filter((section) => section.run_id === run_id && !isTraining(section.phase) && ends(section).length);
+const evaluations = (run_id) => report.sections.filter((section) => section.run_id === run_id && !isTraining(section.phase));
 const both = (rows, show) => rows.map(show).join(" → ");
 
 function about() {
   byId("about").replaceChildren(...report.runs.map((run) => {
-    const evaluated = evaluations(run.run_id).map((section) => `${both(ends(section), (row) => rate1(row.solve_rate))} solved in ${phaseOf(section)}`);
-    const facts = [several ? run.name : run.run_id, run.model && `model ${run.model}`, run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`, ...(several ? evaluated : [])];
+    const evaluated = evaluations(run.run_id).map((section) => `${both(ends(section).length ? ends(section) : [section.headline], (row) => rate1(row.solve_rate))} solved in ${phaseOf(section)}`);
+    const facts = [...(several ? [run.name] : [run.run_id, run.model && `model ${run.model}`]), run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`, ...(several ? evaluated : [])];
     const line = facts.filter(Boolean).map(plain).join(" · ");
     if (!several) return el("p", {}, line);
     const toggle = (event) => { hidden[event.target.checked ? "delete" : "add"](run.run_id); redraw(); };
@@ -67,7 +67,7 @@ function evaluationCard(section) {
 function headline(section) {
   const h = section.headline;
   const cards = [...CARDS.slice(0, 3), ...passCard(h), ...CARDS.slice(3)].filter(([key, , , , shown]) => h[key] != null && shown(h));
-  byId("headline").replaceChildren(...evaluations(section.run_id).map(evaluationCard), ...cards.map(([key, label, show, more]) =>
+  byId("headline").replaceChildren(...evaluations(section.run_id).filter((evaluation) => ends(evaluation).length).map(evaluationCard), ...cards.map(([key, label, show, more]) =>
     el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
       h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: CLUSTERED }, interval(h, key, show)),
       el("dd", { class: "muted" }, more(h)))));
