@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +21,7 @@ import msgspec
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.evaluate.settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
 from rg_env.rewards import Origin, Rollout, RolloutReward, group_record, group_rewards, load_reward
@@ -47,6 +47,10 @@ def to_dataset(rows: ReasoningGymDataset, count: int | None = None) -> datasets.
             for row in made
         ]
     )
+
+
+_Scored = list[tuple[Sequence[Rollout], Sequence[RolloutReward]]]
+"""Groups with their rewards."""
 
 
 class GRPOReward:
@@ -102,6 +106,26 @@ class GRPOReward:
             ConfigError: the batch does not consist of whole groups, or a row is not from `to_dataset`.
             ScorerPoolError: the scorer processes cannot be started.
         """
+        scored: _Scored = []
+        failure: Exception | None = None
+        try:
+            scored = self._score(prompts, completions, completion_ids, rg_item)
+        except Exception as error:  # the other processes wait for this one below
+            failure = error
+        recorded = self._of_all_processes(scored, failure) if self._dumps else []
+        if failure is not None:
+            raise failure
+        self._write(recorded, trainer_state and trainer_state.global_step)
+        return [None if reward.masked else reward.reward for _, rewards in scored for reward in rewards]
+
+    def _score(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        rg_item: Sequence[str],
+    ) -> _Scored:
+        """The groups of a batch with their rewards."""
         items = [item_from_text(text) for text in rg_item]
         blocks = list(self._blocks(items))
         texts = [text_of(completion) for completion in completions]
@@ -120,10 +144,7 @@ class GRPOReward:
             )
         ]
         groups = [[replace(rollouts[row], repetition=k) for k, row in enumerate(block)] for block in blocks]
-        rewards = [self._rewards_of(group) for group in groups]
-        if self._dumps:
-            self._write(self._of_all_processes(groups, rewards), trainer_state and trainer_state.global_step)
-        return [None if one.masked else one.reward for one in itertools.chain.from_iterable(rewards)]
+        return [(group, self._rewards_of(group)) for group in groups]
 
     def close(self) -> None:
         """Finish the dump. Otherwise that happens when the process ends."""
@@ -159,19 +180,23 @@ class GRPOReward:
             custom=self._reward.rate(group, self.config) if self._reward else None,
         )
 
-    def _of_all_processes(
-        self, groups: Sequence[Sequence[Rollout]], rewards: Sequence[Sequence[RolloutReward]]
-    ) -> list[tuple[Sequence[Rollout], Sequence[RolloutReward]]]:
-        """Each group with its rewards. TRL calls the reward functions of all processes for the same step."""
-        recorded = list(zip(groups, rewards, strict=True))
+    def _of_all_processes(self, scored: _Scored, failure: Exception | None) -> _Scored:
+        """Each group with its rewards. TRL calls the reward functions of all processes for the same step.
+
+        Raises:
+            RGEnvError: another process failed.
+        """
         if self._processes == 1:
-            return recorded
+            return scored
         from accelerate.utils import gather_object
 
-        gathered: list[tuple[Sequence[Rollout], Sequence[RolloutReward]]] = gather_object(recorded)
-        return gathered
+        gathered: list[tuple[_Scored, str]] = gather_object([(scored, describe(failure) if failure else "")])
+        failures = [text for _, text in gathered if text]
+        if failures and failure is None:
+            raise RGEnvError(f"another process of this run failed: {failures[0]}")
+        return [group for groups, _ in gathered for group in groups]
 
-    def _write(self, recorded: Iterable[tuple[Sequence[Rollout], Sequence[RolloutReward]]], done: int | None) -> None:
+    def _write(self, recorded: _Scored, done: int | None) -> None:
         """Record groups after `done` steps of the optimizer."""
         if self.writer is None:
             return

@@ -8,6 +8,7 @@ verifiers saves every rollout itself, in `traces.jsonl`.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import json
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import openai
 import verifiers.v1 as vf
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset, prompt_options
@@ -101,9 +102,10 @@ class ReasoningGymConfig(vf.TasksetConfig):
 
 
 class VerdictState(vf.State):
-    """What metrics and reward of one rollout share."""
+    """What metrics and reward of one rollout share. verifiers awaits them together."""
 
     verdict: Any = None
+    _scoring: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
 
 
 class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskConfig]):
@@ -159,17 +161,17 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
 
     async def _judged(self, trace: vf.Trace) -> Verdict:
         """The verdict on the last reply, computed once. Raises RuntimeError if the scorer failed."""
-        if trace.state.verdict is None:
-            item, config = item_from_text(self.data.item), self.config.rg_env
-            verdict = await shared_scorer(config.scorer).score_response_async(
-                item.entry, _text_of(trace), item.config, config.prefilled_think, config.format
-            )
-            if verdict.scored.excused:
-                raise RuntimeError(_why(verdict))
-            trace.state.verdict = verdict
-        verdict = trace.state.verdict
-        assert isinstance(verdict, Verdict)
-        return verdict
+        async with trace.state._scoring:
+            if trace.state.verdict is None:
+                item, config = item_from_text(self.data.item), self.config.rg_env
+                verdict = await shared_scorer(config.scorer).score_response_async(
+                    item.entry, _text_of(trace), item.config, config.prefilled_think, config.format
+                )
+                if verdict.scored.excused:
+                    raise RuntimeError(_why(verdict))
+                trace.state.verdict = verdict
+        judged: Verdict = trace.state.verdict
+        return judged
 
 
 def _text_of(trace: vf.Trace) -> str:

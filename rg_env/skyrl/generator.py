@@ -99,11 +99,12 @@ class RGDumpGenerator(SkyRLGymGenerator):
         except Exception as error:
             if not self._has_failed:
                 self._has_failed = True
+                uid, repetition = (trajectory_id.instance_id, trajectory_id.repetition_id) if trajectory_id else ("", 0)
                 logger.error(
                     "rollout {} of {} failed: {}. SkyRL 0.4.0 cannot leave a rollout out (SkyRL#1613), so the run "
-                    "ends; the last checkpoint is continued with trainer.resume_mode=latest",
-                    trajectory_id.repetition_id if trajectory_id else "?",
-                    (env_extras.get("extra_info") or {}).get("item") or f"{env_class} {trajectory_id}",
+                    "ends; continue from the last checkpoint with trainer.resume_mode=latest",
+                    repetition,
+                    (env_extras.get("extra_info") or {}).get("item") or f"{env_class} {uid}",
                     describe(error),
                 )
             raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,6 +73,25 @@ def test_rewards_and_groups_are_those_of_each_prompt(rows, tmp_path):
 def test_a_batch_of_parts_of_groups_is_an_error(rows, order):
     with pytest.raises(ConfigError, match="not 2 completions of one prompt"):
         call(GRPOReward(ARGS), [(rows[k], answered(rows[k])) for k in order])
+
+
+def test_a_process_that_fails_ends_the_others_too(rows, tmp_path, monkeypatch):
+    """Two processes of a run, here threads; one of them gets a batch that was cut in the middle of a group."""
+    meeting, gathered = threading.Barrier(2, timeout=30), []
+
+    def gather(values):
+        gathered.extend(values)
+        meeting.wait()
+        return gathered
+
+    monkeypatch.setattr("accelerate.utils.gather_object", gather)
+    args = [SimpleNamespace(**vars(ARGS), world_size=2, process_index=index) for index in range(2)]
+    batches = [[(rows[0], answered(rows[0]))] * count for count in (2, 3)]
+    with GRPOReward(args[0], dump=tmp_path) as first, ThreadPoolExecutor(2) as threads:
+        rewards = (first, GRPOReward(args[1], dump=tmp_path))
+        whole, cut = [threads.submit(call, reward, batch) for reward, batch in zip(rewards, batches, strict=True)]
+        assert isinstance(cut.exception(), ConfigError)
+        assert "another process of this run failed: ConfigError: TRL passed a group" in str(whole.exception())
 
 
 def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):

@@ -6,11 +6,9 @@ What is recorded is counted again from SkyRL's output, which is kept beside it.
 import asyncio
 import copy
 import json
+import re
 import sqlite3
-import subprocess
-import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -33,7 +31,6 @@ from rg_env.skyrl.recorder import Recorder
 from tests.skyrl.generating import TASK, right, script_for, tokenizer, total
 from tests.skyrl.scripted_engine import ScriptedEngine
 
-ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = 3
 KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 MULTI_TURN = {"max_turns": 3}
@@ -67,14 +64,24 @@ def script(prompt, sample):
     return f"I say #### {number + 2}" if sample == 0 and turn == 1 else f"  turn {turn}\n\n#### 99"
 
 
+def make(generator_class, script=script, settings=None, gym=None, **kwargs):
+    """A generator of SkyRL's over a scripted engine."""
+    rg_env.register()
+    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **(settings or {})})
+    config.sampling_params.max_generate_length = 100
+    engine = ScriptedEngine(tokenizer(), script)
+    return generator_class(config, gym or RGSkyRLGymConfig(rg_dump=RGDumpConfig()), engine, tokenizer(), **kwargs)
+
+
+def batch_of(rows, phase="train", step=5):
+    return prepare_generator_input(rows, SAMPLES, {"logprobs": 1}, "gsm8k", phase, step)[0]
+
+
 def recorded(
     folder, rows, settings=None, script=script, phase="train", gym=None, generator_class=SkyRLGymGenerator, **more
 ):
     """One call; returns the record, and what SkyRL's generator returned."""
-    rg_env.register()
-    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **(settings or {})})
-    config.sampling_params.max_generate_length = 100
-    inner = generator_class(config, gym or RGSkyRLGymConfig(), ScriptedEngine(tokenizer(), script), tokenizer())
+    inner = make(generator_class, script, settings, gym)
     raw = {}
     generate = inner.generate
 
@@ -84,9 +91,9 @@ def recorded(
         return output
 
     inner.generate = kept
-    batch, _ = prepare_generator_input(rows, SAMPLES, {"logprobs": 1}, "gsm8k", phase, 5)
     with DumpWriter(folder, "run", 1, policy=KEEP_ALL) as writer:
-        output = asyncio.run(Recorder(inner, writer, tokenizer(), **more).generate(batch))
+        output = asyncio.run(Recorder(inner, writer, tokenizer(), **more).generate(batch_of(rows, phase)))
+        assert list(open_run(folder).groups()), "on disk when the call returns"
     return list(open_run(folder).groups()), raw, output
 
 
@@ -222,48 +229,39 @@ def test_what_a_search_server_returned_is_in_the_conversation(tmp_path):
     assert shown["role"] == "user" and "Four is 4." in shown["content"]
 
 
-def test_a_rollout_that_raises_ends_the_call_and_the_groups_before_it_stay(tmp_path):
-    """SkyRL fails the whole call; nothing of it is recorded."""
-    rg_env.register()
-    config = GeneratorConfig(max_input_length=1024, n_samples_per_prompt=SAMPLES)
-    config.sampling_params.max_generate_length = 100
-    inner = SkyRLGymGenerator(config, RGSkyRLGymConfig(), ScriptedEngine(tokenizer(), script), tokenizer())
+@pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])
+def test_a_rollout_that_raises_ends_the_call_and_the_groups_before_it_stay(tmp_path, generator_class, warnings):
+    """SkyRL fails the whole call; nothing of it is recorded. Our generator says once which rollout it was."""
     with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
-        recorder = Recorder(inner, writer, tokenizer())
-        good, _ = prepare_generator_input(prompts("gsm8k"), SAMPLES, {}, "gsm8k", "train", 1)
-        bad, _ = prepare_generator_input(prompts("gsm8k", reward_spec={}), SAMPLES, {}, "gsm8k", "train", 2)
-        asyncio.run(recorder.generate(good))
+        if generator_class is RGDumpGenerator:
+            generator = make(RGDumpGenerator, writer=writer)
+        else:
+            generator = Recorder(make(SkyRLGymGenerator), writer, tokenizer())
+        asyncio.run(generator.generate(batch_of(prompts("gsm8k"))))
         with pytest.raises(AssertionError, match="ground_truth"):
-            asyncio.run(recorder.generate(bad))
+            asyncio.run(generator.generate(batch_of(prompts("gsm8k", reward_spec={}))))
     assert validate(tmp_path).good
     assert [group.uid for group in open_run(tmp_path).groups()] == ["0", "1"]
+    said = [line for line in warnings if "SkyRL#1613" in line]
+    assert len(said) == (generator_class is RGDumpGenerator)
+    assert all(re.match(r"rollout \d of gsm8k 0 failed: ground_truth is required", line) for line in said)
 
 
-KILLED = """
-import asyncio, sys
-from tests.skyrl.test_recorder import *
-config = GeneratorConfig(max_input_length=1024, n_samples_per_prompt=SAMPLES, max_turns=3)
-config.sampling_params.max_generate_length = 100
-inner = SkyRLGymGenerator(config, RGSkyRLGymConfig(), ScriptedEngine(tokenizer(), script), tokenizer())
-recorder = Recorder(inner, DumpWriter(sys.argv[1], "run", 1, policy=KEEP_ALL), tokenizer())
-for step in range(1, 10_000):
-    batch, _ = prepare_generator_input(prompts("gsm8k_multi_turn"), SAMPLES, {}, "", "train", step)
-    output = asyncio.run(recorder.generate(batch))
-    print(*set(output["group_ids"]), flush=True)
-"""
-
-
-def test_kill_9_leaves_every_acknowledged_group_and_no_torn_line(tmp_path):
-    run = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert run.stdout is not None
-    acknowledged = [name for _ in range(5) for name in run.stdout.readline().split()]
-    run.kill()
-    acknowledged += run.stdout.read().rpartition("\n")[0].split()
-    run.wait()
-    assert set(validate(tmp_path).counts) <= {"unfinished", "damaged_line", "no_ledger_line"}
-    groups = {group.group_id: group for group in open_run(tmp_path).groups()}
-    assert len(acknowledged) >= 10 and set(acknowledged) <= groups.keys()
-    assert {len(group.rollouts) for group in groups.values()} == {SAMPLES}
+@pytest.mark.parametrize("phase", ["train", "eval"])
+def test_a_rollout_that_skyrl_returns_no_row_of_is_recorded_without_a_response(tmp_path, phase):
+    """Step-wise, SkyRL 0.4.0 leaves out what has a longer prompt than `max_input_length`."""
+    short, long = prompts("gsm8k_multi_turn")
+    long["prompt"][1]["content"] += " and so on" * 200
+    groups, raw, output = recorded(tmp_path, [short, long], MODES["step-wise"], phase=phase)
+    assert {name.instance_id for name in raw["trajectory_ids"]} == {"0"}
+    assert [[rollout.status.value for rollout in group.rollouts] for group in groups] == [["ok"] * SAMPLES]
+    (_, lost) = open_run(tmp_path).ledger()
+    assert (lost.uid, lost.text_reason) == ("1", "no_responses")
+    assert [(rollout.status.value, rollout.repetition) for rollout in lost.rollouts] == [
+        ("no_response", number) for number in range(SAMPLES)
+    ]
+    assert validate(tmp_path).good
+    assert output.get("group_ids", []) == ([groups[0].group_id] * len(raw["rewards"]) if phase == "train" else [])
 
 
 def test_the_item_is_the_same_in_every_run_and_names_the_data_source(tmp_path):
@@ -301,47 +299,27 @@ def test_rows_of_rg_dump_bring_their_verdicts_under_any_generator(tmp_path):
     assert [r.reward for g in groups for r in g.rollouts] == [total(reward) for reward in raw["rewards"]]
 
 
-def test_our_generator_records_and_measures_other_rows_as_skyrl_returns_them(tmp_path):
-    kwargs = {"settings": MULTI_TURN, "script": script}
-    _, expected, _ = recorded(tmp_path / "stock", prompts("gsm8k_multi_turn"), **kwargs)
-    rg_env.register()
-    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
-    config.sampling_params.max_generate_length = 100
-    with DumpWriter(tmp_path / "ours", "run", 1, policy=KEEP_ALL) as writer:
-        ours = RGDumpGenerator(
-            config,
-            RGSkyRLGymConfig(rg_dump=RGDumpConfig()),
-            ScriptedEngine(tokenizer(), script),
-            tokenizer(),
-            writer=writer,
-        )
-        batch, _ = prepare_generator_input(prompts("gsm8k_multi_turn"), SAMPLES, {"logprobs": 1}, "", "train", 5)
-        output = asyncio.run(ours.generate(batch))
-    assert output["rewards"] == expected["rewards"]
-    metrics = {key: value for key, value in output["rollout_metrics"].items() if "completion" not in key}
-    assert metrics["environment/avg_steps"] == expected["rollout_metrics"]["environment/avg_steps"] > 2
-    assert {r.reward for g in open_run(tmp_path / "ours").groups() for r in g.rollouts}
-    assert ours.summary.take().line().startswith("groups: ")
-
-
-def test_a_mixed_batch_keeps_the_metrics_of_both(tmp_path):
+def test_our_generator_leaves_rows_of_others_as_skyrl_returns_them(tmp_path):
+    """In a batch with its own, whose metrics are added."""
     rows = ReasoningGymDataset(TASK, size=1)
     answers = script_for(rows, right("{}"))
-    rg_env.register()
-    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
-    config.sampling_params.max_generate_length = 100
-    engine = ScriptedEngine(tokenizer(), lambda p, k: script(p, k) if "Be brief" in p else answers(p, k))
-    with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
-        ours = RGDumpGenerator(config, RGSkyRLGymConfig(rg_dump=RGDumpConfig()), engine, tokenizer(), writer=writer)
-        mixed = [*rows.collate_fn([rows[0]]), *prompts("gsm8k_multi_turn", 1)]
-        batch, _ = prepare_generator_input(mixed, SAMPLES, {"logprobs": 1}, "", "train", 5)
-        output = asyncio.run(ours.generate(batch))
+
+    def both(prompt, sample):
+        return script(prompt, sample) if "Be brief" in prompt else answers(prompt, sample)
+
+    others = prompts("gsm8k_multi_turn", 1)
+    _, expected, _ = recorded(tmp_path / "stock", others, MULTI_TURN)
+    with DumpWriter(tmp_path / "ours", "run", 1, policy=KEEP_ALL) as writer:
+        ours = make(RGDumpGenerator, both, MULTI_TURN, writer=writer)
+        output = asyncio.run(ours.generate(batch_of([*rows.collate_fn([rows[0]]), *others])))
+    assert output["rewards"][SAMPLES:] == expected["rewards"]
     metrics = output["rollout_metrics"]
-    assert metrics["environment/rg_dump/mean_solved"] == 1.0 and metrics["environment/avg_steps"] > 2
-    groups = list(open_run(tmp_path).groups())
+    assert metrics["environment/rg_dump/mean_solved"] == 1.0
+    assert metrics["environment/avg_steps"] == expected["rollout_metrics"]["environment/avg_steps"] > 2
+    groups = list(open_run(tmp_path / "ours").groups())
     assert [group.environment for group in groups] == ["rg_dump", "gsm8k_multi_turn"]
     joined = concatenate_generator_outputs([output, copy.deepcopy(output)])
-    assert joined["group_ids"][0] == groups[0].group_id
+    assert joined["group_ids"] == [group.group_id for group in groups for _ in range(SAMPLES)] * 2
 
 
 class Returning(GeneratorInterface):
