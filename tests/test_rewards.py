@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rg_env import rewards
 from rg_env.config import RGDumpConfig
-from rg_env.rewards import Rollout, group_rewards
+from rg_env.rewards import Rollout, Stopwatch, group_rewards
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
@@ -124,3 +125,15 @@ def test_a_violation_gets_no_bonus():
     config = RGDumpConfig(format_bonus=0.5)
     [bad] = rewards_of([rollout(0.0, violation=Violation.NO_ANSWER)], config)
     assert bad.reward == 0.0
+
+
+def test_phases_are_measured_also_if_the_clock_is_set_back(monkeypatch):
+    now = {"time": 1_000.0, "monotonic": 50.0}
+    for name in now:
+        monkeypatch.setattr(rewards.time, name, lambda name=name: now[name])
+    watch = Stopwatch()
+    now.update(time=900.0, monotonic=53.0)
+    watch.responded()
+    now.update(monotonic=54.5)
+    watch.scored()
+    assert (watch.began, watch.ended, watch.generation, watch.scoring) == (1_000.0, 1_004.5, 3.0, 1.5)

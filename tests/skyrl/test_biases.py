@@ -34,14 +34,6 @@ def record(items, folder, right_in_group, **settings):
     return output, open_run(folder)
 
 
-def test_groups_in_which_all_is_right_are_kept(items, tmp_path):
-    """Atropos' environment drops them before it saves: 7 of these 10 groups would be missing."""
-    _, dump = record(items, tmp_path, [4] * 7 + [2] * 2 + [0])
-    kept = Counter(group.outcome for group in dump.groups([FileKind.ROLLOUTS]))
-    assert kept == {Outcome.ALL_CORRECT: 7, Outcome.MIXED: 2}
-    assert Counter(line.outcome for line in dump.ledger()) == {**kept, Outcome.ALL_FAILED: 1}
-
-
 def test_a_right_group_at_the_length_limit_has_not_failed(items, tmp_path):
     """Atropos' penalty takes its scores to 0 before it looks which groups failed: all 10 would lie in FAILED."""
     answers = oracle(items)
@@ -68,12 +60,14 @@ def test_a_right_group_at_the_length_limit_has_not_failed(items, tmp_path):
     ids=["some groups mixed", "no group mixed"],
 )
 def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(items, tmp_path, right_in_group, atropos):
-    """36 of 40 responses are right."""
+    """36 of 40 responses are right. Atropos' environment drops groups in which all is right before it saves."""
     output, dump = record(items, tmp_path, right_in_group)
     [row] = statistics(dump.scan()).iter_rows(named=True)
     assert row["solve_rate"] == pytest.approx(0.9)
     assert row["mean_base_score"] == pytest.approx(0.9)
     assert output["rollout_metrics"]["environment/rg_dump/mean_solved"] == pytest.approx(0.9)
+    kept = Counter(group.outcome for group in dump.groups([FileKind.ROLLOUTS]))
+    assert kept[Outcome.ALL_CORRECT] == right_in_group.count(4) and kept[Outcome.MIXED] == right_in_group.count(2)
     left = [n for n in right_in_group if n < SAMPLES]
     assert sum(left) / (SAMPLES * len(left)) == atropos, "what is left where groups that are all right are dropped"
 

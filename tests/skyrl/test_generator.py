@@ -1,29 +1,24 @@
 """RGDumpGenerator over SkyRL's real generator loop, env threads and scorer pool; only the engine is scripted."""
 
-import asyncio
 import copy
 import dataclasses
-import functools
 import threading
 from statistics import fmean
 
 import numpy as np
 import pytest
-from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
-from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
+from skyrl.train.generators.utils import concatenate_generator_outputs
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
-from rg_env.rewards import Rollout
+from rg_env.rewards import Rollout, Stopwatch
 from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
-from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.generator import _share_generation
 from rg_env.tasks import Item
 from tests.skyrl.generating import TASK, right, run, script_for, tokenizer, total
-from tests.skyrl.scripted_engine import ScriptedEngine
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +27,6 @@ def rows():
 
 
 RESPONSES = (right("{}"), right("no"), "<answer>{}</answer>", right("{}"))
-
-
-def test_rewards_are_those_of_each_text_on_the_last_token(rows):
-    output, _ = run(rows, script_for(rows, *RESPONSES))
-    assert [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
-    for reward, response in zip(output["rewards"], output["response_ids"], strict=True):
-        assert len(reward) == len(response)
-        assert not any(reward[:-1])
 
 
 def test_the_log_of_rollouts_tells_what_counts_first(rows, tmp_path):
@@ -63,6 +50,9 @@ def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tm
     with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
         output, uids = run(rows, script_for(rows, *RESPONSES), writer=writer, **settings)
     trained = [total(reward) for reward in output["rewards"]]
+    assert trained == [1.0, 0.0, 0.0, 1.0] * len(rows)
+    for reward, response in zip(output["rewards"], output["response_ids"], strict=True):
+        assert isinstance(reward, float) or (len(reward) == len(response) and not any(reward[:-1]))
     groups = list(open_run(tmp_path).groups())
     assert [group.uid for group in groups] == list(dict.fromkeys(uids))
     assert [rollout.reward for group in groups for rollout in group.rollouts] == trained
@@ -71,6 +61,8 @@ def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tm
     ]
     assert [r.response_tokens for g in groups for r in g.rollouts] == [len(ids) for ids in output["response_ids"]]
     assert {r.policy_version for g in groups for r in g.rollouts} == {"7"}
+    items = [Item.from_extra_info(rows.row(index)["extra_info"]) for index in range(len(rows))]
+    assert [(g.item, g.task, g.entry) for g in groups] == [(item.id, "chain_sum", item.entry_json) for item in items]
     assert {(g.phase, g.step, g.call) for g in groups} == {("train", 3, 0)}
     assert all(g.started_at <= g.ended_at for g in groups)
     assert min(min(g.generation_seconds, g.scoring_seconds) for g in groups) > 0
@@ -89,16 +81,6 @@ def test_an_end_token_that_the_engine_spells_out_is_not_in_the_record(rows, tmp_
     assert all(text.endswith("</answer>") for text in texts)
 
 
-def test_the_recorded_entry_is_the_one_that_was_scored(rows, tmp_path):
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
-        run(rows, script_for(rows, *RESPONSES), writer=writer)
-    for index, group in enumerate(open_run(tmp_path).groups()):
-        item = Item.from_extra_info(rows.row(index)["extra_info"])
-        assert group.entry == item.entry_json
-        assert (group.item, group.item_id) == (item.id, item.task)
-        assert group.task == "chain_sum"
-
-
 def test_long_right_answers_are_penalized_in_training_and_not_in_evaluation(rows):
     long = f"<think>{'1' * 200}</think><answer>{{}}</answer>"
     script = script_for(rows, right("{}"), long)
@@ -110,15 +92,6 @@ def test_long_right_answers_are_penalized_in_training_and_not_in_evaluation(rows
     assert output["rollout_metrics"]["rg_dump/mean_all_correct"] == 1.0
     output, _ = run(rows, script_for(rows, right("{}"), long), phase="eval")
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 1.0]
-
-
-def test_a_penalized_group_of_right_answers_is_no_failed_group(rows, tmp_path):
-    long = f"<think>{'1' * 200}</think><answer>{{}}</answer>"
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
-        output, _ = run(rows, script_for(rows, long), writer=writer)
-    assert {total(reward) for reward in output["rewards"]} == {0.0}
-    assert not list(tmp_path.glob("*FAILED*"))
-    assert len(list(tmp_path.glob("reasoning_gym_environment_rollouts_*.jsonl"))) == 1
 
 
 def test_zero_reward_on_non_stop_is_honored(rows):
@@ -156,22 +129,6 @@ def test_metrics_of_several_batches_are_averaged_and_never_summed(rows):
     for key, value in ours.items():
         values = [output["rollout_metrics"][key] for output in outputs]
         assert value == pytest.approx(max(values) if "max" in key else min(values) if "min" in key else fmean(values))
-
-
-def test_rows_of_other_environments_are_left_alone(rows):
-    gym = RGSkyRLGymConfig(rg_dump=RGDumpConfig())
-    engine = ScriptedEngine(tokenizer(), lambda prompt, number: "#### 4")
-    generator_cfg = GeneratorConfig(max_input_length=512)
-    generator = RGDumpGenerator(generator_cfg, gym, engine, tokenizer())
-    prompt = {
-        "prompt": [{"role": "user", "content": "2 + 2"}],
-        "env_class": "gsm8k",
-        "env_extras": {"reward_spec": {"method": "rule", "ground_truth": "4"}},
-        "uid": "other",
-    }
-    batch, _ = prepare_generator_input([prompt], 2, {"logprobs": 1}, "gsm8k", "train", 1)
-    output = asyncio.run(generator.generate(batch))
-    assert [total(reward) for reward in output["rewards"]] == [1.0, 1.0]
 
 
 def test_scores_are_those_of_a_long_response_only_by_its_tokens(rows, tmp_path):
@@ -226,6 +183,7 @@ def test_what_skyrl_returns_is_passed_on_row_by_row(rows, monkeypatch, settings)
 
     monkeypatch.setattr(SkyRLGymGenerator, "generate", generate_and_keep)
     output, _ = run(rows, script_for(rows, *RESPONSES), **settings)
+    assert not any(map(total, given["rewards"])), "the environment computes no reward that the group's would replace"
     assert {"prompt_token_ids", "loss_masks", "rollout_sample_support", "rollout_expert_indices"} <= set(given)
     assert {"trajectory_time_splits", "env_metrics"} <= set(given) or settings.get("batched")
     changed = {"rewards", "rollout_metrics", "trajectory_ids"}
@@ -233,24 +191,27 @@ def test_what_skyrl_returns_is_passed_on_row_by_row(rows, monkeypatch, settings)
     assert all(repr(output[key]) == repr(given[key]) for key in set(given) - changed)
 
 
-@pytest.mark.parametrize("of_a_user", [False, True])
-def test_our_env_takes_no_thread(rows, monkeypatch, of_a_user):
-    """Its `step` waits in the event loop, as `step_async`. An environment of a user may do anything."""
-    threads = {}
+def test_an_environment_of_a_user_may_block(rows, tmp_path, monkeypatch):
+    """SkyRL calls it in a thread. Its response is recorded as that of any other."""
+    threads = []
 
-    def record(name):
-        method = getattr(RGDumpEnv, name)
+    class Mine(RGDumpEnv):
+        def step(self, action):
+            threads.append(threading.current_thread())
+            return super().step(action)
 
-        def recording(self, *args):
-            threads[name] = threading.current_thread().name.rstrip("_0123456789")
-            return method(self, *args)
+    monkeypatch.setattr("rg_env.skyrl.env.RGDumpEnv", Mine)
+    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+        output, _ = run(rows, script_for(rows, *RESPONSES), writer=writer)
+    assert len(threads) == len(output["rewards"]) and threading.main_thread() not in threads
+    recorded = [rollout.reward for group in open_run(tmp_path).groups() for rollout in group.rollouts]
+    assert recorded == [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
 
-        return functools.update_wrapper(recording, method)
 
-    kind = type("Mine", (RGDumpEnv,), {}) if of_a_user else RGDumpEnv
-    for name in ("init", "step", "close"):
-        monkeypatch.setattr(kind, name, record(name), raising=False)
-    monkeypatch.setattr("rg_env.skyrl.env.RGDumpEnv", kind)
-    run(rows, script_for(rows, *RESPONSES))
-    names = ("init", "step", "close") if of_a_user else ("init", "close")
-    assert threads == dict.fromkeys(names, "skyrl-gym-env-" if of_a_user else "MainThread")
+def test_the_responses_of_a_batch_arrive_together():
+    """SkyRL scores them one after the other; the wait of the later ones is not generation."""
+    watches = [Stopwatch(), Stopwatch()]
+    for watch, began, generation in zip(watches, (0.0, 0.5), (10.0, 11.5), strict=True):
+        watch.began, watch.generation = began, generation
+    _share_generation(watches)
+    assert [watch.generation for watch in watches] == [10.0, 9.5]

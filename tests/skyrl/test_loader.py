@@ -18,7 +18,6 @@ from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
-from tests.e2e.conftest import ROOT
 
 BATCH, ROWS = 4, 26
 TASKS = {"chain_sum": 2.0, "gcd": 1.0, "spell_backward": 1.0}
@@ -92,53 +91,29 @@ def log():
 
 
 def main():
-    """Print the rows of a run, for a comparison between processes: `python -m tests.skyrl.test_loader WORKERS`."""
-    loader = build(workers=int(sys.argv[1]), **LEVELS)
-    print(json.dumps(run(loader, 14)))
-
-
-@pytest.mark.slow
-def test_rows_do_not_depend_on_hash_seed_and_workers():
-    expected = run(build(**LEVELS), 14)
-    env = {**os.environ, "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-m", "tests.skyrl.test_loader", "1"]
-    printed = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=300).stdout
-    assert json.loads(printed.splitlines()[-1]) == expected
-
-
-@pytest.mark.slow
-def test_a_worker_makes_the_same_rows_over_epochs_and_a_resumption():
-    single = build()
-    whole = [row for _ in range(3) for row in single]
-    loader = build(workers=1)
-    begun = [next(iter(loader))]
-    again = resumed(loader, workers=1)
-    assert begun + [row for _ in range(3) for row in again] == whole[:18]
-
-
-LINGER = """
-import time
-from tests.skyrl.test_loader import build
-if __name__ == "__main__":
-    loader = build(workers=1)
-    next(iter(loader))
-    print(*(worker.pid for worker in loader._iterator._workers), flush=True)
+    """Print the rows of a run that is resumed after 4 batches, and the processes that made them; then wait."""
+    begun = build(workers=1, **LEVELS)
+    rows = run(begun, 4)
+    again = resumed(begun, workers=1, **LEVELS)
+    rows += run(again, 10)
+    workers = [worker.pid for loader in (begun, again) for worker in loader._iterator._workers]
+    print(json.dumps([rows, workers]), flush=True)
     time.sleep(600)
-"""
 
 
 @pytest.mark.slow
-def test_a_worker_ends_when_the_trainer_is_killed(tmp_path):
-    (tmp_path / "linger.py").write_text(LINGER)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, tmp_path / "linger.py"], stdout=subprocess.PIPE, text=True, env=env) as run:
-        pid = int(run.stdout.readline())
-        assert psutil.pid_exists(pid)
-        run.kill()
+def test_rows_do_not_depend_on_hash_seed_and_workers_which_end_with_the_trainer():
+    command = [sys.executable, "-m", "tests.skyrl.test_loader"]
+    env = {**os.environ, "PYTHONHASHSEED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as trainer:
+        rows, workers = json.loads(trainer.stdout.readline())
+        assert len(workers) == 2 and all(map(psutil.pid_exists, workers))
+        trainer.kill()
+    assert rows == run(build(**LEVELS), 14)
     deadline = time.monotonic() + 60
-    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+    while any(map(psutil.pid_exists, workers)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not psutil.pid_exists(pid)
+    assert not any(map(psutil.pid_exists, workers))
 
 
 def test_an_epoch_is_made_of_whole_batches_of_new_rows():
@@ -243,7 +218,7 @@ def test_rows_are_handed_out_one_by_one_to_the_end_of_the_epoch():
     assert not set(first) & set(second)
 
 
-@pytest.mark.parametrize("done", range(0, 25, 3))
+@pytest.mark.parametrize("done", range(0, 25, 6))
 @pytest.mark.parametrize("settings", [{}, {"files": Files()}], ids=["plain", "files"])
 def test_rows_that_were_not_used_up_come_again(settings, done):
     """In the second epoch, `done` rows were handed out; half were trained on, in another order, or dropped."""

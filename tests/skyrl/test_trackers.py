@@ -1,9 +1,7 @@
-"""docs/metrics.md lists exactly our metrics, and they reach TensorBoard and W&B through SkyRL's `Tracking`."""
+"""docs/metrics.md lists exactly our metrics, and they reach TensorBoard through SkyRL's `Tracking`."""
 
-import json
 import re
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -74,36 +72,3 @@ def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
     cfg.trainer.logger = "swanlab"
     RGExperiment.get_tracker(SimpleNamespace(cfg=cfg))
     assert started["config"]["trainer"]["logger"] == "swanlab"
-
-
-def log_records(data):
-    """The records of W&B's offline file: LevelDB's log format after a header of 7 bytes."""
-    place, whole = 7, b""
-    while place + 7 <= len(data):
-        if 32768 - place % 32768 < 7:
-            place += 32768 - place % 32768
-            continue
-        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
-        whole = (whole if kind in (3, 4) else b"") + data[place + 7 : place + 7 + length]
-        if kind in (1, 4):
-            yield whole
-        place += 7 + length
-
-
-def test_wandb_offline(done, tmp_path, monkeypatch):
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    tracked("wandb", done)
-    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    seen = {}
-    deadline = time.monotonic() + 60
-    while "_step" not in seen and time.monotonic() < deadline:  # W&B's own process writes the file
-        for data in log_records(file.read_bytes()):
-            record = Record.FromString(data)
-            seen |= {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
-        time.sleep(0.1)
-    for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
-        assert json.loads(seen[name]) == pytest.approx(done[name])
