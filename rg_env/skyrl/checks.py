@@ -384,23 +384,17 @@ def check_tokenizer(setting: str, folder: Path, other_template: str | None = Non
     """
     from transformers import AutoTokenizer, GenerationConfig
 
-    answer = "An answer."
+    answer, text = "An answer.", ""
     chat = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": answer}]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    except Exception as error:  # a broken file can raise anything
-        reason = f"its tokenizer cannot be loaded ({one_line(error, 200)})"
-        refuse(setting, str(folder), f"{reason}; copy tokenizer.json and tokenizer_config.json")
+        if not other_template:
+            text = str(tokenizer.apply_chat_template(chat, tokenize=False))
+    except Exception as error:  # a broken file, or a template, can raise anything
+        reason = f"its tokenizer or chat template fails ({one_line(error, 200)})"
+        refuse(setting, str(folder), f"{reason}; name an instruct model with all of its files")
     right = "the tokenizer has no eos token, so no answer would ever end; set eos_token in tokenizer_config.json"
     need(tokenizer.eos_token is not None, setting, str(folder), right)
-    right = "use the model's instruct version, or add chat_template.jinja to the folder"
-    need(tokenizer.chat_template, setting, str(folder), f"the tokenizer has no chat template; {right}")
-    if other_template:
-        return
-    try:
-        text = str(tokenizer.apply_chat_template(chat, tokenize=False))
-    except Exception as error:  # templates can raise anything
-        refuse(setting, str(folder), f"its chat template fails on a plain chat ({one_line(error, 200)})")
     before, _, after = text.rpartition(answer)
     after = after.strip()
     ids: Any = None

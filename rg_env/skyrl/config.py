@@ -1,7 +1,7 @@
 """SkyRL's config with `environment.skyrl_gym.rg_dump` in it, read from YAML files and `key=value` overrides.
 
-Invariant: a `Run` has passed every check of `rg_env.skyrl.checks`; otherwise one `ConfigError` has a line for each
-mistake, before anything starts. Annotations stay real types (see `rg_env.config`).
+Invariant: a `TrainingRun` has passed every check of `rg_env.skyrl.checks`; otherwise one `ConfigError` has a line for
+each mistake, before anything starts. Annotations stay real types (see `rg_env.config`).
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ class _Draft(RGTrainConfig):
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """A run whose settings have passed every check.
 
     Attributes:
@@ -90,7 +90,7 @@ class Run:
     given: tuple[str, ...]
 
 
-def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> Run:
+def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> TrainingRun:
     """Read the settings of a run and check them. Nearly all mistakes are found before torch is imported.
 
     Args:
@@ -103,13 +103,15 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     """
     values, typed, mistakes = _read_settings(args)
     draft = _build(_Draft, values)
-    is_quick = mistakes and not any(name.startswith(f"{PREFIX}.tasks") for name in typed)
-    mistakes += find_mistakes(draft, [check for check in SINGLE if not (is_quick and check is check_tasks)])
+    single = list(SINGLE)
+    if mistakes and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
+        single.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
+    mistakes += find_mistakes(draft, single)
     _refuse(mistakes or find_mistakes(draft, (*TOGETHER, check_cpu) if draft.rg_dump.device == "cpu" else TOGETHER))
     cfg = _build(RGTrainConfig, values)
     _resolve(cfg)
     _refuse(find_mistakes(cfg, OF_SKYRL, tolerate))
-    return Run(cfg, RunFolder.of(cfg, typed), tuple(dict.fromkeys(find_setting(name)[0] for name in values)))
+    return TrainingRun(cfg, RunFolder.of(cfg, typed), tuple(dict.fromkeys(find_setting(name)[0] for name in values)))
 
 
 def load_config(args: Iterable[str]) -> RGTrainConfig:
@@ -122,7 +124,7 @@ def _refuse(mistakes: Iterable[str]) -> None:
         raise ConfigError(lines)
 
 
-def as_yaml(run: Run, *, everything: bool) -> str:
+def as_yaml(run: TrainingRun, *, everything: bool) -> str:
     """Settings as YAML, which `load_run` reads again: all, or those that differ from the defaults of the device."""
     default = _build(RGTrainConfig, CPU_OVERRIDES if run.cfg.rg_dump.device == "cpu" else {})
     _resolve(default)
@@ -146,8 +148,9 @@ def _build(kind: type[RGTrainConfig], values: Mapping[str, Any]) -> RGTrainConfi
 
 
 def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[str]]:
-    """The values of all settings that differ from SkyRL's defaults, the names of those that are not from files, and
-    what is wrong with others. Raises ConfigError if more cannot be said before that is mended.
+    """The values of settings, the names of those that are not from files, and what is wrong with others.
+
+    Raises ConfigError if nothing else can be said before that is mended.
     """
     files: dict[str, Any] = {}
     typed: dict[str, Any] = {}
@@ -247,10 +250,8 @@ def _walk(datacls: type, prefix: str) -> Iterator[tuple[str, Setting]]:
             yield from _walk(nested, f"{name}.")
         else:
             limits = declared.metadata if name.startswith(PREFIX) else limits_of(name)
-            yield (
-                name,
-                Setting(kind, limits, any(dict in (part, typing.get_origin(part)) or part is Any for part in parts)),
-            )
+            is_free_form = any(part in (dict, Any) or typing.get_origin(part) is dict for part in parts)
+            yield name, Setting(kind, limits, is_free_form)
 
 
 def _resolve(cfg: RGTrainConfig) -> None:

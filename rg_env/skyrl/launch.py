@@ -74,10 +74,12 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
 def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
     """Run the task and wait for it; when it is to stop, let it close its dump first.
 
-    SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts.
+    SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts. That
+    needs the main thread, which alone handles signals.
     """
-    stopped = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    stopped, before = threading.Event(), None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with socket.create_server(("127.0.0.1", 0)) as lifeline:  # closed when this process ends, however it ends
         job = task.remote(cfg, replace(reports, lifeline=lifeline.getsockname()[1]))
         try:
@@ -96,4 +98,5 @@ def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
                 raise error.cause from None
             raise
         finally:
-            signal.signal(signal.SIGTERM, before)
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)

@@ -69,13 +69,25 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     assert said[0] == said[2]
 
 
+IN_A_THREAD = """
+import sys, threading
+from rg_env.train import train
+thread = threading.Thread(target=train, args=[sys.argv[1:]])
+thread.start()
+thread.join()
+"""
+
+
 @pytest.mark.long
 def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
-    """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores."""
+    """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores, from the
+    command line and from a thread of a program.
+    """
     records = []
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        rg_env(
-            "train",
+    for folder, command in ((tmp_path / "one", ("-m", "rg_env", "train")), (tmp_path / "two", ("-c", IN_A_THREAD))):
+        run_command(
+            sys.executable,
+            *command,
             *short_run,
             "trainer.max_training_steps=3",
             "trainer.eval_before_train=true",
