@@ -49,12 +49,7 @@ _SOUGHT = {
 class Browser(App[RGEnvError]):
     """A list of groups; the best and the worst response of the selected group side by side.
 
-    Ends with the error that ended it, if it was not a key.
-
-    Args:
-        open_dump: opens the dump; called again on reload.
-        query: the initial filter.
-        sort: the order of the list; None: by run, step and phase.
+    Returns the error that ended it, if it was not a key. `open_dump` is called again on reload.
     """
 
     TITLE = "rg-env dumps show"
@@ -184,15 +179,15 @@ class Browser(App[RGEnvError]):
         self._refresh_head()
 
     def _refresh_head(self) -> None:
-        parts = [f"{self.rows.height:,} of {self._total:,} groups", str(self.shown_query) or "no filter"]
-        if self.rows.height > PAGE:
-            last = min(self.rows.height, self._first + PAGE)
-            parts.append(f"list: {self._first + 1:,} to {last:,}, keys [ and ]")
-        if problems := len(self._dump.problems):
-            parts.append(counted(problems, "damaged line"))
-        if self.busy:
-            parts.append("reading")
-        self.query_one("#head", Static).update(Content(visible(" · ".join(parts), one_line=True)))
+        count, last = self.rows.height, min(self.rows.height, self._first + PAGE)
+        parts = [
+            f"{count:,} of {self._total:,} groups",
+            str(self.shown_query) or "no filter",
+            f"list: {self._first + 1:,} to {last:,}, keys [ and ]" if count > PAGE else "",
+            counted(len(self._dump.problems), "damaged line") if self._dump.problems else "",
+            "reading" if self.busy else "",
+        ]
+        self.query_one("#head", Static).update(Content(visible(" · ".join(filter(None, parts)), one_line=True)))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         if self.place < self.rows.height:
@@ -287,21 +282,20 @@ def _cells(row: dict[str, Any]) -> Iterable[Text]:
 def styled_response(rollout: RolloutRecord) -> Content:
     """The response in colors, in linear time. Tags override blocks."""
     text = rollout.transcript()
-    parsed = reparse(text, as_violation(rollout.violation))
-    paint = bytearray(min(len(text), LONGEST))  # the style of each character
+    shown, parsed = _shortened(text), reparse(text, as_violation(rollout.violation))
+    paint = bytearray(len(shown))  # the style of each character
     spans = [(parsed.think_span, 1), (parsed.answer_span, 2), *((tag, 3) for tag in tag_spans(text, parsed.format))]
     for span, style in spans:
         if span is not None and span.start < len(paint):
             end = min(span.end, len(paint))
             paint[span.start : end] = bytes([style]) * (end - span.start)
     runs = re.finditer(rb"(.)\1*", paint, re.DOTALL)
-    pieces = [(visible(text[slice(*run.span())]), _STYLES[run[1][0]]) for run in runs]
-    return Content.assemble(*pieces, _rest(text))
+    return Content.assemble(*((visible(shown[slice(*run.span())]), _STYLES[run[1][0]]) for run in runs))
 
 
 def _content(text: str) -> Content:
-    return Content(visible(text[:LONGEST]) + _rest(text))
+    return Content(visible(_shortened(text)))
 
 
-def _rest(text: str) -> str:
-    return f"\n… {len(text) - LONGEST:,} characters more" if len(text) > LONGEST else ""
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} characters more"

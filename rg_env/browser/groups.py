@@ -25,25 +25,21 @@ from rg_env.scoring.types import UNCOUNTED, Status
 _SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
 """The base score of a rollout; null where there was no response."""
 _SORTED_BY = {
-    SortBy.SCORE: _SCORE.mean(),
-    SortBy.LENGTH: pl.col("response_tokens").mean(),
-    SortBy.SPREAD: _SCORE.max() - _SCORE.min(),
+    SortBy.SCORE: pl.col("mean"),
+    SortBy.LENGTH: pl.col("length"),
+    SortBy.SPREAD: pl.col("best") - pl.col("worst"),
 }
-"""Of the rollouts of a group."""
 _LINE = re.compile(r"((?:'[^']*'?|[^'])*?)(?:(?:^|(?<=\s))/(?!\s)(.*))?", re.DOTALL)
 """A condition, and a slash and a text: a slash at the start of a word and outside of quotes, so no division."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A filter of groups.
+    """A filter of groups; a ConditionError if its condition is invalid.
 
     Attributes:
         condition: in SQL, see `parse_condition`; must hold for a rollout of the group. Empty to match all.
         text: must occur in a message of the group, ignoring case. Empty to match all.
-
-    Raises:
-        ConditionError: an invalid condition.
     """
 
     condition: str = ""
@@ -55,11 +51,7 @@ class Query:
 
     @classmethod
     def parse(cls, line: str) -> Query:
-        """Parse a line such as `task = 'gcd' AND step > 10 /some words`: a condition, a text to search for, or both.
-
-        Raises:
-            ConditionError: as the class.
-        """
+        """Parse a line such as `task = 'gcd' AND step > 10 /some words`: a condition, a text to search for, or both."""
         match = _LINE.fullmatch(line)
         assert match is not None, "everything is optional"
         return cls(match[1].strip(), match[2] or "")
@@ -71,12 +63,8 @@ class Query:
     def rows(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
         """A row for each group with a text, sorted or in the order of run, step and phase.
 
-        Returns:
-            `run_id`, `group_id`, `step`, `phase`, `task`, `outcome`; its `best`, `mean` and `worst` base score;
-            `troubles`: its violations, and each status other than ok; and `matches`: whether it meets the condition.
-
-        Raises:
-            DumpError: the dump cannot be read.
+        `best`, `mean` and `worst` are base scores, `length` is in tokens, `troubles` are violations and each status
+        other than ok, and `matches` says whether the group meets the condition.
         """
         violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
         failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
@@ -91,19 +79,17 @@ class Query:
                 worst=_SCORE.min(),
                 troubles=violations.append(failures).str.join(" "),
                 matches=parse_condition(self.condition).test.any() if self.condition else pl.lit(True),
-                order=_SORTED_BY[sort] if sort else pl.lit(None),
+                length=pl.col("response_tokens").mean(),
             )
             .collect(engine="streaming")
             .sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
         )
-        return groups.sort("order", descending=True, nulls_last=True, maintain_order=True).drop("order")
+        if sort is None:
+            return groups
+        return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
 
     def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
-        """The groups that match, sorted or in the order of the files.
-
-        Raises:
-            DumpError: the dump cannot be read.
-        """
+        """The groups that match, sorted or in the order of the files."""
         rows = self.rows(dump, sort).filter("matches") if self.condition or sort else None
         groups: Iterable[GroupRecord | None]
         if rows is not None and sort:
