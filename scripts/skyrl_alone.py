@@ -1,11 +1,8 @@
 """The other side of the comparison in `gpu_check.py`: our trainer and batches with SkyRL's own generator.
 
 The environment scores the responses as usual, as it does in SkyRL. There are no rules of groups, no metrics of ours and
-no dump.
+no record of a group.
 """
-
-import functools
-from typing import Any
 
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
@@ -13,7 +10,14 @@ from rg_env.skyrl.experiment import RGExperiment
 
 
 class SkyRLAlone(RGExperiment):
-    def get_generator(self, *args: Any) -> Any:
-        generator: Any = super().get_generator(*args)
-        generator.generate = functools.partial(SkyRLGymGenerator.generate, generator)
+    def get_generator(self, *args):
+        generator = super().get_generator(*args)
+
+        async def generate(batch, disable_tqdm=False):
+            output = await SkyRLGymGenerator.generate(generator, batch, disable_tqdm)
+            names = batch["trajectory_ids"]
+            lists = {"group_ids": [name.instance_id for name in names], "masked": [False] * len(names)}
+            return output | {"trajectory_ids": names} | lists  # which our trainer needs
+
+        generator.generate = generate
         return generator

@@ -48,11 +48,11 @@ class Screen:
         verbose: the run prints its whole log itself; show nothing but its end.
 
     Attributes:
-        facts: what was last reported, by name: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its
-            numbers), `files` (how full they are), `log`, `rollouts` (their log), `dump`, `run_id`, `solved_at`,
-            `resumed` and `checkpoint` (steps), `under_way` (the settings work), `finished` (what to say of a run that
-            has nothing left to train), `error` (the first one, which causes others). Reports also have a `line` for a
-            pipe, a `note` for any screen, an `evaluation`, and the curves' values and the counts of each step.
+        facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
+            `files` (how full they are), `log`, `rollouts` (their log), `dump`, `run_id`, `solved_at`, `resumed` and
+            `checkpoint` (steps), `under_way` (the settings work), `finished` (what to say if nothing is left to train),
+            `error` (the first one, which causes others). Reports also have a `line` for a pipe, a `note` for any
+            screen, an `evaluation`, and the values of curves and the counts of each step.
     """
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:
@@ -110,12 +110,7 @@ class Screen:
         self._try(show)
 
     def end(self, code: int, args: Sequence[str]) -> None:
-        """Show the run for the last time, and below it what there is to say at its end.
-
-        Args:
-            code: the exit code of the command.
-            args: of the command.
-        """
+        """Show the run for the last time, and what there is to say at its end. `code`, `args`: of the command."""
         self._has_ended = True
         self._try(self._draw if self._draws and code != 2 and "finished" not in self.facts else self._erase)
         self._draws, self._drawn = False, (0, 1)
@@ -200,14 +195,13 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
         yield f"trained to step {facts.get('step', 0)} in {since(began)}"
     if "step" in facts and "dump" in facts:
         yield from _about_dump(facts, with_table=code in AT_THE_END)
-    if "log" in facts:
-        yield f"log: {short_path(facts['log'])}"
-    elif code == 1:
+    for name, words in (("log", "log"), ("rollouts", "log of rollouts")):
+        if name in facts:
+            yield f"{words}: {short_path(facts[name])}"
+    if code == 1 and "log" not in facts:
         yield "for the traceback, run it again with --verbose"
-    if "rollouts" in facts:
-        yield f"log of rollouts: {short_path(facts['rollouts'])}"
     if code == MissingGroupsError.exit_code:
-        yield f"rg-env: {facts['error']}"
+        yield f"rg-env: {facts.get('error', 'groups are missing from the dump')}"
     elif code:
         why = f"stopped by {signal.Signals(code - 128).name}" if code > 128 else "failed"
         at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"

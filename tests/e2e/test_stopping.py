@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from rg_env.dump import open_run
@@ -12,7 +13,7 @@ from tests.e2e.conftest import ROOT
 
 
 @pytest.mark.timeout(900)
-def test_a_step_that_blocks_does_not_keep_the_dump_open(tmp_path, short_run):
+def test_sigterm_closes_the_dump_and_ends_every_process_although_a_step_blocks(tmp_path, short_run):
     dumps = tmp_path / "dumps"
     script = ROOT / "tests" / "e2e" / "blocked_run.py"
     run = subprocess.Popen(
@@ -25,10 +26,13 @@ def test_a_step_that_blocks_does_not_keep_the_dump_open(tmp_path, short_run):
     while not any(path.stat().st_size for path in dumps.glob("*_ledger_*.part")):
         assert run.poll() is None, run.communicate()
         time.sleep(0.2)
-    run.send_signal(signal.SIGINT)
+    family = psutil.Process(run.pid).children(recursive=True)
+    assert len(family) > 6
+    run.send_signal(signal.SIGTERM)
     out, err = run.communicate(timeout=100)
-    assert run.returncode == 130, err[-4000:]
-    assert "stopped by SIGINT" in out.splitlines()[-1]
+    assert run.returncode == 143, err[-4000:]
+    assert "stopped by SIGTERM" in out.splitlines()[-1]
+    assert not [process for process in family if process.is_running()]
     assert not list(dumps.glob("*.part"))
     assert not list(dumps.glob("*.lock"))
     assert len(list(open_run(dumps).ledger())) == 8

@@ -1,19 +1,14 @@
 """SkyRL's RayPPOTrainer on the CPU, run through the command line; the dump is read back from disk."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
-import psutil
 import pytest
 
 from rg_env.dump import open_run
-from tests.e2e.conftest import RG, ROOT, rg_env, run_command
+from tests.e2e.conftest import RG, rg_env, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -118,24 +113,3 @@ def test_a_static_export_trains_through_skyrls_own_entrypoint(tmp_path, short_ru
     ledger = list(open_run(tmp_path / "dumps").ledger())
     assert len(ledger) == 16
     assert {line.item for line in ledger} <= exported
-
-
-@pytest.mark.long
-def test_sigterm_closes_the_record_and_stops_ray(tmp_path, short_run):
-    command = [sys.executable, "-c", "from rg_env.cli import main; main()", "train", *map(str, short_run)]
-    command.append("trainer.max_training_steps=500")
-    with (tmp_path / "output.txt").open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-    dumps = tmp_path / "dumps"
-    deadline = time.monotonic() + 200
-    while not list(dumps.glob("*groups*")) and time.monotonic() < deadline:
-        assert process.poll() is None, (tmp_path / "output.txt").read_text()[-4000:]
-        time.sleep(0.5)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) > 6
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(timeout=60) == 143, (tmp_path / "output.txt").read_text()[-4000:]
-    assert "stopped by SIGTERM" in (tmp_path / "output.txt").read_text().splitlines()[-1]
-    assert not list(dumps.glob("*.part"))
-    assert len(list(open_run(dumps).ledger())) >= 8
-    assert [one for one in family if one.is_running()] == []
