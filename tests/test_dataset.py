@@ -139,8 +139,11 @@ def test_the_chat_templates_options_count(tokenizer: Any) -> None:
 
 
 def test_tasks_that_never_fit_are_left_out(tokenizer: Any, warnings: list[str]) -> None:
-    dataset = ReasoningGymDataset(["gcd", "rearc"], size=20, tokenizer=tokenizer, max_prompt_length=70)
+    told: list[tuple[int, int]] = []
+    limits = {"tokenizer": tokenizer, "max_prompt_length": 70}
+    dataset = ReasoningGymDataset(["gcd", "rearc"], size=20, progress=lambda *count: told.append(count), **limits)
     assert [task.name for task in dataset.mix.tasks] == ["gcd"]
+    assert told == [(0, 2), (1, 2)]
     assert {dataset.item(i).task for i in range(20)} == {"gcd"}
     (warning,) = warnings
     assert re.match(

@@ -38,6 +38,8 @@ def test_different_questions_of_every_task_in_turn_whatever_the_weights() -> Non
 
 def test_its_rows_are_those_of_a_dataset() -> None:
     made = EvalSet(["gcd"])
+    assert made.is_made(seconds=100)
+    assert made.progress == "5 of 5 questions"
     messages, env_class, extras, uid = made[3]
     assert (uid, env_class, messages[-1]["content"]) == ("gcd-eval-123-3", "rg_dump", made.items[3].entry["question"])
     assert made.row(3).keys() == ReasoningGymDataset(["gcd"]).row(0).keys()

@@ -131,6 +131,11 @@ class DumpWriter:
         return f"dump {', '.join(full)}"
 
     @property
+    def is_closed(self) -> bool:
+        """Whether records are refused."""
+        return self._closed
+
+    @property
     def missing(self) -> int:
         """Number of submitted groups that are not on disk."""
         return len(self._unwritten)

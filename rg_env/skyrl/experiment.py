@@ -206,6 +206,7 @@ def _close_at_the_end_of(lifeline: int) -> None:
     """Close the dump when the run is to end, although its main thread may be in a call that nothing interrupts."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", lifeline)) as connection:
         connection.recv(1)  # nothing is ever sent: it returns or raises when the other side is closed
+    logger.disable("skyrl")  # it calls what is stopped now a failed training
     close_all()
 
 

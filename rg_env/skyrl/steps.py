@@ -176,7 +176,7 @@ class StepTracking:
     def flush(self) -> None:
         """Record what has been logged so far."""
         writer, numbers = self._writer(), self._numbers
-        if writer is not None and numbers:
+        if writer is not None and not writer.is_closed and numbers:
             self._numbers = {}
             values: list[float | None] = list(numbers.values())
             writer.submit([StepRecord(writer.run_id, writer.attempt, self._step, list(numbers), values)])

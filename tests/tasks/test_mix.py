@@ -164,9 +164,7 @@ def fail_on(*names: str) -> Any:
 
 
 def test_tasks_that_fail_are_left_out_with_one_warning(warnings: list[str]) -> None:
-    told: list[tuple[int, int]] = []
-    kept = TaskMix.parse(["gcd", "lcm", "dice"]).keep(fail_on("gcd", "dice"), lambda *count: told.append(count))
-    assert told == [(0, 3), (1, 3), (2, 3)]
+    kept = TaskMix.parse(["gcd", "lcm", "dice"]).keep(fail_on("gcd", "dice"))
     assert [task.name for task in kept.tasks] == ["lcm"]
     assert warnings == ["2 of 3 tasks left out of the mix: dice (ValueError: it broke), gcd (ValueError: it broke)"]
 
