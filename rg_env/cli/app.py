@@ -15,7 +15,7 @@ import typer
 
 from rg_env import __version__
 from rg_env.choices import ResponseFormat, Split
-from rg_env.cli.base import Command, Group
+from rg_env.cli.base import Command, CommandGroup
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
@@ -24,7 +24,7 @@ from rg_env.errors import ConfigError, RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

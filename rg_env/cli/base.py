@@ -38,7 +38,7 @@ class Command(_LaidOut, TyperCommand):
     pass
 
 
-class Group(_LaidOut, TyperGroup):
+class CommandGroup(_LaidOut, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. An unknown one is refused with similar commands of all groups."""
         word = args[0]

@@ -283,8 +283,8 @@ def _print_finished(finished: Finished) -> None:
         print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {folder}")
     elif finished.error or finished.signum is not None:
         print_error(f"stopped; the same command with --resume --out {folder} continues")
-    elif missing := finished.planned - finished.done:
-        print_error(f"{counted(missing, 'question')} without all answers: --resume asks them again")
+    elif incomplete := finished.planned - finished.done - totals.missing:
+        print_error(f"{counted(incomplete, 'question')} without all answers: --resume asks them again")
     elif not totals.groups:
         print_error("nothing left to do: all groups were already in the dump")
     if totals.missing:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.output import print_error
+from rg_env.output import console, print_error
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump
@@ -65,6 +66,12 @@ def print_remarks(*dumps: Dump, biases: bool = True) -> None:
         remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *dump.missing, *copies, *shown])
     for remark in remarks:
         print_error(remark)
+
+
+def spinner(what: str) -> AbstractContextManager[object]:
+    """Show what is being done until the block ends, on standard error if it is a terminal."""
+    shown = console(stderr=True)
+    return shown.status(what) if shown.is_terminal else nullcontext()
 
 
 def import_tasks(modules: list[str] | None) -> None:

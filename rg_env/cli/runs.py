@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rg_env.cli.options import JsonFlag
-from rg_env.cli.progress import spinner
+from rg_env.cli.options import JsonFlag, spinner
 from rg_env.errors import DumpError, one_line
 from rg_env.output import console, counted, print_error, print_json, print_line, print_text, visible
 

@@ -253,6 +253,6 @@ def experiment_class(cfg: RGTrainConfig, base: type[Any]) -> type[Any]:
     """The experiment for the device of the run."""
     if cfg.rg_dump.device != "cpu":
         return base
-    from rg_env.cpu import CPUMixin
+    from rg_env.cpu.experiment import CPUMixin
 
     return type(f"CPU{base.__name__}", (CPUMixin, base), {})

@@ -10,7 +10,8 @@ from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils import validate_cfg
 
 from examples.stock_skyrl import train
-from rg_env.cpu import CPU_OVERRIDES, CPUMixin, cpu_ray, nano_path
+from rg_env.cpu import CPU_OVERRIDES, nano_path
+from rg_env.cpu.experiment import CPUMixin, cpu_ray
 
 
 class CPUExperiment(CPUMixin, BasePPOExp):

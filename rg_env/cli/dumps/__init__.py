@@ -2,7 +2,7 @@
 
 import typer
 
-from rg_env.cli.base import Command, Group
+from rg_env.cli.base import Command, CommandGroup
 from rg_env.cli.dumps.export import export_app
 from rg_env.cli.dumps.import_ import import_app
 from rg_env.cli.dumps.report import report
@@ -14,7 +14,7 @@ from rg_env.cli.dumps.validate import validate
 
 dumps_app = typer.Typer(
     no_args_is_help=True,
-    cls=Group,
+    cls=CommandGroup,
     help="""Analyze, export and check dumps.
 
     A dump is the set of files with recorded rollouts that runs write to a folder.

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.choices import Think
-from rg_env.cli.base import Command, Group
-from rg_env.cli.options import DumpPaths, Where, print_remarks
-from rg_env.cli.progress import spinner
+from rg_env.cli.base import Command, CommandGroup
+from rg_env.cli.options import DumpPaths, Where, print_remarks, spinner
 from rg_env.output import counted, print_error, print_line
 
 if TYPE_CHECKING:
     from rg_env.analysis.export import ExportKind
 
 export_app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     help="""Make a data set for supervised fine-tuning or DPO from a dump.
 

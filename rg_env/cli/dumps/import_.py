@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.base import Command, Group
-from rg_env.cli.progress import spinner
+from rg_env.cli.base import Command, CommandGroup
+from rg_env.cli.options import spinner
 from rg_env.output import counted, print_error, print_line
 
 _SHOWN = 10
 
 import_app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     help="""Make a dump of the records of other programs.
 

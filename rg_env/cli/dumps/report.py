@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, Where, print_remarks
-from rg_env.cli.progress import spinner
+from rg_env.cli.options import DumpPaths, Where, print_remarks, spinner
 from rg_env.output import print_line
 
 

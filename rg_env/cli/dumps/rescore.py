@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, Imports, JsonFlag, ScorerTimeout, Where, import_tasks, print_remarks
-from rg_env.cli.progress import spinner
+from rg_env.cli.options import DumpPaths, Imports, JsonFlag, ScorerTimeout, Where, import_tasks, print_remarks, spinner
 from rg_env.errors import DumpError
 from rg_env.output import cell, console, counted, new_table, print_json, print_line
 from rg_env.processes import usable_cores

@@ -5,8 +5,7 @@ from dataclasses import asdict
 
 import typer
 
-from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
-from rg_env.cli.progress import spinner
+from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks, spinner
 from rg_env.output import counted, print_json, print_line
 
 

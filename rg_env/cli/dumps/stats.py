@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.choices import By, parse_by
-from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks
-from rg_env.cli.progress import spinner
+from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks, spinner
 from rg_env.output import console, counted, print_csv, print_error, print_json, print_line
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 import typer
 
-from rg_env.cli.options import DumpPaths, JsonFlag
-from rg_env.cli.progress import spinner
+from rg_env.cli.options import DumpPaths, JsonFlag, spinner
 from rg_env.output import counted, print_json, print_line
 
 
