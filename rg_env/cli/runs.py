@@ -130,7 +130,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
         facts = [*_facts(row), f"run {row['run_id']}" if shared[row["dump"]] > 1 else "", row["problem"]]
         text = visible(" · ".join(filter(None, facts)), one_line=True)
         print_line(shlex.quote(row["dump"]))
-        print_text(textwrap.fill(text, console().width, initial_indent="  ", subsequent_indent="  "))
+        lines = textwrap.wrap(text, console().width - 2, break_long_words=False, break_on_hyphens=False)
+        print_text(textwrap.indent("\n".join(lines), "  "))
 
 
 def _facts(row: dict[str, Any]) -> Iterator[str]:

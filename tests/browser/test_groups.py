@@ -17,7 +17,6 @@ from rg_env.browser.app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.dump.frames import parse_condition
-from rg_env.errors import RGEnvError
 from rg_env.output import visible
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
@@ -194,19 +193,6 @@ def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
         "rg-env: no rollouts saved: 2 neither above the threshold nor all wrong (dump_other_rollouts=false), "
         "1 all wrong (dump_failed_rollouts=false)"
     )
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        (SAMPLE, "--where", "step = 'x'"),
-        (SAMPLE, "--where", "outcome = 'good'", "--where", "step = 1"),
-        ("no/such/folder",),
-    ],
-)
-def test_misuse_is_one_line(args):
-    error = show(*args).exception
-    assert isinstance(error, RGEnvError) and "\n" not in str(error)
 
 
 def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):
