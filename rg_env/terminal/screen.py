@@ -57,7 +57,7 @@ class Screen:
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:
         self.command = command
-        self.facts: dict[str, Any] = {"doing": "importing (the first time takes longer)"}
+        self.facts: dict[str, Any] = {"doing": "importing", "progress": "the first time takes longer"}
         self.began = self._began_doing = time.monotonic()
         self._evaluations: list[str] = []
         self._history: dict[str, list[float]] = defaultdict(list)
@@ -112,7 +112,7 @@ class Screen:
     def end(self, code: int, args: Sequence[str]) -> None:
         """Show the run for the last time, and what there is to say at its end. `code`, `args`: of the command."""
         self._has_ended = True
-        self._try(self._draw if self._draws and code != 2 and "finished" not in self.facts else self._erase)
+        self._try(self._draw if self._draws and "log" in self.facts else self._erase)
         self._draws, self._drawn = False, (0, 1)
         for mistake in self.facts["error"].splitlines() if code in (1, 2) else ():
             print_error(mistake)
