@@ -8,10 +8,9 @@ that a mistake is reported at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rg_env.errors import RGEnvError
 from rg_env.output import print_error, print_line, print_text
@@ -26,47 +25,32 @@ CHECK, VERBOSE = "--check", "--verbose"
 """Arguments: only check the settings; show the whole log."""
 
 
-def main(argv: Iterable[str] | None = None) -> None:
-    """Train, from `argv` or the command line: YAML files and `key=value` overrides. Exits 2 on a wrong setting."""
-    args = list(sys.argv[1:] if argv is None else argv)
-    rest = [arg for arg in args if arg not in (CHECK, VERBOSE)]
-    verbose = VERBOSE in args
-    sys.exit(
-        run_command(partial(check, everything=verbose), rest) if CHECK in args else run_training(rest, verbose=verbose)
-    )
-
-
-def run_training(args: list[str], *, verbose: bool = False) -> int:
-    """Train in another process and show the run on standard output.
+def main(argv: Iterable[str] | None = None) -> NoReturn:
+    """Train in another process and show the run on standard output, or only check its settings.
 
     Args:
-        verbose: show the whole log instead of a panel or one line per step.
+        argv: YAML files and `key=value` overrides, `--check`, `--verbose`; None: the command line.
 
-    Returns:
-        exit code: 0; 1 after a failure; 2 after a wrong setting; 3 if groups are missing from the dump; 128 + N
-        after signal N.
+    Exits with 0; 1 after a failure; 2 after a wrong setting; 3 if groups are missing from the dump; 128 + N after
+    signal N.
     """
-    screen = Screen("train", verbose=verbose)
-    code = supervise(lambda: train(args), screen)
-    screen.end(code, args)
-    return code
-
-
-def run_command(command: Callable[[Iterable[str]], Any], argv: Iterable[str]) -> int:
-    """Run `command` in this process; print user errors as one line.
-
-    Returns:
-        exit code: 0; 2 after a wrong setting or an unusable folder; 130 after Ctrl-C.
-    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    settings = [arg for arg in args if arg not in (CHECK, VERBOSE)]
+    verbose = VERBOSE in args
+    if CHECK not in args:
+        screen = Screen("train", verbose=verbose)
+        code = supervise(lambda: train(settings), screen)
+        screen.end(code, settings)
+        sys.exit(code)
     try:
-        command(argv)
+        check(settings, everything=verbose)
     except RGEnvError as error:
         for mistake in str(error).splitlines():
             print_error(mistake)
-        return 2
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        return 130
-    return 0
+        sys.exit(130)
+    sys.exit(0)
 
 
 def train(argv: Iterable[str]) -> Path:

@@ -7,7 +7,6 @@ import re
 import sys
 import traceback
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,10 +117,7 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
     """
     from rg_env import train as command
 
-    args = settings or []
-    if check:
-        sys.exit(command.run_command(partial(command.check, everything=verbose), args))
-    sys.exit(command.run_training(args, verbose=verbose))
+    command.main([*(settings or []), *[command.CHECK] * check, *[command.VERBOSE] * verbose])
 
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)

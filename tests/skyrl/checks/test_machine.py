@@ -15,7 +15,7 @@ import torch
 from rg_env.cpu import nano_path
 from rg_env.errors import RGEnvError
 from rg_env.skyrl.config import load_config
-from rg_env.train import main, run_command, train
+from rg_env.train import main
 from tests.skyrl.checks.test_model import change
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -166,10 +166,3 @@ def test_a_server_that_skyrl_cannot_sample_from(refusal, serve):
 def test_tied_weights(refusal, serve, folder):
     change(folder / "config.json", tie_word_embeddings=True)
     assert "tied" in refusal(*on(serve(vllm(root=str(folder)))), f"trainer.policy.model.path={folder}")
-
-
-def test_the_command_refuses_before_ray_starts(args, capfd):
-    assert run_command(train, [*args, *on("http://127.0.0.1:1")]) == 2
-    said = capfd.readouterr().err
-    assert said.startswith("rg-env: ")
-    assert said.count("\n") == 1

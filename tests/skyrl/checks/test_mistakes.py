@@ -36,29 +36,29 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, refusal, run, 
 
 
 def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run, tmp_path):
-    """Ten of them as a user types them; the table above covers the rest."""
+    """Ten of them as a user types them, checked in this process, and two of them as training does, in another."""
     before = files(tmp_path)
     probe = (
         "import io, json, sys\n"
         "from contextlib import redirect_stderr, redirect_stdout\n"
         "from rg_env.cli import main\n"
-        "from rg_env.train import run_command, train\n"
-        "run, mistakes = json.loads(sys.argv[1])\n"
-        "for mistake in mistakes:\n"  # in this process, whose imports can be seen
-        "    with redirect_stderr(io.StringIO()):\n"
-        "        assert run_command(train, [*run, mistake]) == 2\n"
-        "slow = [name for name in ('torch', 'ray', 'transformers') if name in sys.modules]\n"
-        "for mistake in mistakes:\n"
-        "    sys.argv = ['rg-env', 'train', *run, mistake]\n"
+        "for command in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['rg-env', 'train', *command]\n"
         "    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:\n"
         "        try: main()\n"
         "        except SystemExit as end: code = end.code\n"
+        "    slow = [name for name in ('torch', 'ray', 'transformers') if name in sys.modules]\n"
         "    print(json.dumps([code, out.getvalue(), error.getvalue(), slow]))"
     )
-    given = json.dumps([run, THROUGH_THE_COMMAND])
-    done = subprocess.run([sys.executable, "-c", probe, given], capture_output=True, text=True, check=True)
+    mistakes = [*THROUGH_THE_COMMAND, *THROUGH_THE_COMMAND[:2]]
+    commands = [[*run, mistake, *["--check"] * (number < 10)] for number, mistake in enumerate(mistakes)]
+    done = subprocess.run(
+        [sys.executable, "-c", probe, json.dumps(commands)], capture_output=True, text=True, check=True
+    )
     answers = map(json.loads, done.stdout.splitlines())
-    for mistake, (code, out, error, slow) in zip(THROUGH_THE_COMMAND, answers, strict=True):
+    for mistake, (code, out, error, slow) in zip(
+        [*THROUGH_THE_COMMAND, *THROUGH_THE_COMMAND[:2]], answers, strict=True
+    ):
         assert (code, out, error.count("\n"), slow) == (2, "", 1, []), error
         assert error.startswith("rg-env: ") and MISTAKES[mistake] in error
     assert files(tmp_path) == before
