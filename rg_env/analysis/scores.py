@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rg_env.analysis.by import with_keys
-from rg_env.analysis.stats import statistics
+from rg_env.analysis.stats import statistics, with_keys
 from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.files import list_files

@@ -6,92 +6,133 @@ nothing are omitted; `render_details` shows everything. Which statistics have a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import batched, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.text import Text
 
-from rg_env.analysis.compare import Unit
 from rg_env.analysis.stats import STATISTICS, Measured, above_threshold_unsolved
+from rg_env.dump import Dump
 from rg_env.dump.schema import RG_DUMP, Phase
 from rg_env.output import cell, counted, new_table
+from rg_env.scoring.types import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.table import Table
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
+"""A row of `statistics`; empty where there is none."""
+Show = Callable[[Row], str]
 _UNKNOWN = "–"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
-_NO_NUMBERS: Mapping[tuple[str, int], Row] = MappingProxyType({})
+_NO_NUMBERS: Mapping[tuple[str, int], Mapping[str, float | None]] = MappingProxyType({})
 _WIDTH = 80
 _LABEL = 26
 """Width for the names of tasks next to columns of runs."""
 _SECTION = ("run_id", "phase", "environment")
 """The columns whose values head a section."""
+SHOWN = [each.name for each in STATISTICS if each.header] + ["mean_response_tokens", "above_threshold_unsolved"]
+"""The statistics that `render_table`, `render_runs` and `headline` need."""
 
 
-def headline(found: Measured, *, from_ledger: bool, whole: bool = True, names: Mapping[str, str] = _NO_NAMES) -> str:
-    """Summarize in one line what was read.
-
-    Args:
-        from_ledger: whether every run has a ledger.
-        whole: whether nothing is missing in it.
-        names: of the runs, by run id.
-    """
-    groups = found.groups
-    runs = groups["run_id"].cast(pl.String).unique().sort().to_list()
-    first, last = groups.select(low=pl.col("step").min(), high=pl.col("step").max()).row(0)
-    unsolved = above_threshold_unsolved(found)
+def headline(measured: Measured, dump: Dump) -> str:
+    """Summarize in one line what was read of the dump."""
+    groups = measured.groups
+    names = [dump.names.get(run, run) for run in groups["run_id"].cast(pl.String).unique()]
+    first, last = groups.select(first=pl.col("step").min(), last=pl.col("step").max()).row(0)
+    unsolved = above_threshold_unsolved(measured)
+    if dump.caveat:
+        source = "no ledger: groups whose text was not kept are missing"
+    elif not dump.has_every_group:
+        source = "from the ledger, not every group: see below"
+    elif all(run.manifest for run in dump.runs):
+        source = "every group, from the ledger"
+    else:
+        source = "from the ledger"  # nothing says how the run ended
     parts = [
-        f"run {names.get(runs[0], runs[0])}" if len(runs) == 1 else f"{len(runs)} runs",
-        f"{counted(groups.height, 'group')}, {counted(found.rollouts.height, 'rollout')}",
+        f"run {names[0]}" if len(names) == 1 else f"{len(names)} runs",
+        f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}",
         *([f"steps {first} to {last}"] if first is not None else []),
         *([f"{counted(unsolved, 'group')} above the threshold, none solved"] if unsolved else []),
-        *([f"{counted(found.left_out, 'rollout')} left out (no response, or unscored)"] if found.left_out else []),
-        "no ledger: groups whose text was not kept are missing"
-        if not from_ledger
-        else "every group, from the ledger"
-        if whole
-        else "from the ledger, not every group: see below",
+        *(
+            [f"{counted(measured.left_out, 'rollout')} left out (no response, or unscored)"]
+            if measured.left_out
+            else []
+        ),
+        source,
     ]
     return " · ".join(parts)
 
 
-def render_table(frame: pl.DataFrame, title: str | None = None, *, totals: pl.DataFrame | None = None) -> Table:
-    """The main columns of `statistics` of one run, with a section for each phase and environment.
+def render_table(
+    frame: pl.DataFrame,
+    title: str | None = None,
+    *,
+    totals: pl.DataFrame | None = None,
+    columns: Sequence[str] = (),
+) -> Table:
+    """`statistics` of one run, with a section for each phase and environment.
 
     Args:
-        frame: from `statistics`.
         title: printed above the table.
         totals: `statistics` of the same source by phase, shown in the section headings.
+        columns: names of the columns to show; by default the main ones.
     """
-    keys = _keys(frame)
-    names = [name for name in keys if name not in _SECTION] or keys
-    sections = [key for key in keys if key not in names]
-    columns = _columns(frame)
-    table = new_table([" ".join(names)], columns, compact=True, title=title)
-    heads = (
-        {tuple(row[key] for key in sections): row for row in totals.iter_rows(named=True)} if totals is not None else {}
-    )
-    section: tuple[Any, ...] = ()
-    for row in frame.iter_rows(named=True):
-        if section != (section := tuple(row[key] for key in sections)):
-            table.add_section()
-            head = heads.get(section)
-            table.add_row(
-                cell(" ".join(section), "bold"),
-                *(Text(show(head), style="bold") for show in columns.values() if head is not None),
-            )
-        table.add_row(cell("  " * bool(section) + name_of(row, names)), *(show(row) for show in columns.values()))
+    shown = {name: partial(_figure, name) for name in columns} if columns else _main_columns(frame)
+    table = new_table([" ".join(_names(frame))], shown, compact=True, title=title)
+    run = frame["run_id"][0]
+    _add_rows(table, frame, totals, [(run, show) for show in shown.values()])
     return table
 
 
+def render_runs(
+    frame: pl.DataFrame,
+    totals: pl.DataFrame,
+    names: Mapping[str, str],
+    width: int,
+    columns: Sequence[str] = ("solve_rate",),
+) -> Iterator[Table]:
+    """Several runs side by side: for each of these columns a table, or more if it would not fit the width.
+
+    Args:
+        frame: from `statistics`.
+        totals: `statistics` of the same source by phase.
+        names: of the runs, by run id.
+        width: of the terminal, in characters.
+    """
+    headers = {run: names.get(run, run) for run in totals["run_id"].unique(maintain_order=True)}
+    most = max(1, (width - _LABEL) // max(len(header) + 1 for header in (*headers.values(), "100% ±10")))
+    for column, runs in product(columns, batched(headers, most)):
+        title = None if column == "solve_rate" else column
+        table = new_table([" ".join(_names(frame))], compact=True, title=title, title_justify="left")
+        for run in runs:
+            table.add_column(cell(headers[run]), justify="right", no_wrap=True)
+        show = _solved if column == "solve_rate" else partial(_figure, column)
+        _add_rows(table, frame, totals, [(run, show) for run in runs])
+        yield table
+
+
+def render_counts(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) -> Table | None:
+    """The violations and the statuses other than ok, from `counts` by phase; None if there are none."""
+    table = new_table(["violation or status"], ["rollouts", "share"], compact=True)
+    frame = frame.filter(pl.col("value") != Status.OK.value)
+    keys = [key for key in _keys(frame) if key in _SECTION]
+    for section, rows in frame.group_by(keys, maintain_order=True):
+        table.add_section()
+        table.add_row(cell(" ".join(names.get(str(word), str(word)) for word in section), "bold"))
+        for row in rows.iter_rows(named=True):
+            table.add_row(cell(f"  {row['value']}"), str(row["rollouts"]), f"{row['share']:.1%}")
+    return table if frame.height else None
+
+
 def render_details(
-    frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES, trainer: Mapping[tuple[str, int], Row] = _NO_NUMBERS
+    frame: pl.DataFrame,
+    names: Mapping[str, str] = _NO_NAMES,
+    trainer: Mapping[tuple[str, int], Mapping[str, float | None]] = _NO_NUMBERS,
 ) -> Iterator[Table]:
     """All statistics with their confidence intervals, one table per row.
 
@@ -100,74 +141,107 @@ def render_details(
         trainer: the trainer's own numbers of each step, by run id and step; shown in rows of training by step.
     """
     for row in frame.iter_rows(named=True):
-        own = trainer.get((row.get("run_id", ""), row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
-        row["run_id"] = names.get(row.get("run_id", ""), row.get("run_id"))
-        title = cell(name_of(row, _keys(frame)))
+        numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
+        title = cell(_name_of(row | {"run_id": names.get(row["run_id"], row["run_id"])}, _keys(frame)))
         table = new_table([""], ["value", "95 % interval"], title=title, title_justify="left")
         for name in frame.columns[frame.columns.index("groups") :]:
-            if name.endswith(("_low", "_high")) or row[name] is None:
-                continue
-            low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-            table.add_row(name, figure(row[name]), "" if low is None else f"{figure(low)} … {figure(high)}")
-        for name, value in own.items():
-            table.add_row(cell(name), "–" if value is None else f"{value:.4g}", "")
+            if not name.endswith(("_low", "_high")) and row[name] is not None:
+                low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+                table.add_row(name, figure(row[name]), "" if low is None else f"{figure(low)} … {figure(high)}")
+        for name, value in numbers.items():
+            table.add_row(cell(name), _UNKNOWN if value is None else f"{value:.4g}", "")
         yield table
 
 
-def render_runs(frame: pl.DataFrame, totals: pl.DataFrame, names: Mapping[str, str]) -> Iterator[Table]:
-    """The solve rates of several runs side by side, the best run first, as many per table as fit 80 columns.
+def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Table:
+    """The differences found by `compare`.
 
     Args:
-        frame: from `statistics`.
-        totals: `statistics` of the same source by phase.
-        names: of the runs, by run id.
+        frames: by phase, and perhaps by other keys, which are shown below the totals of their phase and environment.
+        measures: to show in every row; by default the main ones of the totals, and the solve rate of the others.
     """
-    best = totals.sort("solve_rate", descending=True, nulls_last=True, maintain_order=True)
-    headers = {run: names.get(run, run) for run in best["run_id"].unique(maintain_order=True)}
-    together: dict[str, str] = {}
-    for run, header in headers.items():
-        if together and sum(max(len(one), 10) + 1 for one in (*together.values(), header)) > _WIDTH - _LABEL:
-            yield _side_by_side(frame, totals, together)
-            together = {}
-        together[run] = header
-    yield _side_by_side(frame, totals, together)
-
-
-def _side_by_side(frame: pl.DataFrame, totals: pl.DataFrame, headers: Mapping[str, str]) -> Table:
-    shown = _keys(frame)
-    keys = [key for key in shown if key not in _SECTION]
-    section = [key for key in shown if key in _SECTION[1:]]
-    table = new_table([" ".join(keys)], compact=True)
-    for header in headers.values():
-        table.add_column(cell(header), justify="right", no_wrap=True)
-    for of_section, rows_of_section in frame.group_by(section, maintain_order=True):
+    table = new_table([""], ["questions", "this", "other", "difference", "95 % interval"], compact=True)
+    for section in frames[0].select("phase", "environment").unique(maintain_order=True).iter_rows(named=True):
         table.add_section()
-        heads = _by_run(totals.filter(**dict(zip(section, of_section, strict=True))))
-        table.add_row(
-            cell(" ".join(of_section), "bold"), *(_cell_of(heads.get(run), _solved, "bold") for run in headers)
-        )
-        table.add_row(
-            cell("  base score", "bold"),
-            *(_cell_of(heads.get(run), _figure_of("mean_base_score", ".3f"), "bold") for run in headers),
-        )
-        for _, rows in rows_of_section.group_by(keys, maintain_order=True) if keys else ():
-            row_of = _by_run(rows)
-            label = name_of(rows.row(0, named=True), keys)
-            table.add_row(cell(f"  {label}"), *(_cell_of(row_of.get(run), _solved) for run in headers))
+        table.add_row(cell(_name_of(section, _keys(frames[0])), "bold"))
+        for frame in frames:
+            keys = _names(frame) if frame is not frames[0] else []
+            chosen = measures or (["solve_rate"] if keys else _TOTALS)
+            if keys:
+                table.add_row(cell(f"{'' if measures else 'solve_rate '}by {' and '.join(keys)}", "bold"))
+            for row in frame.filter(pl.col("measure").is_in(chosen), **section).iter_rows(named=True):
+                label = _name_of(row, [*keys, *(["measure"] if measures or not keys else [])])
+                low, high, style = row["low"], row["high"], "bold" if row["clear"] else ""
+                table.add_row(
+                    cell(f"  {label}"),
+                    str(row["questions"]),
+                    figure(row["this"]),
+                    figure(row["other"]),
+                    Text(f"{figure(row['difference'], '+')} {'*' if row['clear'] else ' '}", style=style),
+                    Text("" if low is None else f"{figure(low, '+')} … {figure(high, '+')}", style=style),
+                )
     return table
 
 
-def _by_run(rows: pl.DataFrame) -> dict[str, Row]:
-    return {row["run_id"]: row for row in rows.iter_rows(named=True)}
+_TOTALS = ("mean_base_score", "mean_reward", "solve_rate", "format_rate", "mean_response_tokens", "no_signal")
+LEGEND = (
+    "Intervals cover the choice of questions and samples, not what another seed of a training run changes: rows of the "
+    "train phase have none.",
+    "*: the interval excludes 0. Of 20 rows that do not differ, one does so by chance.",
+)
 
 
-def _cell_of(row: Row | None, show: Callable[[Row], str], style: str = "") -> Text:
-    return Text(_UNKNOWN if row is None else show(row), style=style)
+def figure(value: float | None, sign: str = "") -> str:
+    """A number for people: whole numbers as they are, others with three digits, or one from 10 on."""
+    if value is None:
+        return _UNKNOWN
+    if isinstance(value, int):
+        return f"{value:{sign}d}"
+    return f"{value:{sign}.3f}" if abs(value) < 10 else f"{value:{sign}.1f}"
+
+
+# -- rows and columns
+
+
+def _add_rows(
+    table: Table,
+    frame: pl.DataFrame,
+    totals: pl.DataFrame | None,
+    columns: Sequence[tuple[str, Show]],
+) -> None:
+    """A line for each value of the keys, below a heading for each section with its totals.
+
+    Args:
+        columns: the run, and what to show of its row.
+    """
+    names = _names(frame)
+    sections = [key for key in _keys(frame) if key in _SECTION[1:] and key not in names]
+    in_order = frame.sort(*sections, *names, maintain_order=True)
+    for section, rows in in_order.group_by(sections, maintain_order=True) if sections else [((), in_order)]:
+        if sections:
+            heads = None if totals is None else totals.filter(**dict(zip(sections, section, strict=True)))
+            table.add_section()
+            _add_row(table, " ".join(map(str, section)), heads, columns, "bold")
+        for _, of_name in rows.group_by(names, maintain_order=True) if names else ():
+            label = "  " * bool(sections) + _name_of(of_name.row(0, named=True), names)
+            _add_row(table, label, of_name, columns)
+
+
+def _add_row(
+    table: Table, label: str, rows: pl.DataFrame | None, columns: Sequence[tuple[str, Show]], style: str = ""
+) -> None:
+    if rows is None:
+        table.add_row(cell(label, style))
+        return
+    of_run = {row["run_id"]: row for row in rows.iter_rows(named=True)}
+    cells = (Text(show(of_run[run]) if run in of_run else _UNKNOWN, style=style) for run, show in columns)
+    table.add_row(cell(label, style), *cells)
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
     """The columns that identify a row, without the run id of a single run, and the environment if all are rg_dump."""
-    keys = frame.columns[: frame.columns.index("groups" if "groups" in frame.columns else "measure")]
+    end = next(name for name in ("groups", "measure", "kind") if name in frame.columns)
+    keys = frame.columns[: frame.columns.index(end)]
     if "run_id" in keys and frame["run_id"].n_unique() == 1:
         keys.remove("run_id")
     if (frame["environment"] == RG_DUMP).all():
@@ -175,41 +249,47 @@ def _keys(frame: pl.DataFrame) -> list[str]:
     return keys
 
 
-def name_of(row: Row, names: list[str]) -> str:
+def _names(frame: pl.DataFrame) -> list[str]:
+    """The columns that name a row within its section; those of the section if there are no others."""
+    keys = _keys(frame)
+    return [key for key in keys if key not in _SECTION] or [key for key in keys if key != "run_id"]
+
+
+def _name_of(row: Row, names: Sequence[str]) -> str:
     absent = {"violation": "none", "complexity": "no level"}
-    return " ".join(absent.get(name, _UNKNOWN) if row[name] is None else str(row[name]) for name in names)
+    return " ".join(absent.get(name, _UNKNOWN) if row[name] in (None, "") else str(row[name]) for name in names)
 
 
-def _columns(frame: pl.DataFrame) -> dict[str, Callable[[Row], str]]:
+def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
     """Header → the cell. A column that would say nothing is left out."""
     of_rollouts = not {"violation", "status"}.isdisjoint(frame.columns)
-    tries = sorted(int(name[8:]) for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit())
-    columns: dict[str, Callable[[Row], str]] = {"groups": lambda row: str(row["groups"])}
+    tries = [name for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit()]
+    columns: dict[str, Show] = {"groups": partial(_figure, "groups")}
     if of_rollouts:
-        columns["rollouts"] = lambda row: str(row["rollouts"])
+        columns["rollouts"] = partial(_figure, "rollouts")
     columns["solved"] = _solved
     if not of_rollouts and frame["solve_rate_first"].count():
         columns["first→\nlast ¼"] = _trend
-    if tries[-1:] > [1] and frame["pass_at_1"].count():
-        columns["pass@k"] = _pass_at(tries)
-    for one in STATISTICS:
-        known = frame[one.name].count() and not (of_rollouts and one.name in ("mean_base_score", "format_rate"))
-        lost = one.name != "mean_score" or (frame["mean_score"] < frame["mean_base_score"]).any()
-        if one.header and known and lost and not (one.rare and (frame[one.name].fill_null(0) < 0.005).all()):
-            columns[one.header] = _figure_of(one.name, one.form)
+    if len(tries) > 1 and frame["pass_at_1"].count():
+        columns["pass@k"] = partial(_best_pass_at_k, tries)
+    for each in STATISTICS:
+        if not each.header or not frame[each.name].count():
+            continue
+        if of_rollouts and each.name in ("mean_base_score", "format_rate"):
+            continue
+        if each.name == "mean_reward" and (frame["mean_reward"] == frame["mean_base_score"]).all():
+            continue
+        if not (each.rare and (frame[each.name].fill_null(0) < 0.005).all()):
+            columns[each.header] = partial(_figure, each.name, form=each.form)
     if frame["mean_response_tokens"].count():
         columns["tokens\n✓/✗"] = _tokens
     return columns
 
 
-def _pass_at(tries: list[int]) -> Callable[[Row], str]:
+def _best_pass_at_k(tries: Sequence[str], row: Row) -> str:
     """pass@k for the largest k that the row's groups allow."""
-
-    def cell(row: Row) -> str:
-        k = max((k for k in tries if row[f"pass_at_{k}"] is not None), default=None)
-        return _UNKNOWN if k is None else f"{row[f'pass_at_{k}']:.0%} @{k}"
-
-    return cell
+    known = [name for name in tries if row[name] is not None]
+    return f"{row[known[-1]]:.0%} @{known[-1][8:]}" if known else _UNKNOWN
 
 
 def _solved(row: Row) -> str:
@@ -231,98 +311,5 @@ def _tokens(row: Row) -> str:
     return "/".join(_UNKNOWN if value is None else f"{value:.0f}" for value in (right, wrong))
 
 
-def _figure_of(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: _UNKNOWN if row[name] is None else f"{row[name]:{form}}"
-
-
-def figure(value: float | None, sign: str = "") -> str:
-    if value is None:
-        return _UNKNOWN
-    if isinstance(value, int):
-        return f"{value:{sign}d}"
-    return f"{value:{sign}.3f}" if abs(value) < 10 else f"{value:{sign}.1f}"
-
-
-# -- a comparison
-
-_TOTALS = ("solve_rate", "mean_score", "format_rate", "no_signal", "mean_response_tokens")
-_MAIN = "solve_rate"
-
-
-_STAR = "*: the interval excludes 0. Of 20 rows that do not differ, one does so by chance."
-
-
-def render_comparison(
-    totals: pl.DataFrame, *parts: pl.DataFrame, unit: Unit = Unit.QUESTION, every_measure: bool = False
-) -> Table:
-    """The differences found by `compare`; totals come first.
-
-    Args:
-        unit: as it was compared.
-        totals: by phase.
-        parts: by other keys, shown below the total of their phase and environment with their solve rate.
-        every_measure: show all measures of all rows instead.
-    """
-    table = new_table(
-        [""],
-        ["runs" if unit is Unit.RUN else "questions", "this", "other", "difference", "95 % interval"],
-        compact=True,
-    )
-    for section in totals.select("phase", "environment").unique(maintain_order=True).iter_rows(named=True):
-        table.add_section()
-        table.add_row(cell(name_of(section, _keys(totals)), "bold"))
-        overall = list(_rows_of(totals, section, None if every_measure else _TOTALS))
-        for row in overall:
-            _add(table, f"  {row['measure']}", row)
-        if all(row["difference"] is None for row in overall):
-            continue  # one side lacks the section
-        for part in parts:
-            rows = list(_rows_of(part, section, None if every_measure else (_MAIN,)))
-            keys = [key for key in _keys(part) if key not in _SECTION]
-            if rows:
-                table.add_row(cell(f"{_MAIN if not every_measure else ''} by {' and '.join(keys)}".strip(), "bold"))
-            for row in rows:
-                _add(table, f"  {name_of(row, keys)}{f' {row["measure"]}' if every_measure else ''}", row)
-    return table
-
-
-def legend(*frames: pl.DataFrame, unit: Unit = Unit.QUESTION) -> Iterator[str]:
-    """How the rows of the table were compared, and what an interval covers, one line each."""
-    if unit is Unit.RUN:
-        yield "Intervals cover the choice of runs (seeds): each run is one value."
-        yield _STAR
-        return
-    rows = pl.concat([frame.select("paired", "difference") for frame in frames]).drop_nulls("difference")
-    if rows["paired"].any():
-        yield "Only questions that both sides have are compared, one by one."
-    if not rows["paired"].all():
-        few = "~ less than half of the questions are shared" if rows["paired"].any() else "No shared questions"
-        yield f"{few}: compared as independent runs."
-    yield "Intervals cover the choice of questions and samples, not what another seed of a training run changes."
-    if unit is Unit.ONE_RUN:
-        yield "Training rows of one run against another have none: compare several runs (seeds) on each side."
-    yield _STAR
-
-
-def _rows_of(frame: pl.DataFrame, section: Row, measures: Sequence[str] | None) -> Iterator[Row]:
-    rows = frame.filter(**section)
-    if measures is not None:
-        rows = pl.concat([rows.filter(measure=name) for name in measures])
-    for row in rows.iter_rows(named=True):
-        if row["value"] is not None or row["other"] is not None:
-            yield row
-
-
-def _add(table: Table, label: str, row: Row) -> None:
-    low, high = row["low"], row["high"]
-    style = "bold" if row["clear"] else ""
-    mark = "" if row["difference"] is None else f"{' ' if row['paired'] else '~'}{'*' if row['clear'] else ' '}"
-    questions = row["questions"] if row["questions"] is not None else row["questions_other"]
-    table.add_row(
-        cell(label),
-        str(questions),
-        figure(row["value"]),
-        figure(row["other"]),
-        Text(f"{figure(row['difference'], '+')} {mark}", style=style),
-        Text("" if low is None else f"{figure(low, '+')} … {figure(high, '+')}", style=style),
-    )
+def _figure(name: str, row: Row, form: str | None = None) -> str:
+    return f"{row[name]:{form}}" if form and row[name] is not None else figure(row[name])

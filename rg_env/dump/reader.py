@@ -44,8 +44,9 @@ _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
 _GROUP_ID = re.compile(rb'"group_id":"((?:[^"\\]|\\.)*)"')
 """In a line: within a text, the quotes are escaped."""
-_FRAME_BYTES, _FRAME_LINES = 1 << 24, 5_000
-"""Lines from which one frame is made: enough for throughput, few enough to hold several in memory."""
+_FRAME_BYTES, _FRAME_LINES = 1 << 24, 1_000
+"""Lines from which one frame is made: enough for throughput, few enough that the garbage collector, which goes through
+the lists of all lines that are held, takes little time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Dump:
     `problems` and `missing` fill as they advance.
 
     Attributes:
-        runs: ordered by run id.
+        runs: in the order given, those of a folder by run id.
         conditions: what every rollout that is read matches: see `where`.
     """
 

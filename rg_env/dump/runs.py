@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +36,9 @@ from rg_env.output import counted, visible
 
 _LATER_ATTEMPT = re.compile(rb'"attempt":\s*(?!1\D)')
 """In a line, whose texts have their quotes escaped, and therefore no such key."""
+
+_BELOW_SHOWN = 10
+"""How many folders with dumps an error names."""
 
 IsReplaced = Callable[[str, int | None, int | None, int], bool]
 """Whether what an attempt (last) recorded of a phase, a step and a call does not count: a later attempt replaced it."""
@@ -156,21 +158,15 @@ def state_of(folder: Path, run_id: str, manifest: Mapping[str, Any] | None) -> s
 
 
 def run_names(runs: Iterable[Run]) -> dict[str, str]:
-    """A short name of each run by run id: the model, with the folder and then the run id as far as needed to tell the
-    runs apart. A single run has model and folder. Without a model, the run id. Names are safe to print.
+    """A short name of each run by run id: the model if that tells the runs apart, else the folder, else both, else the
+    run id. A single run has model and folder. Names are safe to print.
     """
-    forms: dict[str, list[str]] = {}
-    for run in runs:
-        model, folder, run_id = (visible(text, one_line=True) for text in (run.model, run.folder, run.run_id))
-        names = [model, f"{model} ({folder})", f"{model} ({folder}, {run_id})"]
-        forms[run.run_id] = names if model else [run_id] * len(names)
-    if len(forms) == 1:
-        return {run_id: names[1] for run_id, names in forms.items()}
-    counts = [Counter(names) for names in zip(*forms.values(), strict=True)]
-    return {
-        run_id: next((name for name, count in zip(names, counts, strict=True) if count[name] == 1), names[-1])
-        for run_id, names in forms.items()
-    }
+    runs = list(runs)
+    both = [f"{run.model} ({run.folder})" if run.model else run.run_id for run in runs]
+    forms = [both] if len(runs) == 1 else [[run.model for run in runs], [run.folder for run in runs], both]
+    ids = [run.run_id for run in runs]
+    names = next((form for form in forms if len(set(form)) == len(form) and all(form)), ids)
+    return {run_id: visible(name, one_line=True) for run_id, name in zip(ids, names, strict=True)}
 
 
 def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RunSettings]:
@@ -179,14 +175,19 @@ def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RunSettin
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
-    """The runs in folders and files, ordered by run id; a DumpError if a path does not exist or has no dump."""
+    """The runs in folders and files, in the order of these, in a folder by run id.
+
+    Raises:
+        DumpError: a path does not exist or has no dump.
+    """
     if not paths:
         raise DumpError("no dump folder or file was given")
     listed = [file for path in map(Path, paths) for file in _find(path)]
+    place = {run_id: number for number, run_id in enumerate(dict.fromkeys(file.run_id for file in listed))}
     files = {(os.path.realpath(file.path.parent), file.path.name): file for file in listed}
     kinds = list(FileKind)
     chosen, copies = _without_copies(list(files.values()))
-    in_order = sorted(chosen, key=lambda file: (file.run_id, kinds.index(file.kind), file.batch))
+    in_order = sorted(chosen, key=lambda file: (place[file.run_id], kinds.index(file.kind), file.batch))
     runs = []
     for run_id, group in groupby(in_order, key=lambda file: file.run_id):
         of_run = tuple(group)
@@ -249,7 +250,9 @@ def _find(path: Path) -> Sequence[DumpFile]:
             if files := list_files(path):
                 return files
             below = dump_folders(path)
-            hint = f"; did you mean {', '.join(map(str, below[:3]))}{', …' if below[3:] else ''}?" if below else ""
+            shown = ", ".join(map(str, below[:_BELOW_SHOWN]))
+            more = f" and {len(below) - _BELOW_SHOWN} more" if len(below) > _BELOW_SHOWN else ""
+            hint = f"; below it there are dumps in {shown}{more}" if below else ""
             raise DumpError(f"no dump in {path}: its files would be named {PREFIX}_*.jsonl{hint}")
         with open_regular(path):
             pass

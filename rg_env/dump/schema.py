@@ -293,12 +293,13 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse lists of different lengths."""
-        if len({len(getattr(self, name)) for name in ROLLOUT_FACTS}) > 1:
+        if len(set(map(len, _lists_of(self)))) > 1:
             raise ValueError("its lists differ in length")
 
 
 GROUP_FACTS = GroupFacts.__struct_fields__
 ROLLOUT_FACTS = RolloutFacts.__struct_fields__
+_lists_of = attrgetter(*ROLLOUT_FACTS)
 _HINTS = get_type_hints(RolloutFacts, include_extras=True)
 _LISTS = [(name, list[_HINTS[name]]) for name in ROLLOUT_FACTS]  # type: ignore[valid-type]
 _LedgerLine = msgspec.defstruct("_LedgerLine", _LISTS, bases=(LedgerRecord,), frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 from backports import zstd
 
-from rg_env.analysis.intervals import t_quantile
+from rg_env.analysis.estimates import t_quantile
 from rg_env.dump import GroupRecord, Outcome, RolloutRecord
 from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, answered
-from rg_env.scoring.types import Status, Violation
+from rg_env.scoring.types import Status
 
 Figures = dict[str, float | None]
 Member = tuple[GroupRecord, list[RolloutRecord]]
 Values = list[list[float]]
 """What is measured, group by group."""
 
+UNBOUNDED = ("reward", "custom_reward", "published_score", "response_tokens")
 CATEGORIES = {"chain_sum": "arithmetic", "gcd": "arithmetic", "spell_backward": "algorithmic"}
 KEYS = {
     "task": lambda g, r: (g.task,),
@@ -101,20 +102,30 @@ def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Fig
     return {key: _figures(members, largest) for key, members in rows.items()}
 
 
+def recount_kinds(groups: Sequence[GroupRecord]) -> dict[tuple[str, str, str, str], int]:
+    """The number of rollouts of each phase and environment with each violation and each status."""
+    found: dict[tuple[str, str, str, str], int] = defaultdict(int)
+    for g in groups:
+        for r in answered(g.rollouts):
+            found[g.phase, g.environment, "status", r.status.value] += 1
+            if r.violation:
+                found[g.phase, g.environment, "violation", r.violation] += 1
+    return found
+
+
 def _figures(members: list[Member], largest: int) -> Figures:
     every = [r for _, rs in members for r in rs]
     steps = sorted({g.step for g, _ in members if g.step is not None})
     quarter = max(1, len(steps) // 4)
     first, last = (steps[:quarter], steps[-quarter:]) if len(steps) >= 2 else ([], [])
-    scored = [r for r in every if r.raw_score is not None and r.tagged_score is not None]
     found: Figures = {"groups": len(members), "rollouts": len(every), "steps": len(steps)}
 
     def clustered(name: str, values: Values, bounded: bool = True) -> None:
         found.update(_with_interval(name, values, bounded))
 
-    for name in ("base_score", "raw_score", "tagged_score", "score", "reward", "response_tokens"):
+    for name in ("base_score", "raw_score", "tagged_score", "score", *UNBOUNDED):
         values = [[x for r in rs if (x := getattr(r, name)) is not None] for _, rs in members]
-        clustered(f"mean_{name}", values, name not in ("reward", "response_tokens"))
+        clustered(f"mean_{name}", values, name not in UNBOUNDED)
     clustered("solve_rate", [[_solved(r) for r in rs] for _, rs in members])
     clustered("format_rate", [[not r.violation for r in rs] for _, rs in members])
     clustered("truncated", [[r.truncated for r in rs] for _, rs in members])
@@ -133,28 +144,19 @@ def _figures(members: list[Member], largest: int) -> Figures:
         for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
-    found["solve_given_format"] = _mean(_solved(r) for r in every if not r.violation)
+    clustered("solve_given_format", [[_solved(r) for r in rs if not r.violation] for _, rs in members])
+    clustered("penalized", [[r.score < r.base_score for r in rs] for _, rs in members])
+    scored = [[r for r in rs if r.raw_score is not None and r.tagged_score is not None] for _, rs in members]
+    clustered("tagged_wins", [[r.tagged_score > r.raw_score for r in rs] for rs in scored])
     for name, right in (("right", True), ("wrong", False)):
         tokens = [r.response_tokens for r in every if _solved(r) is right and r.response_tokens is not None]
         for p in (10, 50, 90):
             found[f"tokens_{name}_p{p}"] = _percentile(tokens, p)
-    found["penalty_lost"] = _mean(r.base_score - r.score for r in every)
-    found["penalized"] = _mean(r.score < r.base_score for r in every)
-    found["tagged_wins"] = _mean(r.tagged_score > r.raw_score for r in scored)
-    found["scorer_failures"] = _mean(r.status in ("timeout", "crashed", "error") for r in every)
-    found["rejected"] = _mean(r.status == "rejected" for r in every)
-    found |= {f"status_{s.value}": _mean(r.status is s for r in every) for s in Status if s.is_counted}
-    found |= {f"violation_{v.value}": _mean(r.violation == v for r in every) for v in Violation}
     return found
 
 
 def _solved(r: RolloutRecord) -> bool:
     return r.base_score >= 0.99
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
 
 
 def _percentile(values: Sequence[float], p: int) -> float | None:

@@ -5,14 +5,14 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
-from rg_env.analysis import measure, statistics
+from rg_env.analysis import counts, measure, statistics
 from rg_env.choices import By
 from rg_env.dump import DumpPolicy, DumpWriter, open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
-from tests.analysis.recount import recount, splits_groups
-from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
+from tests.analysis.recount import recount, recount_kinds, splits_groups
+from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_texts
 from tests.dump.records import RUN_ID, group, rollout
 
 OF_GROUPS = (
@@ -33,6 +33,13 @@ def test_figures_agree_with_a_plain_recount(tmp_path_factory, members):
     found = measure(ledger_rows(tmp_path_factory.mktemp("dump"), members))
     for by in (*By, "step,task", "category,level", "task,violation"):
         _check(statistics(found, by), recount(members, by), by)
+    kinds = counts(found, "phase")
+    keys = ("phase", "environment", "kind", "value")
+    assert {tuple(row[key] for key in keys): row["rollouts"] for row in kinds.iter_rows(named=True)} == recount_kinds(
+        members
+    )
+    of_phase = {row["phase"]: row["rollouts"] for row in statistics(found, "phase").iter_rows(named=True)}
+    assert all(row["share"] == row["rollouts"] / of_phase[row["phase"]] for row in kinds.iter_rows(named=True))
 
 
 def _check(frame, expected, by):
@@ -61,7 +68,7 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(tmp_path):
     ]
     (row,) = statistics(ledger_rows(tmp_path, [*solved, group(9, [0.0] * 4)])).iter_rows(named=True)
     assert (row["solve_rate"], row["all_correct"], row["all_failed"]) == (0.9, 0.9, 0.1)
-    assert (row["mean_score"], row["no_signal"], row["penalty_lost"], row["penalized"]) == (0.0, 1.0, 0.9, 0.9)
+    assert (row["mean_score"], row["no_signal"], row["penalized"]) == (0.0, 1.0, 0.9)
 
 
 def test_learning_shows_in_the_trend(tmp_path):
@@ -90,12 +97,10 @@ def test_what_solved_means_can_be_said(tmp_path):
     assert statistics(dump)["pass_at_2"].to_list() == [0.0]
 
 
-def test_runs_are_kept_apart_unless_pooled(tmp_path):
-    write_ledger(tmp_path, [group(0)])
-    write_ledger(tmp_path, [group(1, run_id="b")], run_id="b")
-    frame = ledger_dump(tmp_path / "c", [group(0), group(1, run_id="b")]).ledger_frame()
-    for source in (frame, frame.lazy(), frame.sample(fraction=1.0, shuffle=True), measure(frame)):
-        assert statistics(source)["run_id"].to_list() == [RUN_ID, "b"]
+def test_runs_are_kept_apart_in_the_order_read_unless_pooled(tmp_path):
+    frame = ledger_dump(tmp_path / "c", [group(0, run_id="z"), group(1, run_id="b")]).ledger_frame()
+    for source in (frame, frame.lazy(), measure(frame)):
+        assert statistics(source)["run_id"].to_list() == ["z", "b"]
         pooled = statistics(source, pool_runs=True)
         assert ("run_id" in pooled.columns, pooled["groups"].to_list()) == (False, [2])
 
@@ -105,6 +110,13 @@ def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):
     write_texts(tmp_path / "texts", members)
     from_texts = statistics(ledger_rows(tmp_path / "ledger", members))
     assert statistics(open_run(tmp_path / "texts").scan()).equals(from_texts)
+
+
+def test_what_is_wanted_is_what_is_read(tmp_path):
+    rows = ledger_rows(tmp_path, [group(k, [1.0, 0.3]) for k in range(3)])
+    less, everything = (statistics(measure(rows, names=names)) for names in (["mean_base_score"], None))
+    assert "mean_reward" not in less.columns
+    assert less.equals(everything.select(less.columns))
 
 
 def test_an_unknown_grouping_is_refused(tmp_path):

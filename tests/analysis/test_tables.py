@@ -5,17 +5,21 @@ import io
 import pytest
 from rich.console import Console
 
-from rg_env.analysis import compare, measure, statistics
+from rg_env.analysis import compare, counts, measure, statistics
+from rg_env.analysis.stats import measure_dump
 from rg_env.analysis.tables import (
+    SHOWN,
     headline,
-    legend,
     render_comparison,
+    render_counts,
     render_details,
     render_runs,
     render_table,
 )
 from rg_env.choices import By
-from tests.analysis.samples import ledger_rows
+from rg_env.dump import open_run, write_manifest
+from rg_env.dump.manifest import end_manifest
+from tests.analysis.samples import ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 
@@ -56,11 +60,11 @@ def test_every_row_is_there_and_fits_80_columns(rows, by):
 
 @pytest.mark.parametrize("by", ["task", "step", "violation"])
 def test_tables_need_no_more_than_is_read_for_them(rows, by):
-    whole, less = measure(rows), measure(rows, details=False)
+    whole, less = measure(rows), measure(rows, names=SHOWN)
     first, second = ((statistics(found, by), statistics(found, "phase")) for found in (whole, less))
-    assert second[0]["mean_reward"].null_count() == second[0].height
+    assert second[0].width < first[0].width
     assert printed(render_table(first[0], totals=first[1])) == printed(render_table(second[0], totals=second[1]))
-    assert printed(*render_runs(*first, {})) == printed(*render_runs(*second, {}))
+    assert printed(*render_runs(*first, {}, 80)) == printed(*render_runs(*second, {}, 80))
 
 
 def test_the_section_has_the_totals_of_its_phase(rows):
@@ -78,7 +82,11 @@ def test_environments_have_sections_of_their_own(tmp_path):
     rows = ledger_rows(tmp_path, made)
     frame, totals = statistics(rows), statistics(rows, "phase")
     compared = compare(rows, rows, "phase"), compare(rows, rows)
-    for table in (render_table(frame, totals=totals), *render_runs(frame, totals, {}), render_comparison(*compared)):
+    for table in (
+        render_table(frame, totals=totals),
+        *render_runs(frame, totals, {}, 80),
+        render_comparison(*compared),
+    ):
         heads = [line.strip() for line in printed(table).splitlines() if line.startswith("train")]
         assert [head.split()[:2] for head in heads] == [["train", "gsm8k"], ["train", "rg_dump"]]
     assert [line.split()[:4] for line in printed(render_table(totals)).splitlines()[-2:]] == [
@@ -103,34 +111,63 @@ def test_details_have_every_figure(rows):
 
 
 def test_a_comparison_has_totals_first_and_fits_80_columns(rows, tmp_path):
-    other = ledger_rows(tmp_path / "other", [group(k, [1.0, 1.0], task="spell_backward") for k in range(20)])
-    frames = compare(rows, other, "phase"), compare(rows, other, "category"), compare(rows, other)
+    other = ledger_rows(tmp_path / "other", [group(f"train-{k}", [1.0, 1.0], task="spell_backward") for k in (2, 6)])
+    frames = compare(rows, other, "phase"), compare(rows, other)
     lines = printed(render_comparison(*frames)).splitlines()
     assert max(map(len, lines)) <= 80
-    rates = [line.split()[:5] for line in lines if line.strip().startswith(("solve_rate", "spell_backward"))]
-    assert ["solve_rate", "6", "0.375", "1.000", "-0.625"] in rates
-    assert ["spell_backward", "3", "0.375", "1.000", "-0.625"] in rates
-    first = [word for line in lines for word in line.split()[:1]]
-    assert first.index("train") < first.index("solve_rate", first.index("train")) < first.index("spell_backward")
-    assert len(printed(render_comparison(*frames, every_measure=True)).splitlines()) > len(lines)
-    assert any("No shared questions: compared as independent runs" in line for line in legend(*frames))
+    rates = [line.split()[:5] for line in lines if line.startswith(("  solve_rate ", "  spell_backward"))]
+    assert rates == [[name, "2", "0.333", "1.000", "-0.667"] for name in ("solve_rate", "spell_backward")]
+    assert len(printed(render_comparison(*frames, measures=["solve_rate", "mean_raw_score"])).splitlines()) > 5
 
 
-def test_several_runs_stand_side_by_side_the_best_first_and_names_do_not_wrap(tmp_path):
-    names = {f"{k}": f"a-model-with-a-name-{k}" for k in range(5)}
-    made = [group(n, [1.0] * k + [0.0] * (4 - k), run_id=str(k)) for k in range(5) for n in range(3)]
-    rows = ledger_rows(tmp_path, made)
-    tables = [printed(one) for one in render_runs(statistics(rows, "category"), statistics(rows, "phase"), names)]
-    assert max(len(line) for text in tables for line in text.splitlines()) <= 80
-    assert [name for text in tables for name in text.split() if name in names.values()] == list(names.values())[::-1]
-    totals = [
-        word for text in tables for line in text.splitlines() if line.startswith("train") for word in line.split()
+def test_several_runs_stand_side_by_side_in_their_order_and_names_do_not_wrap(tmp_path):
+    names = {f"{k}": f"a-model-with-a-name-{k}" for k in (3, 1, 4, 0, 2)}
+    made = [
+        group(f"{n}{s}", [1.0] * int(k) + [0.0] * (4 - int(k)), run_id=k, step=s)
+        for s in (60, 0)
+        for k in names
+        for n in "ab"
     ]
-    assert [word for word in totals if "%" in word] == ["100%", "75%", "50%", "25%", "0%"]
-    assert "0% ≤86" in tables[-1] and "100% ≥14" in tables[0]
+    rows = ledger_rows(tmp_path, made)
+    frame, totals = statistics(rows, "step"), statistics(rows, "phase")
+    tables = [printed(table) for table in render_runs(frame, totals, names, 80)]
+    assert len(tables) == 3
+    assert max(len(line) for text in tables for line in text.splitlines()) <= 80
+    assert [name for text in tables for name in text.split() if name in names.values()] == list(names.values())
+    (wide,) = (printed(table, width=200) for table in render_runs(frame, totals, names, 200))
+    lines = [line.split() for line in wide.splitlines()]
+    assert [[word for word in line if "%" in word] for line in lines if line[:1] == ["train"]] == [
+        ["75%", "25%", "100%", "0%", "50%"]
+    ]
+    assert [line[0] for line in lines if line and line[0].isdigit()] == ["0", "60"], wide
+    assert len(list(render_runs(frame, totals, names, 200, ["solve_rate", "mean_reward"]))) == 2
 
 
-def test_the_headline_says_how_much_of_what(rows):
-    line = headline(measure(rows), from_ledger=True)
-    assert line == f"run {RUN_ID} · 12 groups, 32 rollouts · steps 1 to 6 · every group, from the ledger"
-    assert "not kept are missing" in headline(measure(rows), from_ledger=False)
+def test_counts_are_shown_where_something_is_wrong(rows, tmp_path):
+    lines = [line.split() for line in printed(render_counts(counts(measure(rows)))).splitlines()]
+    assert lines[2:] == [["eval"], ["no_answer", "4", "25.0%"], [], ["train"], ["no_answer", "4", "25.0%"]]
+    assert render_counts(counts(measure(ledger_rows(tmp_path / "good", [group(0, [1.0])])))) is None
+
+
+def test_the_reward_has_a_column_where_it_differs_from_the_score(rows, tmp_path):
+    members = [group(0, [rollout(1.0, 0, score=0.5, reward=0.5)])]
+    assert "reward" in printed(render_table(statistics(ledger_rows(tmp_path / "b", members))))
+    assert "reward" not in printed(render_table(statistics(rows)))
+
+
+def test_the_headline_says_every_group_only_if_the_manifest_says_that_the_run_ended_whole(tmp_path):
+    def said(name, manifest, **ended):
+        path = write_ledger(tmp_path / name, [group(k, step=k) for k in (1, 2)])
+        if manifest:
+            write_manifest(path.parent, RUN_ID, {"attempt": 1})
+            if ended:
+                end_manifest(path.parent, RUN_ID, 1, **ended)
+        dump = open_run(path.parent)
+        return headline(measure_dump(dump), dump).partition("steps 1 to 2 · ")[2]
+
+    assert said("whole", True, missing_groups=0) == "every group, from the ledger"
+    assert said("unknown", False) == "from the ledger"
+    for name, ended in (("killed", {}), ("full disk", {"missing_groups": 3})):
+        assert said(name, True, **ended) == "from the ledger, not every group: see below"
+    texts = open_run(write_texts(tmp_path / "texts", [group(1)]))
+    assert "not kept are missing" in headline(measure_dump(texts), texts)

@@ -18,20 +18,15 @@ def test_one_run_has_model_and_folder(tmp_path):
 
 
 def test_several_runs_have_as_much_as_tells_them_apart(tmp_path):
-    found = named(
-        tmp_path,
-        ("a", "r1", "small"),
-        ("b", "r2", "/home/somebody/large"),
-        ("c", "r3", "nano"),
-        ("d", "r4", "nano"),
-        ("d", "r5", "nano"),
-        ("d", "r6", None),
-    )
-    assert found == {
-        "r1": "small",
-        "r2": "large",
-        "r3": "nano (c)",
-        "r4": "nano (d, r4)",
-        "r5": "nano (d, r5)",
-        "r6": "r6",
-    }
+    small, large = ("a", "r1", "small"), ("b", "r2", "/home/somebody/large")
+    assert named(tmp_path / "1", small, large) == {"r1": "small", "r2": "large"}
+    assert named(tmp_path / "2", ("a", "r1", "nano"), ("b", "r2", "nano")) == {"r1": "a", "r2": "b"}
+    models = [small, large, ("b", "r3", "small")]
+    assert named(tmp_path / "3", *models) == {"r1": "small (a)", "r2": "large (b)", "r3": "small (b)"}
+    assert named(tmp_path / "4", ("d", "r4", "nano"), ("d", "r5", "nano")) == {"r4": "r4", "r5": "r5"}
+    assert named(tmp_path / "5", small, ("c", "r6", None)) == {"r1": "a", "r6": "c"}
+
+
+def test_runs_are_in_the_order_given(tmp_path):
+    named(tmp_path, ("a", "r3", "m"), ("a", "r1", "m"), ("b", "r2", "m"))
+    assert [run.run_id for run in find_runs([tmp_path / "b", tmp_path / "a"])] == ["r2", "r1", "r3"]

@@ -33,7 +33,7 @@ def folder(tmp_path):
 def test_for_people(folder):
     done = stats(folder)
     assert done.exit_code == 0
-    assert "8 groups, 16 rollouts · steps 1 to 8 · every group, from the ledger" in done.stdout
+    assert "8 groups, 16 rollouts · steps 1 to 8 · from the ledger" in done.stdout
     assert "50%" in done.stdout
     assert "pass_at_2" in stats(folder, "--details").stdout
 
@@ -41,44 +41,57 @@ def test_for_people(folder):
 def test_for_machines(folder):
     (row,) = json.loads(stats(folder, "--json").stdout)
     assert (row["task"], row["solve_rate"], row["pass_at_2"]) == ("gcd", 0.5, 1.0)
+    assert (row["violation_counts"], row["status_counts"]) == ({}, {"ok": 16})
     (line,) = csv.DictReader(io.StringIO(stats(folder, "--csv", "--where", "step > 4").stdout))
     assert (line["groups"], line["solve_rate"]) == ("4", "0.5")
 
 
+def test_only_the_columns_asked_for(folder):
+    (row,) = json.loads(stats(folder, "--json", "--columns", "mean_raw_score,solve_rate_low").stdout)
+    assert [*row] == ["run_id", "run", "phase", "environment", "task", "mean_raw_score", "solve_rate_low"]
+    table = csv.DictReader(io.StringIO(stats(folder, "--csv", "--columns", "mean_reward", "--by", "step").stdout))
+    assert table.fieldnames == ["run_id", "run", "phase", "environment", "step", "mean_reward"]
+    assert "mean_tagged_score" in stats(folder, "--columns", "mean_tagged_score").stdout
+    compared = json.loads(stats(folder, "--against", folder, "--json", "--columns", "mean_reward").stdout)
+    assert {row["measure"] for row in compared["rows"]} == {"mean_reward"}
+
+
 def test_two_runs(folder, tmp_path):
-    write_ledger(tmp_path / "other", [group(k, [1.0, 1.0], task="gcd") for k in range(1, 9)])
+    write_ledger(tmp_path / "other", [group(k, [1.0, 1.0], task="gcd") for k in range(1, 10)])
     done = stats(folder, "--against", tmp_path / "other")
     assert "-0.500" in done.stdout
-    assert "8 questions solved" not in done.stdout  # half of the rollouts solve each
+    assert "8 questions are in both, of 8 and 9: only these are compared" in done.stdout
+    assert "8 questions that" not in done.stdout  # half of the rollouts solve each
     found = json.loads(stats(folder, "--against", tmp_path / "other", "--json").stdout)
-    (total,) = (row for row in found["rows"] if row["measure"] == "solve_rate" and not {"task", "category"} & set(row))
-    assert (total["difference"], total["paired"], total["questions"], total["clear"]) == (-0.5, True, 8, True)
+    (total,) = (row for row in found["rows"] if row["measure"] == "solve_rate" and "task" not in row)
+    assert (total["difference"], total["questions"], found["questions_shared"]) == (-0.5, 8, 8)
     assert {row["task"] for row in found["rows"] if "task" in row} == {"gcd"}
 
 
 def test_one_run_against_itself_at_another_step(tmp_path):
-    early, late = ([group(f"{s}-{k}", [r] * 2, item=f"q{k}", phase="eval", step=s) for k in range(8)] for s, r in STEPS)
+    early, late = (
+        [group(f"{step}-{k}", [score] * 2, item=f"q{k}", phase="eval", step=step) for k in range(8)]
+        for step, score in ((0, 0.0), (60, 1.0))
+    )
     write_ledger(tmp_path, early + late)
     done = stats(tmp_path, "--where", "step = 0", "--against", tmp_path, "--against-where", "step = 60")
-    assert "-1.000  *" in done.stdout
-    assert "8 questions solved by the other side only" in done.stdout
+    assert "-1.000 *" in done.stdout
+    says = "8 questions that the other side solves in at least half of its tries, and this one does not"
+    assert says in done.stdout
     assert "20261121-053012-ab12:1:eval:0:60-0" in done.stdout
     assert "… and 3 more" in done.stdout
-    flips = json.loads(stats(tmp_path, "--where", "step = 0", "--against", tmp_path, "--json").stdout)["flips"]
-    assert flips == []
 
 
-STEPS = ((0, 0.0), (60, 1.0))
-
-
-def test_several_runs(tmp_path):
+def test_several_runs_keep_the_order_given(tmp_path):
     for name, score in (("weak", 0.0), ("strong", 1.0)):
         write_ledger(tmp_path / name, [group(k, [score], run_id=name) for k in range(3)], name)
         write_manifest(tmp_path / name, name, {"attempt": 1, "model": name})
-    done = stats(tmp_path / "weak", tmp_path / "strong", "--by", "category")
-    assert done.stdout.index("strong") < done.stdout.index("weak")
-    rows = json.loads(stats(tmp_path / "weak", tmp_path / "strong", "--by", "phase", "--json").stdout)
-    assert {row["run"]: row["solve_rate"] for row in rows} == {"weak": 0.0, "strong": 1.0}
+    for order in (["weak", "strong"], ["strong", "weak"]):
+        folders = [tmp_path / name for name in order]
+        done = stats(*folders, "--by", "category")
+        assert (done.stdout.index("strong") < done.stdout.index("weak")) == (order[0] == "strong")
+        rows = json.loads(stats(*folders, "--by", "phase", "--json").stdout)
+        assert [(row["run"], row["solve_rate"]) for row in rows] == [(n, float(n == "strong")) for n in order]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +100,8 @@ def test_several_runs(tmp_path):
         (["--where", "color = 1"], "unknown column color"),
         (["--where", "task = 'spell'"], "no rollout matches task = 'spell'; the tasks are gcd"),
         (["--against", "nowhere"], "nowhere cannot be read"),
+        (["--against-where", "phase = 'eval'", "--against", "dumps/sample"], "no question is in both dumps"),
+        (["--columns", "solverate"], "there is no solverate; use groups, rollouts, steps, mean_base_score"),
     ],
 )
 def test_a_mistake_is_one_line(folder, args, says):
@@ -133,11 +148,13 @@ def test_a_foreign_file_is_one_line(tmp_path, content):
     assert str(path) in str(error)
 
 
-def test_the_folder_above_is_pointed_down(tmp_path):
-    write_texts(tmp_path / "dumps", [group(0)])
+def test_a_folder_above_says_which_dumps_lie_below(tmp_path):
+    for name in ("b-1", "a-1"):
+        write_texts(tmp_path / name / "dumps", [group(0)])
+    (tmp_path / "a").symlink_to("a-1")
     done = as_a_process(tmp_path)
     assert done.returncode == 2
-    assert f"did you mean {tmp_path / 'dumps'}?" in done.stderr
+    assert f"below it there are dumps in {tmp_path}/a-1/dumps, {tmp_path}/b-1/dumps\n" in done.stderr
 
 
 def test_sides_with_different_suites_are_named(folder, tmp_path):

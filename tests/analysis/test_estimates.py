@@ -1,11 +1,29 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import polars as pl
 import pytest
 
-from rg_env.analysis.intervals import difference, moments, t_quantile, with_intervals
+from rg_env.analysis.estimates import difference, moments, pass_at_k, t_quantile, tries_up_to, with_intervals
+
+
+def test_pass_at_k_is_the_share_of_all_draws():
+    cases = [(n, c, k) for n in range(1, 8) for c in range(n + 1) for k in range(1, n + 1)]
+    for n, c, k in cases:
+        draws = list(combinations([True] * c + [False] * (n - c), k))
+        assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 5), (4, 5, 1), (4, -1, 1), (4, 1, 0)])
+def test_what_was_never_tried_has_no_value(n, c, k):
+    with pytest.raises(ValueError, match="needs 1 <= k <= n"):
+        pass_at_k(n, c, k)
+
+
+def test_tries_go_up_to_the_group():
+    assert [tries_up_to(n) for n in (0, 1, 2, 3, 8, 9)] == [[], [1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 9]]
 
 
 def interval(totals, counts, bounded=True, **options):

@@ -1,8 +1,8 @@
-"""Confidence intervals for means over rollouts that are sampled in groups.
+"""Estimates from rollouts that are sampled in groups: means with confidence intervals, and pass@k.
 
 Invariant: groups, not rollouts, are independent. Rollouts of one prompt share its difficulty, so 8 of them carry less
 information than 8 prompts; treating them as independent would make intervals too narrow, by up to the square root of
-the group size.
+the group size. The k of pass@k never exceeds the number of responses: a smaller group has no value.
 
 Method. The mean is m = ΣS/ΣN over groups with sum S and count N; its variance, as of any ratio of cluster totals, is
 V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). A mean in [0, 1] gets Wilson's
@@ -12,13 +12,14 @@ the number of values, and if all groups are equal, it is the number of groups, s
 Other means get m ± t·√V. A single group has no interval.
 
 Not covered: a question that occurs in several groups (epochs, evaluations at several steps) is counted several times,
-except in the comparison of two runs (see `compare`).
+except in the comparison of two sides (see `compare`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from math import comb
 from statistics import NormalDist
 
 import polars as pl
@@ -26,6 +27,35 @@ import polars as pl
 CONFIDENCE = 0.95
 _ROUNDING = 1e-20
 """Variances below this are rounding errors."""
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The probability that k of the n tries, drawn without replacement, include a success: 1 − C(n−c, k)/C(n, k).
+
+    From Chen et al., Evaluating Large Language Models Trained on Code, 2021.
+
+    Args:
+        n: tries, at least k; c: successes among them, 0 to n; k: at least 1.
+
+    Raises:
+        ValueError: a number outside its range.
+
+    >>> pass_at_k(8, 2, 1), pass_at_k(8, 2, 8), pass_at_k(4, 1, 2)
+    (0.25, 1.0, 0.5)
+    """
+    if not (1 <= k <= n and 0 <= c <= n):
+        raise ValueError(f"pass@{k} of {n} tries with {c} successes: needs 1 <= k <= n and 0 <= c <= n")
+    return 1 - comb(n - c, k) / comb(n, k)
+
+
+def tries_up_to(n: int) -> list[int]:
+    """1, 2, 4, … and n itself.
+
+    >>> tries_up_to(8), tries_up_to(6)
+    ([1, 2, 4, 8], [1, 2, 4, 6])
+    """
+    powers = [2**e for e in range(n.bit_length()) if 2**e < n]
+    return [*powers, n] if n > 0 else []
 
 
 def moments(name: str) -> list[pl.Expr]:
@@ -60,8 +90,8 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: floa
         the table; the bounds are null for fewer than two groups.
     """
     bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded, confidence)]
-    extra = ("variance", "clusters", "values")
-    return table.with_columns(bounds).drop(f"{name}_{what}" for name in names for what in extra)
+    helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "clusters", "values"))
+    return table.with_columns(bounds).drop(helpers)
 
 
 def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
@@ -80,15 +110,11 @@ def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
     return [change.alias(name), (change - down).alias(f"{name}_low"), (change + up).alias(f"{name}_high")]
 
 
-def t_of(degrees: pl.Expr, known: Iterable[int], confidence: float = CONFIDENCE) -> pl.Expr:
-    """`t_quantile` of a column; null where it is below 1.
-
-    Args:
-        known: the values of the column.
-    """
-    several = sorted({count for count in known if count is not None and count > 0})
-    quantiles = [t_quantile(count, confidence) for count in several]
-    return degrees.replace_strict(several, quantiles, default=None, return_dtype=pl.Float64)
+def t_quantiles(degrees: pl.Expr, values: Iterable[int | None], confidence: float = CONFIDENCE) -> pl.Expr:
+    """`t_quantile` of a column, which has these values; null where it is below 1."""
+    positive = sorted({value for value in values if value is not None and value > 0})
+    quantiles = [t_quantile(value, confidence) for value in positive]
+    return degrees.replace_strict(positive, quantiles, default=None, return_dtype=pl.Float64)
 
 
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
@@ -115,17 +141,16 @@ def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) -> list[pl.Expr]:
-    mean, variance, groups = (pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters"))
-    t = t_of(groups - 1, [count - 1 for count in table[f"{name}_clusters"].unique()], confidence)
+    mean, variance, groups = pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters")
+    t = t_quantiles(groups - 1, [count - 1 for count in table[f"{name}_clusters"].unique()], confidence)
     if not bounded:
         half = t * variance.sqrt()
         return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
     spread = (mean * (1 - mean)).clip(0, 1)
     informative = (variance > _ROUNDING) & (spread > _ROUNDING)
     values = pl.col(f"{name}_values")
-    effective = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(groups)
-    # E. B. Wilson, Journal of the American Statistical Association 22, 1927
-    center = (mean + t**2 / (2 * effective)) / (1 + t**2 / effective)
-    root = (mean * (1 - mean) / effective + t**2 / (4 * effective**2)).sqrt()
-    half = t / (1 + t**2 / effective) * root
+    n = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(groups)
+    # Wilson's interval (E. B. Wilson, Journal of the American Statistical Association 22, 1927)
+    center = (mean + t**2 / (2 * n)) / (1 + t**2 / n)
+    half = t / (1 + t**2 / n) * (mean * (1 - mean) / n + t**2 / (4 * n**2)).sqrt()
     return [(center - half).clip(0, 1).alias(f"{name}_low"), (center + half).clip(0, 1).alias(f"{name}_high")]
