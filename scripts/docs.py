@@ -19,6 +19,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from rg_env.analysis import STATISTICS
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
@@ -106,6 +107,10 @@ def length_penalties() -> str:
     return table(("kind", "effect"), [(f"`{name}`", (rule.__doc__ or "").partition("\n")[0]) for name, rule in rules])
 
 
+def statistics() -> str:
+    return table(("statistic", "meaning"), [(f"`{statistic.name}`", statistic.meaning) for statistic in STATISTICS])
+
+
 def commands() -> str:
     return table(("command", "what it does"), list(command_rows(get_command(app), "rg-env")))
 
@@ -118,7 +123,7 @@ def command_rows(command: Any, path: str) -> Iterator[tuple[str, ...]]:
             yield f"`{path} {name}`", inspect.cleandoc(below.help or "").partition("\n")[0]
 
 
-TABLES = (settings, record_keys, violations, statuses, length_penalties, commands)
+TABLES = (settings, record_keys, violations, statuses, length_penalties, statistics, commands)
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from rg_env.cli.options import DumpPaths, Where, print_remarks, spinner
 from rg_env.output import counted, print_error, print_line
 
 if TYPE_CHECKING:
-    from rg_env.analysis.export import ExportKind
+    from rg_env.analysis.export import Dpo, Sft
 
 export_app = typer.Typer(
     cls=CommandGroup,
@@ -22,11 +22,11 @@ export_app = typer.Typer(
 
     Examples:
       rg-env dumps export sft runs/quickstart/dumps --out data/sft/train.jsonl
-      rg-env dumps export dpo runs/quickstart/dumps --out data/dpo/train.parquet
+      rg-env dumps export dpo runs/quickstart/dumps --out data/dpo/train.jsonl
     """,
 )
 
-Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="FILE.jsonl or FILE.parquet.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="FILE.jsonl")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 MinScore = Annotated[
     float | None,
@@ -57,7 +57,7 @@ def sft(
 
     Examples:
       rg-env dumps export sft dumps/sample --out sft/train.jsonl
-      rg-env dumps export sft dumps/sample --think drop --where "task = 'gcd'" --out sft/train.parquet
+      rg-env dumps export sft dumps/sample --think drop --where "task = 'gcd'" --out sft/train.jsonl
     """
     from rg_env.analysis.export import Sft
 
@@ -89,7 +89,7 @@ def dpo(
 
 
 def _export(
-    kind: ExportKind,
+    kind: Sft | Dpo,
     paths: list[Path],
     out: Path,
     think: Think,
