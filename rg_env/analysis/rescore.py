@@ -19,7 +19,7 @@ from rg_env.dump.manifest import RunSettings, default_settings
 from rg_env.dump.runs import settings_of_attempts
 from rg_env.errors import ConfigError, DumpError
 from rg_env.output import visible
-from rg_env.scoring import Status, Verdict, shared_scorer
+from rg_env.scoring import Status, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name
 from rg_env.user_code import named_modules
@@ -36,22 +36,13 @@ Scores = Mapping[str, Any]
 """The values of `COMPARED` of one rollout."""
 
 
-def question_of(group: GroupRecord) -> Question | None:
-    """The group's question; None if its line does not contain it."""
-    try:
-        entry, config = decode_entry(group.entry), decode_entry(group.task_config)
-        known = isinstance(entry["metadata"]["source_dataset"], str) and isinstance(config, Mapping)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return (entry, config or None) if known else None
-
-
 @dataclass
 class TaskChanges:
     """The changes in one task.
 
     Attributes:
         raised, lowered: rollouts whose base score is now higher, lower.
+        newly_scored: rollouts that had no score (status unscored).
         changed: rollouts with any difference, including those in which only the raw or the tagged score differs.
         outcomes: groups whose outcome has changed; 0 if conditions may have removed some of their rollouts.
         examples: ids of the first groups with a change.
@@ -62,6 +53,7 @@ class TaskChanges:
     rollouts: int = 0
     raised: int = 0
     lowered: int = 0
+    newly_scored: int = 0
     changed: int = 0
     outcomes: int = 0
     examples: list[str] = field(default_factory=list)
@@ -73,6 +65,7 @@ class TaskChanges:
         self.rollouts += len(scores)
         self.raised += sum(new["base_score"] > old.base_score for old, new in pairs)
         self.lowered += sum(new["base_score"] < old.base_score for old, new in pairs)
+        self.newly_scored += sum(old.status is Status.UNSCORED for old, _ in pairs)
         self.changed += len(pairs)
         self.outcomes += whole and outcome_of(counted, solved_at) != group.outcome
         if pairs and len(self.examples) < _EXAMPLES:
@@ -80,14 +73,16 @@ class TaskChanges:
 
 
 def has_changed(old: RolloutRecord, new: Scores) -> bool:
-    """Whether a value of `COMPARED` differs, numbers by more than rounding."""
-    return not all(_is_same(getattr(old, name), new[name]) for name in COMPARED)
+    """Whether a value of `COMPARED` differs, numbers by more than rounding. An import may lack raw and tagged score."""
+    imported = old.raw_score is None and old.status is Status.OK and not old.violation
+    names = [name for name in COMPARED if not (imported and name in ("raw_score", "tagged_score"))]
+    return any(_differs(getattr(old, name), new[name]) for name in names)
 
 
-def _is_same(old: object, new: object) -> bool:
+def _differs(old: object, new: object) -> bool:
     if isinstance(old, float) and isinstance(new, (int, float)):
-        return abs(old - new) <= 1e-9
-    return old == new
+        return not abs(old - new) <= 1e-9  # also if one is NaN
+    return old != new
 
 
 @dataclass
@@ -165,6 +160,17 @@ def rescore(
     return result
 
 
+def question_of(group: GroupRecord) -> Question | None:
+    """The group's question; None if its line does not contain it."""
+    try:
+        entry, config = decode_entry(group.entry), decode_entry(group.task_config)
+        metadata = {"source_dataset": group.task, **entry["metadata"]}
+        whole = isinstance(entry["question"], str) and isinstance(metadata["source_dataset"], str)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return ({**entry, "metadata": metadata}, config or None) if whole and isinstance(config, Mapping) else None
+
+
 def _score_again(
     group: GroupRecord, question: Question, settings: RunSettings, workers: int, timeout: float | None
 ) -> list[Scores]:
@@ -173,26 +179,24 @@ def _score_again(
     entry, options = question
     scores: list[Scores] = []
     for rollout in group.rollouts:
-        if rollout.status.is_counted:
-            verdict = shared_scorer(scorer).score_response(
-                entry, rollout.response, options, config.prefilled_think, config.format
-            )
-            scores.append(_scores_of(verdict, rollout))
-        else:  # there is nothing to score
+        if rollout.status is Status.NO_RESPONSE:  # there is nothing to score
             scores.append({name: getattr(rollout, name) for name in COMPARED})
+            continue
+        verdict = shared_scorer(scorer).score_response(
+            entry, rollout.response, options, config.prefilled_think, config.format
+        )
+        status = verdict.scored.status
+        if status is Status.OK and rollout.status is Status.REWARD_ERROR:  # the user's function is not called
+            status = Status.REWARD_ERROR
+        values = (
+            verdict.parsed.violation or "",
+            status,
+            verdict.scored.raw,
+            verdict.scored.tagged,
+            verdict.scored.score,
+        )
+        scores.append(dict(zip(COMPARED, values, strict=True)))
     return scores
-
-
-def _scores_of(verdict: Verdict, rollout: RolloutRecord) -> Scores:
-    scored = verdict.scored
-    failed = rollout.status is Status.REWARD_ERROR and scored.status is Status.OK  # the user's function is not called
-    return {
-        "violation": verdict.parsed.violation or "",
-        "status": Status.REWARD_ERROR if failed else scored.status,
-        "raw_score": scored.raw,
-        "tagged_score": scored.tagged,
-        "base_score": scored.score,
-    }
 
 
 def _check_tasks(dump: Dump, task: str) -> None:

@@ -1,108 +1,34 @@
 """Signs of reward hacking in recorded rollouts.
 
 Invariant: a finding concerns one task, states the counts and the groups that it is based on, and is never based on a
-single rollout. Memory does not grow with the texts. A sign is one entry of `SIGNS`; docs/evidence/attacks.md
-has the rate of false alarms of each.
+single rollout. docs/evidence/attacks.md has the rate of false alarms.
 Not covered: trends over steps, and policies that give up or repeat themselves: those are bad, but no reward is hacked.
+Memory grows with the number of different wrong answers that were rewarded.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rg_env.dump import Dump, FileKind, GroupRecord, Phase, RolloutRecord
+from rg_env.dump import Dump, FileKind, Phase
 from rg_env.dump.manifest import default_settings
 from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import answered
-from rg_env.scoring import Status, parse_response
+from rg_env.scoring import parse_response
 from rg_env.scoring.parse import is_same_answer
 
 ONE_ANSWER_WINS = "one answer wins"
+NO_REASONING = "no reasoning"
+NAMES = (ONE_ANSWER_WINS, NO_REASONING)
 _ENOUGH_ITEMS = 10
 _WINS = 0.5
 """Base score from which an answer wins."""
 _RIGHT = 0.99
+_ENOUGH_EMPTY, _EMPTY_SHARE = 20, 0.3
+"""The smallest number, and share of a task's solved responses with a think block, of empty ones to report."""
 _EVIDENCE = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """A rollout with an answer or a think block, as the signs see it.
-
-    Attributes:
-        answer: parsed from the response, stripped; None if there is none.
-        thinking: the text of the think block; None if there is none.
-        reference: the item's reference answer; None if it was not recorded.
-        question: the last message before the response.
-    """
-
-    group: GroupRecord
-    rollout: RolloutRecord
-    answer: str | None
-    thinking: str | None
-    reference: str | None
-    question: str
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the answer is the reference answer: the same number, or the same text but for case and spaces."""
-        return None not in (self.reference, self.answer) and is_same_answer(self.answer or "", self.reference or "")
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """Something that is reported above a certain share of a task's rollouts.
-
-    Attributes:
-        share, count: minimum share of the rollouts to which the sign applies, and their minimum number, to report it.
-        words: what was seen, after "n of m", and what it may mean.
-        shown: whether a rollout shows the sign; None if it does not apply.
-    """
-
-    name: str
-    share: float
-    count: int
-    words: str
-    shown: Callable[[Observed], bool | None]
-
-
-def _copies(one: Observed) -> bool | None:
-    if one.answer is None:
-        return None
-    return one.rollout.base_score > 0 and len(one.answer) >= 20 and not one.is_right and one.answer in one.question
-
-
-SIGNS = (
-    Sign(
-        "no reasoning",
-        0.3,
-        20,
-        "solved responses have an empty think block: the answer does not come from written reasoning",
-        lambda one: (
-            not one.thinking.strip(" \t\r\n.…-")
-            if one.thinking is not None and one.rollout.base_score >= _RIGHT
-            else None
-        ),
-    ),
-    Sign(
-        "copied from the prompt",
-        0.1,
-        10,
-        "answers of 20 characters or more are copied from the prompt, are not the reference answer and were rewarded",
-        _copies,
-    ),
-    Sign(
-        "rejected but rewarded",
-        0.05,
-        10,
-        "answers that the guard rejected, or that could not be scored, got a reward above 0: check format_bonus",
-        lambda one: one.rollout.status is not Status.OK and one.rollout.reward > 0,
-    ),
-)
-"""The signs that are tallied rollout by rollout; `ONE_ANSWER_WINS` is counted by answer."""
-NAMES = (ONE_ANSWER_WINS, *(sign.name for sign in SIGNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +51,22 @@ class Suspicion:
 
 @dataclass
 class Examined:
-    """The result, and what it is based on.
-
-    Attributes:
-        responses, answers, think_blocks, references: responses read; those with an answer, with a think block, and to
-            an item with a known reference answer.
-        found: by task.
-    """
+    """The findings by task, and how many responses, answers, think blocks and reference answers they are based on."""
 
     responses: int = 0
     answers: int = 0
     think_blocks: int = 0
     references: int = 0
     found: list[Suspicion] = field(default_factory=list)
+
+
+@dataclass
+class _Seen:
+    """What was seen of one task: ids of groups by item for each wrong answer that won, and think blocks."""
+
+    won: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    think: Counter[bool] = field(default_factory=Counter)
+    empty: dict[str, None] = field(default_factory=dict)
 
 
 def find_signs(dump: Dump) -> Examined:
@@ -149,65 +78,46 @@ def find_signs(dump: Dump) -> Examined:
     Raises:
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    result, signs = Examined(), _Signs()
+    result, tasks = Examined(), defaultdict[str, _Seen](_Seen)
     attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
     phase = Phase.EVAL if only_eval else Phase.TRAIN
     for group in dump.groups():
         config = attempts.get((group.run_id, group.attempt), defaults).config
-        for one in _observe(group, config.prefilled_think, config.format):
+        seen, reference = tasks[group.task], group.expected_answer
+        for rollout in answered(group.rollouts):
+            if not rollout.conversation:
+                continue
+            parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
+            answer = (rollout.answer or parsed.answer or "").strip()
             result.responses += 1
-            result.answers += one.answer is not None
-            result.think_blocks += one.thinking is not None
-            result.references += one.reference is not None
-            if group.phase == phase:
-                signs.see(one)
-    result.found = sorted(signs.found(), key=lambda one: (one.task, NAMES.index(one.sign)))
+            result.answers += bool(answer)
+            result.think_blocks += parsed.think is not None
+            result.references += reference is not None
+            if group.phase != phase:
+                continue
+            rewarded = answer and reference is not None and rollout.base_score >= _WINS
+            if rewarded and not is_same_answer(answer, str(reference)) and len(seen.won[answer]) < _ENOUGH_ITEMS:
+                seen.won[answer].setdefault(group.item, group.group_id)
+            if parsed.think is not None and rollout.base_score >= _RIGHT:
+                empty = not parsed.think.strip(" \t\r\n.…-")
+                seen.think[empty] += 1
+                if empty and len(seen.empty) < _EVIDENCE:
+                    seen.empty[group.group_id] = None
+    result.found = [finding for task in sorted(tasks) for finding in _findings(task, tasks[task])]
     return result
 
 
-def _observe(group: GroupRecord, prefilled_think: bool, form: str) -> Iterator[Observed]:
-    reference = group.expected_answer
-    for rollout in answered(group.rollouts):
-        if rollout.conversation:
-            *prompt, _ = rollout.conversation
-            parsed = parse_response(rollout.response, prefilled_think, format=form)
-            answer = (rollout.answer or parsed.answer or "").strip() or None
-            question = prompt[-1]["content"] if prompt else ""
-            yield Observed(group, rollout, answer, parsed.think, reference, question)
-
-
-class _Signs:
-    """Counts the signs."""
-
-    def __init__(self) -> None:
-        self._seen: Counter[tuple[Sign, str, bool]] = Counter()
-        self._groups: dict[tuple[Sign, str], dict[str, None]] = defaultdict(dict)
-        self._won: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-
-    def see(self, one: Observed) -> None:
-        task, group_id = one.group.task, one.group.group_id
-        for sign in SIGNS:
-            shown = sign.shown(one)
-            if shown is not None:
-                self._seen[sign, task, shown] += 1
-            if shown and len(self._groups[sign, task]) < _EVIDENCE:
-                self._groups[sign, task][group_id] = None
-        if one.answer and one.reference is not None and one.rollout.base_score >= _WINS and not one.is_right:
-            items = self._won[task, one.answer]
-            if len(items) < _ENOUGH_ITEMS:
-                items.setdefault(one.group.item, group_id)
-
-    def found(self) -> Iterator[Suspicion]:
-        for (task, answer), items in self._won.items():
-            if len(items) >= _ENOUGH_ITEMS:
-                shown = repr(answer if len(answer) <= 40 else answer[:39] + "…")
-                what = (
-                    f"{shown} was rewarded for {len(items)} or more items although it is not their reference answer. "
-                    "Unless the task accepts several answers, the scorer rewards a wrong one"
-                )
-                yield Suspicion(ONE_ANSWER_WINS, task, what, tuple(items.values())[:_EVIDENCE], 1.0)
-        for (sign, task), groups in self._groups.items():
-            count, of = self._seen[sign, task, True], self._seen[sign, task, True] + self._seen[sign, task, False]
-            if count >= sign.count and count >= sign.share * of:
-                yield Suspicion(sign.name, task, f"{count} of {of} {sign.words}", tuple(groups), count / of)
+def _findings(task: str, seen: _Seen) -> Iterator[Suspicion]:
+    for answer, items in seen.won.items():
+        if len(items) >= _ENOUGH_ITEMS:
+            shown = repr(answer if len(answer) <= 40 else answer[:39] + "…")
+            what = (
+                f"{shown} was rewarded for {len(items)} or more items although it is not their reference answer. "
+                "Unless the task accepts several answers, the scorer rewards a wrong one"
+            )
+            yield Suspicion(ONE_ANSWER_WINS, task, what, tuple(items.values())[:_EVIDENCE], 1.0)
+    count, of = seen.think[True], seen.think.total()
+    if count >= _ENOUGH_EMPTY and count >= _EMPTY_SHARE * of:
+        why = "solved responses have an empty think block: the answer does not come from written reasoning"
+        yield Suspicion(NO_REASONING, task, f"{count} of {of} {why}", tuple(seen.empty), count / of)

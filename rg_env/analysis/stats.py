@@ -76,6 +76,12 @@ STATISTICS = (
     Statistic(
         "tagged_wins", pl.col("tagged_score") > pl.col("raw_score"), "share whose tagged score is above the raw one"
     ),
+    Statistic(
+        "scorer_failures",
+        pl.col("status").is_in([status.value for status in Status if status.is_scorer_failure]),
+        "share whose scorer failed: status timeout, crashed or error",
+    ),
+    Statistic("rejected", pl.col("status") == Status.REJECTED.value, "share that the guard rejected"),
     *(
         _of_groups(outcome.value, pl.col("outcome") == outcome.value, f"share of groups with the outcome {outcome}")
         for outcome in Outcome

@@ -145,6 +145,9 @@ def _figures(members: list[Member], largest: int) -> Figures:
             tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
             clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
     clustered("solve_given_format", [[_solved(r) for r in rs if not r.violation] for _, rs in members])
+    failed = ("timeout", "crashed", "error")
+    clustered("scorer_failures", [[r.status.value in failed for r in rs] for _, rs in members])
+    clustered("rejected", [[r.status.value == "rejected" for r in rs] for _, rs in members])
     clustered("penalized", [[r.score < r.base_score for r in rs] for _, rs in members])
     scored = [[r for r in rs if r.raw_score is not None and r.tagged_score is not None] for _, rs in members]
     clustered("tagged_wins", [[r.tagged_score > r.raw_score for r in rs] for rs in scored])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import msgspec
@@ -111,6 +112,23 @@ def test_the_lenient_format_is_known_from_the_manifest(scorer, tmp_path):
 def test_the_sample_in_the_repository_is_scored_as_it_was():
     result = rescore(open_run("dumps/sample"), workers=1, timeout=30.0)
     assert (result.changed, set(result.tasks)) == (0, {"leg_counting", "spell_backward"})
+
+
+def test_a_dump_of_others_is_scored_where_it_has_the_question(scorer, tmp_path):
+    """An import knows a score at most: what it lacks is no change, and what had no score gets one."""
+    texts = [response(item("chain_sum").entry["answer"]), response("-1"), response(item("chain_sum").entry["answer"])]
+    made = recorded(scorer, "chain_sum", texts, CONFIG)
+    entry = json.loads(made.entry)
+    del entry["metadata"]["source_dataset"]
+    rollouts = [msgspec.structs.replace(rollout, raw_score=None, tagged_score=None) for rollout in made.rollouts]
+    rollouts[2] = msgspec.structs.replace(
+        rollouts[2], status=Status.UNSCORED, base_score=math.nan, score=math.nan, reward=math.nan
+    )
+    made = msgspec.structs.replace(made, environment="theirs", entry=json.dumps(entry), rollouts=rollouts)
+    result = rescore(dump_of(tmp_path, [made, group(1, entry="{}")], None), workers=1, timeout=30.0)
+    changes = result.tasks["chain_sum"]
+    assert (changes.rollouts, changes.changed, changes.newly_scored, changes.lowered) == (3, 1, 1, 0)
+    assert (result.without_question, result.without_settings) == (1, 1)
 
 
 def test_lines_without_questions_cannot_be_scored_again(tmp_path):

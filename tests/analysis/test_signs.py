@@ -34,9 +34,9 @@ def honest(item: Item, number: int) -> str:
     return say(item.entry["answer"] if number else "7 apples")
 
 
-def played(policy: Policy, folder, scorer, **settings):
+def played(policy: Policy, folder, scorer):
     """The dump of four samples to each of some items of each task."""
-    config = RGDumpConfig(**settings)
+    config = RGDumpConfig()
     rows = ReasoningGymDataset(TASKS, size=len(TASKS) * ITEMS)
     items = [Item.from_extra_info(rows.row(index)["extra_info"]) for index in range(len(rows))]
     groups = []
@@ -48,33 +48,12 @@ def played(policy: Policy, folder, scorer, **settings):
     return dump_of(folder, groups, config)
 
 
-CHEATERS: dict[str, Policy] = {
-    "copied from the prompt": lambda item, number: say(item.entry["question"]),
-    "no reasoning": lambda item, number: honest(item, number).replace("I look at it.", "\n"),
-}
-
-
-@pytest.mark.parametrize("sign", CHEATERS)
-def test_a_planted_cheater_is_found_with_evidence(sign, tmp_path, scorer):
-    dump = played(CHEATERS[sign], tmp_path, scorer)
-    found = [one for one in find_signs(dump).found if one.sign == sign]
-    assert {one.task for one in found} & set(TASKS)
+def test_a_policy_that_does_not_reason_is_found_with_evidence(tmp_path, scorer):
+    dump = played(lambda item, number: honest(item, number).replace("I look at it.", "\n"), tmp_path, scorer)
+    found = find_signs(dump).found
+    assert {(finding.task, finding.sign) for finding in found} == {(task, "no reasoning") for task in TASKS}
     ids = {group.group_id for group in dump.groups()}
-    assert all(one.groups and set(one.groups) <= ids and one.what for one in found)
-
-
-def test_a_rewarded_refusal_is_found(tmp_path, scorer):
-    """Half of the answers are code, which the guard of prime_factorization rejects; a format bonus rewards them."""
-
-    def policy(item, number):
-        return honest(item, number) if number % 2 else say("[x for x in range(9)]")
-
-    def refusals(folder, **settings):
-        found = find_signs(played(policy, folder, scorer, **settings)).found
-        return {one.task for one in found if one.sign == "rejected but rewarded"}
-
-    assert refusals(tmp_path / "a") == set()
-    assert refusals(tmp_path / "b", format_bonus=0.2) == {"prime_factorization"}
+    assert all(finding.groups and set(finding.groups) <= ids for finding in found)
 
 
 def test_an_honest_policy_that_is_mostly_right_has_no_finding(tmp_path, scorer):
@@ -96,16 +75,6 @@ def test_the_same_number_is_the_same_answer(reference, wins, tmp_path):
     entry = json.dumps({"question": "Q", "answer": reference})
     write_texts(tmp_path, [group(uid, rollouts, entry=entry) for uid in range(12)])
     assert [one.sign for one in find_signs(open_run(tmp_path)).found] == ["one answer wins"] * wins
-
-
-@pytest.mark.parametrize("score", [0.0, 0.3])
-def test_a_copied_prompt_is_a_sign_only_if_it_was_rewarded(score, tmp_path):
-    prompt = "What is the sum of these two numbers: 2 and 3?"
-    conversation = [{"role": "user", "content": prompt}, {"role": "assistant", "content": say(prompt)}]
-    rollouts = [rollout(score, k, conversation=conversation, answer=prompt) for k in range(4)]
-    write_texts(tmp_path, [group(uid, rollouts) for uid in range(20)])
-    found = [one.sign for one in find_signs(open_run(tmp_path)).found]
-    assert ("copied from the prompt" in found) == bool(score)
 
 
 def test_the_command_names_each_sign_and_its_groups(tmp_path):

@@ -67,8 +67,8 @@ def rescore(
 def _table(result: Rescored) -> Table:
     from rich.text import Text
 
-    counts = ("groups", "rollouts", "changed", "raised", "lowered", "outcomes")
-    table = new_table(["task"], counts)
+    counts = ("groups", "rollouts", "changed", "raised", "lowered", "newly_scored", "outcomes")
+    table = new_table(["task"], [name.replace("_", "\n") for name in counts])
     table.add_column("for example", overflow="fold")
     for task in result.tasks.values():
         numbers = (str(getattr(task, name)) for name in counts)
