@@ -121,7 +121,7 @@ def _merge(frame: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
     """With names as texts, not categories."""
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
 
 def _heat(groups: pl.DataFrame) -> pl.DataFrame:
