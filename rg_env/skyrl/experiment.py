@@ -11,10 +11,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -82,16 +80,13 @@ class RGExperiment(BasePPOExp):
         SkyRL's config object.
         """
         trainer = self.cfg.trainer
-        if trainer.logger != "swanlab":
-            tracker = super().get_tracker()
-        else:
-            tracker = Tracking(
-                project_name=trainer.project_name,
-                experiment_name=trainer.run_name,
-                backend=trainer.logger,
-                config=asdict(self.cfg),
-                tags=trainer.tags,
-            )
+        tracker = Tracking(
+            project_name=trainer.project_name,
+            experiment_name=trainer.run_name,
+            backend=trainer.logger,
+            config=asdict(self.cfg) if trainer.logger == "swanlab" else self.cfg,
+            tags=trainer.tags,
+        )
         self._steps = StepTracking(tracker, lambda: self.writer)
         return cast(Tracking, self._steps)
 
@@ -166,40 +161,10 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
     """Write the manifest of this run, and open its dump."""
     rg = cfg.rg_dump
     writer = DumpWriter.from_config(rg, run_id, attempt)
-    write_manifest(
-        Path(rg.dump_dir),
-        run_id,
-        {
-            "attempt": attempt,
-            "model": cfg.trainer.policy.model.path,
-            "settings": asdict(cfg),
-            "task_mix": rg.tasks,
-        },
-    )
+    facts = {"attempt": attempt, "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
+    write_manifest(writer.folder, run_id, facts | {"task_mix": rg.tasks})
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)
     return writer
-
-
-@contextmanager
-def run_environment(cfg: RGTrainConfig, reports: Reports) -> Iterator[None]:
-    """Everything around a run inside its Ray task: logging, the registered env, a closed dump at the end."""
-    open_task_log(cfg.rg_dump, reports)
-    for variable in ("TENSORBOARD_DIR", "WANDB_DIR"):  # both write to the current folder otherwise
-        os.environ.setdefault(variable, cfg.trainer.log_path)
-    register()
-    import_modules(cfg.rg_dump)
-    if reports.lifeline is not None:
-        threading.Thread(target=_close_at_the_end_of, args=(reports.lifeline,), daemon=True).start()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _close_and_exit)
-    try:
-        yield
-    except Exception as error:
-        if known := in_user_code(error, cfg.rg_dump, cfg.trainer.log_path):
-            raise known from None
-        raise
-    finally:
-        close_all()
 
 
 def _close_at_the_end_of(lifeline: int) -> None:
@@ -217,17 +182,40 @@ def _close_and_exit(signum: int, frame: FrameType | None) -> None:
 
 
 def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
-    """Body of the training task."""
+    """Body of the training task.
+
+    Raises:
+        MissingGroupsError: the run is over, and its dump lacks groups. UserCodeError: the user's code raised.
+    """
     reports = reports or Reports()
-    with run_environment(cfg, reports):
-        kind = experiment_class(cfg, training_class(cfg))
-        kind.reports = reports  # the constructor reports already
+    open_task_log(cfg.rg_dump, reports)
+    for variable in ("TENSORBOARD_DIR", "WANDB_DIR"):  # both write to the current folder otherwise
+        os.environ.setdefault(variable, cfg.trainer.log_path)
+    register()
+    import_modules(cfg.rg_dump)
+    if reports.lifeline is not None:
+        threading.Thread(target=_close_at_the_end_of, args=(reports.lifeline,), daemon=True).start()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _close_and_exit)
+    kind = training_class(cfg)
+    if cfg.rg_dump.device == "cpu":
+        from rg_env.cpu.experiment import CPUMixin
+
+        kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
+    kind.reports = reports  # the constructor reports already
+    experiment = None
+    try:
         experiment = kind(cfg)
         reports.begin("loading the policy")
-        try:
-            experiment.run()
-        finally:
+        experiment.run()
+    except Exception as error:
+        if known := in_user_code(error, cfg.rg_dump, cfg.trainer.log_path):
+            raise known from None
+        raise
+    finally:
+        if experiment is not None:
             experiment.flush_steps()
+        close_all()
     writer = experiment.writer
     if writer is not None and writer.missing:
         groups = counted(writer.missing, "group")
@@ -243,16 +231,7 @@ def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:
     path = cfg.rg_dump.experiment_class
     if path is None:
         return RGExperiment
-    found = load_object("experiment_class", path)
-    ok = isinstance(found, type) and issubclass(found, RGExperiment)
+    kind = load_object("experiment_class", path)
+    ok = isinstance(kind, type) and issubclass(kind, RGExperiment)
     need(ok, f"{PREFIX}.experiment_class", path, "must be a subclass of rg_env.skyrl.experiment.RGExperiment")
-    return cast(type[RGExperiment], found)
-
-
-def experiment_class(cfg: RGTrainConfig, base: type[Any]) -> type[Any]:
-    """The experiment for the device of the run."""
-    if cfg.rg_dump.device != "cpu":
-        return base
-    from rg_env.cpu.experiment import CPUMixin
-
-    return type(f"CPU{base.__name__}", (CPUMixin, base), {})
+    return cast(type[RGExperiment], kind)

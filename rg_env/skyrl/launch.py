@@ -1,4 +1,7 @@
-"""Starts Ray, runs training in a Ray task, and stops Ray."""
+"""Starts Ray, runs training in a Ray task, and stops Ray.
+
+The task is on the node where the command was started, so that its dump lies where the user looks.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from typing import Any
 
 import ray
 from loguru import logger
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from skyrl.train.utils import initialize_ray
 
-from rg_env.errors import RGEnvError
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import open_log
-from rg_env.skyrl.placement import on_this_node
 from rg_env.terminal.reports import Reports
 
 _STOP_SECONDS = 20.0
@@ -69,6 +72,22 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def on_this_node(task: Any) -> Any:
+    """A Ray task, to be run on the node of this process.
+
+    Raises:
+        ConfigError: this node offers Ray no CPU, so the task would wait forever.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    resources: dict[str, float] = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+    if resources.get("CPU", 0) < 1:
+        raise ConfigError(
+            "this node offers Ray no CPU, and the task that writes the dump runs where the command is started: start "
+            "it on another node, or start Ray here without --num-cpus 0"
+        )
+    return task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False))
 
 
 def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:

@@ -2,7 +2,7 @@
 
 Invariant: a report is one write, so several processes may send, and what was sent survives a kill of the sender. Sending
 never raises and never waits: what nobody reads is dropped. The sender must be on the reader's machine, as the task of a
-run is (`rg_env.skyrl.placement`).
+run is (`rg_env.skyrl.launch`).
 """  # noqa: E501
 
 from __future__ import annotations

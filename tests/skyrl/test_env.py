@@ -6,9 +6,7 @@ from loguru import logger
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
-from rg_env.rewards import Rollout
-from rg_env.skyrl.env import SLOT, RGDumpEnv, as_config
-from rg_env.tasks import decode_entry
+from rg_env.skyrl.env import RGDumpEnv, as_config
 
 TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2}}}
 
@@ -22,25 +20,20 @@ def answer_of(row):
     return row["reward_spec"]["ground_truth"]
 
 
-def step(row, text, config=None, slot=None):
-    extras = {"extra_info": row["extra_info"], **({SLOT: slot} if slot else {})}
-    env = RGDumpEnv(env_config=config or RGDumpConfig(), extras=extras)
+def step(row, text, config=None):
+    env = RGDumpEnv(env_config=config or RGDumpConfig(), extras={"extra_info": row["extra_info"]})
     prompt, _ = env.init(row["prompt"])
     assert prompt == row["prompt"]
     return env, env.step(text)
 
 
-def test_a_right_answer_in_the_right_format_scores_1(row):
-    env, out = step(row, f"<think>sum</think><answer>{answer_of(row)}</answer>")
-    assert out["reward"] == 1.0
-    assert out["done"]
-    assert out["observations"] == []
+def test_an_answer_is_scored_with_its_format(row):
+    config = RGDumpConfig(format_bonus=0.5)
+    env, out = step(row, f"<think>sum</think><answer>{answer_of(row)}</answer>", config)
+    assert (out["reward"], out["done"], out["observations"]) == (1.5, True, [])
     assert out["metadata"]["parsed_answer"] == answer_of(row)
     assert env.get_metrics()["solved"]
-
-
-def test_a_right_answer_without_the_format_scores_0(row):
-    env, out = step(row, answer_of(row))
+    env, out = step(row, answer_of(row), config)
     assert out["reward"] == 0.0
     assert env.get_metrics()["violation"] == "no_think"
     assert env.get_metrics()["raw_score"] is None
@@ -50,21 +43,6 @@ def test_a_right_answer_without_the_format_scores_0(row):
 def test_no_text_raises(row, text):
     _, out = step(row, text)
     assert out["reward"] == 0.0
-
-
-def test_the_env_alone_composes_the_base_score(row):
-    config = RGDumpConfig(format_bonus=0.5)
-    assert step(row, f"<think></think><answer>{answer_of(row)}</answer>", config)[1]["reward"] == 1.5
-    assert step(row, "<think></think><answer>nothing</answer>", config)[1]["reward"] == 0.5
-
-
-def test_a_slot_gets_the_text_with_its_verdict(row):
-    slot = Rollout()
-    text = f"<think>sum</think><answer>{answer_of(row)}</answer>"
-    step(row, text, slot=slot)
-    assert slot.text == text
-    assert slot.verdict.scored.score == 1.0
-    assert slot.item.entry == decode_entry(row["extra_info"]["entry"])
 
 
 def test_without_a_slot_it_says_once_that_nothing_is_recorded(row, monkeypatch):

@@ -8,15 +8,12 @@ import copy
 import json
 import re
 import sqlite3
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
-from skyrl_gym.envs.search.env import SearchEnvConfig
 from skyrl_gym.envs.sql.env import Text2SQLEnvConfig
 
 import rg_env
@@ -197,36 +194,6 @@ def test_what_a_tool_returned_is_in_the_conversation(tmp_path, database, mode):
     for rollout, rows in zip(group.rollouts, rows_of(raw), strict=True):
         assert rollout.reward == total(raw["rewards"][rows[-1]])
         assert rollout.response_tokens == sum(sum(raw["loss_masks"][row]) for row in rows)
-
-
-def test_what_a_search_server_returned_is_in_the_conversation(tmp_path):
-    """The server is a stub with the route and the answers of a retrieval server."""
-
-    class Stub(BaseHTTPRequestHandler):
-        def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            found = [[{"document": {"contents": f"{asked['query']}\nFour is 4."}}]]
-            body = json.dumps({"result": found}).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args): ...
-
-    def searching(prompt, sample):
-        return "<answer>4</answer>" if "information>" in prompt else "<search>four</search>"
-
-    extras = {"max_turns": 2, "reward_spec": {"ground_truth": {"target": ["4"]}}}
-    with ThreadingHTTPServer(("127.0.0.1", 0), Stub) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/retrieve"
-        gym = RGSkyRLGymConfig(search=SearchEnvConfig(search_url=url))
-        groups, raw, _ = recorded(tmp_path, prompts("search", **extras), {"max_turns": 2}, searching, gym=gym)
-        server.shutdown()
-    assert [r.score for g in groups for r in g.rollouts] == [total(reward) for reward in raw["rewards"]] == [1.0] * 6
-    _, _, asked, shown, answered = groups[0].rollouts[0].conversation
-    assert (asked["content"], answered["content"]) == ("<search>four</search>", "<answer>4</answer>")
-    assert shown["role"] == "user" and "Four is 4." in shown["content"]
 
 
 @pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])

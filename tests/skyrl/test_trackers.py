@@ -1,11 +1,10 @@
-"""docs/metrics.md lists exactly our metrics, and they reach TensorBoard through SkyRL's `Tracking`."""
+"""docs/metrics.md lists exactly our metrics, and SwanLab gets the settings."""
 
 import re
 import sys
 from types import SimpleNamespace
 
 import pytest
-from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -42,25 +41,6 @@ def test_the_page_lists_every_metric(done):
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
-
-
-def tracked(backend, metrics):
-    """Send what one step sends."""
-    cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
-    tracker = Tracking("rg_env", "test", backend=backend, config=cfg)
-    tracker.log(metrics, step=3, commit=True)
-    tracker.finish()
-
-
-def test_tensorboard(done, tmp_path, monkeypatch):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path))
-    tracked("tensorboard", done)
-    read = EventAccumulator(str(tmp_path)).Reload()
-    for name in ("rg_dump/mean_mixed", "environment/rg_dump/mean_solved"):
-        (event,) = read.Scalars(name)
-        assert (event.step, event.value) == (3, pytest.approx(done[name]))
 
 
 def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.conftest import run_command
 
 SCRIPT = """
-import json, os, sys
+import json, os, sys, threading
 from pathlib import Path
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -16,7 +16,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.placement import on_this_node
+from rg_env.skyrl.launch import _wait, on_this_node
+from rg_env.terminal.reports import Reports
 
 cpus = int(sys.argv[1])
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
@@ -26,13 +27,17 @@ ray.init(address=cluster.address, log_to_driver=False)
 
 
 @ray.remote(num_cpus=1)
-def node():
+def node(cfg=None, reports=None):
     return ray.get_runtime_context().get_node_id()
 
 
 try:
     nodes = ray.get([on_this_node(node).remote() for _ in range(4)])
-    answer = {"same": {ray.get_runtime_context().get_node_id()} == set(nodes)}
+    answer = {"same": {ray.get_runtime_context().get_node_id()} == set(nodes), "failed": []}
+    threading.excepthook = lambda failure: answer["failed"].append(str(failure.exc_value))
+    thread = threading.Thread(target=_wait, args=(on_this_node(node), None, Reports()))
+    thread.start()
+    thread.join()
 except ConfigError as error:
     answer = {"error": str(error)}
 print("RESULT", json.dumps(answer))
@@ -49,7 +54,8 @@ def result(cpus):
 
 @pytest.mark.slow
 def test_tasks_stay_on_the_node_of_the_command():
-    assert result(1) == {"same": True}
+    """A run may be started from any thread."""
+    assert result(1) == {"same": True, "failed": []}
 
 
 @pytest.mark.slow
