@@ -18,7 +18,7 @@ from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
 from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure_dump, step_numbers
 from rg_env.atomic import replacing
-from rg_env.dump import Dump, Run
+from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.runs import run_names
 from rg_env.errors import DumpError
 from rg_env.output import counted, visible
@@ -26,6 +26,11 @@ from rg_env.output import counted, visible
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""
 _SHOWN_PROBLEMS = 20
+_STATISTICS = (
+    *("mean_base_score", "mean_score", "mean_reward", "penalized", "solve_rate", "format_rate", "solve_given_format"),
+    *("mean_response_tokens", "truncated", *Outcome, "no_signal", "above_threshold_unsolved"),
+)
+"""The statistics that the page shows: fewer take less memory."""
 _SETTINGS = {
     "algorithm": "trainer.algorithm.advantage_estimator",
     "learning rate": "trainer.policy.optimizer_config.lr",
@@ -54,25 +59,24 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     Raises:
         DumpError: the dump has no rollouts, or a file cannot be read.
     """
-    found = measure_dump(dump, solved_at=solved_at)
-    ids = found.groups["run_id"].cast(str).unique().sort().to_list()
-    runs = {run.run_id: run for run in dump.runs if run.run_id in ids}
+    found = measure_dump(dump, solved_at=solved_at, names=_STATISTICS)
+    ids = found.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
+    runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
-    order = [*runs, *(run_id for run_id in ids if run_id not in runs)]  # of a renamed file, lines may name another run
     # the figures first: made while the groups are in memory, they would need the most
-    figures = {"sections": sections(found, order), "trainer": trainer_numbers(found, step_numbers(dump))}
-    groups, stride = groups_to_show(dump, found, order, max_groups)
+    figures = {"sections": sections(found), "trainer": trainer_numbers(found, step_numbers(dump))}
+    groups, stride = groups_to_show(dump, found, max_groups)
     problems = [f"Skipped: {problem}." for problem in dump.problems]
     if (count := len(problems) - _SHOWN_PROBLEMS) > 0:
         problems[_SHOWN_PROBLEMS:] = [f"… and {count:,} more skipped lines."]
     summary = {
         "solved_at": solved_at,
         "notes": [*_notes(dump, found), *_notes_on_groups(groups, stride, found.groups.height), *problems],
-        "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in order],
+        "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
         "violations": MEANINGS,
         **figures,
     }
-    return page(f"Run {names[order[0]]}" if len(order) == 1 else f"{len(order)} runs", summary, groups)
+    return page(f"Run {names[ids[0]]}" if len(ids) == 1 else f"{len(ids)} runs", summary, groups)
 
 
 def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
@@ -127,7 +131,6 @@ def _notes(dump: Dump, found: Measured) -> Iterator[str]:
     lacking = {
         "steps (no curves, no heat map)": "step",
         "token counts (no lengths)": "response_tokens",
-        "raw and tagged scores": "raw_score",
     }
     if absent := [name for name, column in lacking.items() if not found.rollouts[column].count()]:
         yield f"Not in this dump: {'; '.join(absent)}."

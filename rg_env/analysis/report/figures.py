@@ -6,13 +6,13 @@ merged for a chart, every rollout still counts once. Evaluations are never merge
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.stats import Measured, statistics
+from rg_env.analysis.stats import Measured, counts, statistics
 from rg_env.dump import Phase
 from rg_env.scoring.types import Status
 
@@ -33,12 +33,12 @@ _TRAINER = {
 """The numbers of SkyRL that are shown, and what the page calls them."""
 
 
-def sections(found: Measured, runs: Sequence[str]) -> list[dict[str, Any]]:
-    """The statistics of every run, phase and environment, in the order of `runs`, train before eval.
+def sections(found: Measured) -> list[dict[str, Any]]:
+    """The statistics of every run, phase and environment, in the order in which runs were read, train before eval.
 
     Each has `run_id`, `phase`, `environment`, `headline` (its row of `statistics`) and tables by columns: `tasks`;
     `steps`, a row per point of the curves, with medians of lengths; `heat`, the solve rate per task and point;
-    `trouble`, the share of rollouts per point and violation or failed status; `lengths`, a row per bar, with shares of
+    `counts`, of violations and statuses, and `trouble`, the same per point; `lengths`, a row per bar, with shares of
     the correct and of the wrong rollouts. A point goes from `step` to `last_step`, of training several steps if there
     are more than `MAX_POINTS`. What the dump does not know is empty.
     """
@@ -56,12 +56,12 @@ def sections(found: Measured, runs: Sequence[str]) -> list[dict[str, Any]]:
             *("tokens_right_p50", "tokens_wrong_p50"),
         ).sort("step"),
         "heat": _heat(merged.groups),
-        "trouble": _trouble(merged.rollouts),
+        "counts": counts(found),
+        "trouble": counts(merged, "step").filter(pl.col("value") != Status.OK.value).drop_nulls("step"),
         "lengths": _lengths(found.rollouts),
     }
-    headlines = statistics(found, "phase").sort(
-        pl.col("run_id").cast(pl.Enum(runs)), pl.col("phase") != Phase.TRAIN.value, "environment"
-    )
+    headlines = statistics(found, "phase")
+    headlines = headlines.sort(pl.col("run_id").rle_id(), pl.col("phase") != Phase.TRAIN.value, maintain_order=True)
     made = []
     for headline in headlines.iter_rows(named=True):
         section = {name: headline[name] for name in _SECTION}
@@ -128,16 +128,6 @@ def _heat(groups: pl.DataFrame) -> pl.DataFrame:
     solved, count = (pl.col(f"solve_rate:{part}").sum() for part in ("total", "count"))
     cells = groups.drop_nulls("step").group_by(*_SECTION, "task", *_POINT)
     return _named(cells.agg(solve_rate=solved / count, groups=pl.len())).sort("task", "step")
-
-
-def _trouble(rollouts: pl.DataFrame) -> pl.DataFrame:
-    violation, status = (pl.col(name).cast(pl.String) for name in ("violation", "status"))
-    is_bad = (violation != "") | (status != Status.OK.value)
-    what = pl.when(violation != "").then(violation).otherwise(pl.format("scorer: {}", status))
-    point = [*_SECTION, *_POINT]
-    counts = rollouts.lazy().drop_nulls("step").group_by(*point, what=pl.when(is_bad).then(what)).len().collect()
-    shares = counts.with_columns(share=pl.col("len") / pl.col("len").sum().over(point))
-    return _named(shares.drop("len").drop_nulls("what")).sort("step", "what")
 
 
 def _lengths(rollouts: pl.DataFrame) -> pl.DataFrame:

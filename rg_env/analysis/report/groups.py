@@ -8,7 +8,6 @@ dump.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,20 +32,16 @@ Group = dict[str, Any]
 `expected`, `task_config` and, for each rollout, `text`, `answer`, `detail`."""
 
 
-def groups_to_show(
-    dump: Dump, found: Measured, runs: Sequence[str], most: int, *, budget: int = TEXT_BUDGET
-) -> tuple[list[Group], int]:
+def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT_BUDGET) -> tuple[list[Group], int]:
     """At most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
 
     Args:
         dump: its ledger is read once, and its texts.
         found: what was measured of it.
-        runs: the run ids, in the order of the page.
         budget: maximum number of characters of all texts.
     """
     rows = found.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
-    order = (pl.col("run_id").cast(pl.String).cast(pl.Enum(runs)), pl.col("phase") != Phase.TRAIN.value, "step")
-    every = rows.sort(order, maintain_order=True)[GROUP].to_list()
+    every = rows.sort("run_id", pl.col("phase") != Phase.TRAIN.value, "step", maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
     ledger = (
         dump.scan()

@@ -166,7 +166,7 @@ function lengthCharts(parent, section) {
 
 /** A line for each violation and each failed status, the most frequent first. */
 function troubleChart(parent, section) {
-  const rows = rowsOf(section.trouble);
+  const rows = rowsOf(section.trouble).map((row) => ({ ...row, what: row.kind === "status" ? `scorer: ${row.value}` : row.value }));
   const total = d3.rollup(rows, (of) => d3.sum(of, (row) => row.share), (row) => row.what);
   const kinds = [...total.keys()].sort((a, b) => total.get(b) - total.get(a));
   const shareOf = new Map(rows.map((row) => [`${row.step} ${row.what}`, row.share]));

@@ -3,7 +3,6 @@
 
 const report = JSON.parse(byId("summary").textContent);
 const runOf = new Map(report.runs.map((run) => [run.run_id, run]));
-/** The name of a run: its model, and what tells it apart from others. */
 const runName = (id) => plain(runOf.get(id)?.name ?? id);
 const CLUSTERED = "95 % confidence interval, clustered by group";
 const several = report.runs.length > 1;
@@ -28,7 +27,7 @@ const CARDS = [
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
   ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`, always],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`, always],
-  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => h.scorer_failures || h.rejected],
+  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => h.scorer_failures + h.rejected],
 ];
 
 /** The card for pass@k with the largest k that the groups allow. */
@@ -65,7 +64,9 @@ function evaluationCard(section) {
 }
 
 function headline(section) {
-  const h = section.headline;
+  const counted = rowsOf(section.counts);
+  const shareOf = (...statuses) => d3.sum(counted.filter(({ kind, value }) => kind === "status" && statuses.includes(value)), ({ share }) => share);
+  const h = { ...section.headline, scorer_failures: shareOf("timeout", "crashed", "error"), rejected: shareOf("rejected") };
   const cards = [...CARDS.slice(0, 3), ...passCard(h), ...CARDS.slice(3)].filter(([key, , , , shown]) => h[key] != null && shown(h));
   byId("headline").replaceChildren(...evaluations(section.run_id).filter((evaluation) => ends(evaluation).length).map(evaluationCard), ...cards.map(([key, label, show, more]) =>
     el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
