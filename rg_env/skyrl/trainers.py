@@ -190,7 +190,7 @@ class RGTrainerMixin(RecordingTrainer):
         parts = (f"step {step}/{total}", counts.means_line(), trainer, seconds, counts.line(), files)
         line = " | ".join(filter(None, parts))
         logger.info(line)
-        facts = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer, "files": files}
+        facts = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
         self.reports.send(line=line, step=step, total=total, **facts, **counts.means)
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:

@@ -49,10 +49,10 @@ class Screen:
 
     Attributes:
         facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
-            `files` (how full they are), `log`, `rollouts` (their log), `dump`, `run_id`, `solved_at`, `resumed` and
-            `checkpoint` (steps), `under_way` (the settings work), `finished` (what to say if nothing is left to train),
-            `error` (the first one, which causes others). Reports also have a `line` for a pipe, a `note` for any
-            screen, an `evaluation`, and the values of curves and the counts of each step.
+            `log`, `rollouts` (their log), `dump`, `run_id`, `solved_at`, `resumed` and `checkpoint` (steps),
+            `under_way` (the settings work), `finished` (what to say if nothing is left to train), `error` (the first
+            one, which causes others). Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`,
+            and the values of curves and the counts of each step.
     """
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:
@@ -147,8 +147,6 @@ class Screen:
             if counts:
                 text = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
                 yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
-        if facts.get("files"):
-            yield "files", cell(facts["files"].removeprefix("dump "))
         for name in ("dump", "log"):
             if name in facts:
                 yield name, cell(short_path(facts[name]))
@@ -160,14 +158,12 @@ class Screen:
 
     def _draw(self) -> None:
         """Draw the panel in place of the one that is there; cut to the height of the terminal."""
-        options = self._console.options
-        lines = self._console.render_lines(self.panel(), options)[: max(1, options.size.height - 1)]
         with self._console.capture() as captured:
-            for line in lines:
-                self._console.print(*(Text(part.text, part.style or "") for part in line), sep="", soft_wrap=True)
+            self._console.print(self.panel())
+        lines = captured.get().splitlines(keepends=True)[: max(1, self._console.height - 1)]
         self._erase()
-        self._stream.write(captured.get())
-        self._drawn = (len(lines), options.max_width)
+        self._stream.write("".join(lines))
+        self._drawn = (len(lines), self._console.width)
 
     def _erase(self) -> None:
         """Remove the panel. A terminal that has become narrower shows each of its lines in several rows."""

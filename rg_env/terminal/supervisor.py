@@ -101,9 +101,8 @@ def _watch(pid: int, pipe: int, screen: Screen, received: Sequence[tuple[float, 
             os.kill(pid, signal.SIGTERM)
             name = signal.Signals(received[0][1]).name
             screen.line(f"{name}: stopping; a second signal ends the run within 10 s, a third at once")
-        if any(
-            time.monotonic() > moment + patience for (moment, _), patience in zip(received, _PATIENCE, strict=False)
-        ):
+        deadlines = [moment + patience for (moment, _), patience in zip(received, _PATIENCE, strict=False)]
+        if deadlines and time.monotonic() > min(deadlines):
             return -signal.SIGKILL
         time.sleep(_POLL)
 
