@@ -103,11 +103,12 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     """
     values, typed, mistakes = _read_settings(args)
     draft = _build(_Draft, values)
-    single = list(SINGLE)
-    if mistakes and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
-        single.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
-    mistakes += find_mistakes(draft, single)
-    _refuse(mistakes or find_mistakes(draft, (*TOGETHER, check_cpu) if draft.rg_dump.device == "cpu" else TOGETHER))
+    checks = [*SINGLE]
+    if not mistakes:
+        checks += [*TOGETHER, *[check_cpu] * (draft.rg_dump.device == "cpu")]
+    elif not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
+        checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
+    _refuse(mistakes + find_mistakes(draft, checks))
     cfg = _build(RGTrainConfig, values)
     _resolve(cfg)
     _refuse(find_mistakes(cfg, OF_SKYRL, tolerate))
@@ -169,7 +170,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
                 raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
         except ConfigError as error:
             mistakes.append(str(error))
-            complete = complete and bool(sign)
+            complete = complete and not arg.endswith((".yaml", ".yml"))
     values = files | typed
     for key, value in list(values.items()):
         try:
