@@ -217,13 +217,12 @@ def dataset(
     options: dict[str, Any] = {"system_prompt": system_prompt, "complexity": complexity}
     with suppress(ValueError):
         options["complexity"] = float(complexity or "")
-    made: ReasoningGymDataset | EvalSet
-    if split is Split.TRAIN:
-        made = ReasoningGymDataset(mix, size=rows, seed=42 if seed is None else seed, **options)
-    else:
-        made = EvalSet(mix, samples_per_task=rows, seed=123 if seed is None else seed, **options)
-    made.to_parquet(out)
-    print_line(f"{len(made)} rows in {out}")
+    if seed is not None:
+        options["seed"] = seed
+    is_train = split is Split.TRAIN
+    prompts = ReasoningGymDataset(mix, rows, **options) if is_train else EvalSet(mix, samples_per_task=rows, **options)
+    prompts.to_parquet(out)
+    print_line(f"{len(prompts)} rows in {out}")
 
 
 _ITEM = re.compile(
@@ -262,7 +261,6 @@ def score(
     """
     from rg_env.dataset import ReasoningGymDataset
     from rg_env.scoring import Scorer
-    from rg_env.tasks import Item
 
     import_tasks(imports)
     complexity = None
@@ -271,7 +269,7 @@ def score(
         complexity = float(known["complexity"]) if known["complexity"] else None
         print_error(f"with the default options of {task}; a run with options of its own asked something else")
     dataset = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1, complexity=complexity)
-    item = Item.from_extra_info(dataset.row(index)["extra_info"])
+    item = dataset.item(index)
     shown: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
     if response is not None:
         text = sys.stdin.read() if response == "-" else response

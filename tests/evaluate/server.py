@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+from rg_env.dump import FileKind
+from tests.dump.records import lines_of
 
 CUT = "cut the connection"
 HANG = "never answer"
@@ -112,3 +116,11 @@ def serving(script: Script) -> Iterator[Server]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def wait_for_groups(folder: Path, count: int) -> None:
+    """Wait until the ledger of a run has so many groups; a busy machine takes a minute to start Python."""
+    deadline = time.monotonic() + 280
+    while len(lines_of(folder, FileKind.LEDGER) if folder.is_dir() else []) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import FileKind, open_run
+from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.evaluate.suites import train_questions
-from tests.dump.records import lines_of
-from tests.evaluate.server import HANG, Answer, completion, error, serving
+from tests.evaluate.server import HANG, Answer, completion, error, serving, wait_for_groups
 
 KEY = "sk-secret-0123456789"
 GROUPS, SAMPLES = 12, 3
@@ -62,13 +61,6 @@ def collect(server, folder, *more, **sizes):
 def started(server, folder, *more):
     command = [sys.executable, "-c", "from rg_env.cli import main; main()", *arguments(server, folder, *more)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def wait_for_groups(folder, count):
-    deadline = time.monotonic() + 280
-    while len(lines_of(folder, FileKind.LEDGER) if folder.is_dir() else []) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def items(folder):
@@ -287,6 +279,7 @@ def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_
     missing = GROUPS - len(items(tmp_path))
     assert 0 < missing < GROUPS
     assert f"{missing} groups of this run missing from {tmp_path}" in done.stderr.splitlines()[-1]
+    assert "without all answers" not in done.stderr
     (run,) = open_run(tmp_path).runs
     assert run.manifest["missing_groups"] == missing and run.manifest["ended"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rg_env.dump import FileKind, open_run
-from tests.dump.records import lines_of
+from rg_env.dump import open_run
+from tests.evaluate.server import wait_for_groups
 
 ROOT = Path(__file__).parents[2]
 GROUPS = 12
@@ -57,13 +57,6 @@ def server_of(process):
             return [*servers, *servers[0].children()]
         time.sleep(0.05)
     raise AssertionError("no server")
-
-
-def wait_for_groups(folder, count):
-    deadline = time.monotonic() + PATIENCE
-    while len(lines_of(folder, FileKind.LEDGER) if folder.is_dir() else []) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def gone(processes):
