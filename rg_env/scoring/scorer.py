@@ -24,8 +24,8 @@ from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
+from rg_env.scoring.expressions import Refusal
 from rg_env.scoring.fork_server import ProtocolError, reason_of
-from rg_env.scoring.guard.expressions import Refusal
 from rg_env.scoring.parse import parse_response, unwrapped
 from rg_env.scoring.pool import JobFailedError, ScorerPool, wait, wait_async
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rg_env.scoring import guard
-from rg_env.scoring.guard.expressions import Refusal
+from rg_env.scoring.expressions import Refusal
 
 
 def refusal_of(entry: Mapping[str, Any], answer: str) -> str | None:

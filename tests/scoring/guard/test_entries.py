@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rg_env.scoring import Scorer, Status, guard
-from rg_env.scoring.guard import evaluated
-from rg_env.scoring.guard.expressions import Refusal
+from rg_env.scoring.expressions import Refusal
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.dataset import UpstreamDataset
@@ -26,7 +25,7 @@ POISON = (
     "'verify_solution',lambda p,a:True)]"
 )
 EVALUATED = [
-    ("bitwise_arithmetic", "problem"),
+    ("bitwise_arithmetic", "answer"),
     ("intermediate_integration", "integrand"),
     ("intermediate_integration", "variable"),
     ("number_sorting", "answer"),
@@ -46,6 +45,9 @@ def test_the_text_of_an_entry_is_never_evaluated(cured_items: Items, task: str, 
     hostile, target = cured_items(task, 1)[0], cured_items("bitwise_arithmetic", 1)[0]
     with Scorer(workers=1) as scorer:
         for text in (POISON, "9**9**9**9", "1<<(1<<60)", "(" * 5000, "1+" * 5000, 5, None, [POISON]):
+            if task == "bitwise_arithmetic":  # whose problem the scorer would evaluate, and does not get
+                unused = scorer.score_answer(changed(hostile, "problem", text), hostile["answer"])
+                assert (unused.status, unused.score) == (Status.OK, 1.0)
             scored = scorer.score_answer(changed(hostile, field, text), "1")
             assert scored.status is Status.ERROR, text
             assert f"not a valid {task} item" in scored.detail
@@ -55,7 +57,7 @@ def test_the_text_of_an_entry_is_never_evaluated(cured_items: Items, task: str, 
         assert scorer.score_answer(hostile, hostile["answer"]).score == 1.0
 
 
-@pytest.mark.parametrize("task", evaluated.ENTRIES)
+@pytest.mark.parametrize("task", guard.ENTRIES)
 @pytest.mark.parametrize("complexity", [0.0, 0.5, 1.0])
 def test_items_of_every_level_keep_their_meaning(task: str, complexity: float) -> None:
     options = scale_of(task, {}).options(complexity)
@@ -63,15 +65,15 @@ def test_items_of_every_level_keep_their_meaning(task: str, complexity: float) -
     scorer = reasoning_gym.create_dataset(task, **{**options, "seed": 0, "size": 1})
     for seed in range(3):
         entry = dataset.make(seed)
-        safe = evaluated.ENTRIES[task](entry)
+        safe = guard.ENTRIES[task](entry)
         assert scorer.score_answer(entry["answer"], copy.deepcopy(dict(safe))) == 1.0
 
 
 def test_a_rule_that_raises_on_an_answer_alone_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer never gets the excuse that is meant for damaged entries."""
-    monkeypatch.setitem(guard.loopholes.RULES, "gcd", lambda entry, answer: None if answer == "4" else str(1 / 0))
+    monkeypatch.setitem(guard.CHECKS, "gcd", (lambda entry, answer: bool(answer == "4" or 1 / 0), "must be 4"))
     entry = {"question": "", "answer": "4", "metadata": {"source_dataset": "gcd"}}
-    with pytest.raises(Refusal, match="the answer cannot be read"):
+    with pytest.raises(Refusal, match="must be 4"):
         guard.admit(entry, "5")
 
 

@@ -15,8 +15,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.scoring import guard
-from rg_env.scoring.guard import evaluated
-from rg_env.scoring.guard.evaluated import UNREADABLE
 from tests.scoring.guard.eval_attacks import ATTACKS
 from tests.scoring.guard.right_answers import AROUND, variants
 from tests.scoring.guard.variants import VARIANTS
@@ -31,7 +29,7 @@ _NODES = (
     *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Name, ast.Call),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.UAdd),
 )
-_NAMES = evaluated._FUNCTIONS | evaluated._FREE_NAMES | {"E", "pi", "Rational", "Integer", "S"}
+_NAMES = guard._FUNCTIONS | guard._FREE_NAMES | {"E", "pi", "Rational", "Integer", "S"}
 _PARTS = ["1", "2", "x", "X", "C", "+", "-", "*", "/", "**", "(", ")", ".", "e", "exp(", "sin(", "[", "]", "'A'", ","]
 _JUNK = st.lists(st.sampled_from([*_PARTS, " ", "\n", "\\", "_", "import", "'", '"', "\u00a0", "x.y", "1_0"])).map(
     "".join
@@ -61,9 +59,9 @@ def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None
         except guard.Refusal:
             continue
         _, raw, tagged = admitted
-        assert tagged == UNREADABLE
+        assert tagged == guard.UNREADABLE
         own = [entry["answer"], *entry["metadata"].get("valid_answers", [])]
-        if raw not in (UNREADABLE, *own):
+        if raw not in (guard.UNREADABLE, *own):
             assert is_harmless(raw), (task, answer)
             assert guard.admit(entry, raw)[1] == raw  # nothing is left to rewrite
 

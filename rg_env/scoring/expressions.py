@@ -11,9 +11,7 @@ import ast
 import math
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 CONSTANTS = {"E": 0.5, "pi": 0.5}
@@ -27,12 +25,11 @@ MOST_DIGITS = sys.int_info.default_max_str_digits
 _EXPONENTIALS = frozenset({"exp", "sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _WITH_TWO_ARGUMENTS = frozenset({"log", "Rational"})
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.UAdd: "+", ast.USub: "-"}
-_SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(5)
-"""How strongly an expression holds together, in Python's grammar."""
+_SUM, _PRODUCT = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_ \t\r\n.+*/(),-]")
 TOKEN = re.compile(r"[0-9.]+|[A-Za-z_][A-Za-z0-9_]*|\*\*|[-+*/(),]")
-_NUMBER = re.compile(r"(0|[1-9][0-9]*)?(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
+_NUMBER = re.compile(r"(0|[1-9][0-9]*)?(\.[0-9]*)?(?:[eE]([+-]?[0-9]+))?")
 _UNREADABLE_NUMBER = re.compile(r"(?<![\w.])[0-9.]++(?:[eE][+-]?[0-9]++)?+[A-Za-z_]|(?<![\w.])0[0-9]", re.ASCII)
 _ADVICE = {
     "×": "write * for multiplication",
@@ -51,7 +48,7 @@ class Refusal(Exception):  # noqa: N818 (not an error of the program)
     """The reason why an answer is rejected, as a sentence to display."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grammar:
     """What an expression may contain.
 
@@ -93,7 +90,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A subexpression: its new text, its value if known and rational, and upper bounds of its size.
+    """A subexpression: its new text, an atom or in brackets, its value if known and rational, and bounds of its size.
 
     `top` and `bottom` bound the decimal logarithms of the numerator and denominator from above; both are at least 0.
     Every variable counts as 1 and every sign as plus, so that the bounds also hold for coefficients and for what
@@ -101,14 +98,9 @@ class _Part:
     """
 
     text: str
-    binding: int
     top: float
     bottom: float
     value: Fraction | None = None
-
-    def within(self, binding: int) -> str:
-        """The text as an operand where the operator binds so strongly."""
-        return self.text if self.binding >= binding else f"({self.text})"
 
 
 def read(text: str, grammar: Grammar) -> Expression:
@@ -147,118 +139,98 @@ class _Reader:
 
     def __init__(self, text: str, grammar: Grammar) -> None:
         self.integers: list[int] = []
-        self._text = text
-        self._lines = [0, *(place + 1 for place, character in enumerate(text) if character == "\n")]
+        self._lines = text.split("\n")
         self._grammar = grammar
-        self._depth = 0
 
-    def read(self, node: ast.expr) -> _Part:
+    def read(self, node: ast.expr, depth: int = 0) -> _Part:
+        if depth > self._grammar.max_depth:
+            raise Refusal(f"operations are nested more than {self._grammar.max_depth} deep")
         match node:
             case ast.BinOp(op=ast.Add() | ast.Sub()):
-                return self._chain(node, (ast.Add, ast.Sub), _SUM)
+                return self._chain(node, _SUM, depth + 1)
             case ast.BinOp(op=ast.Mult() | ast.Div()):
-                return self._chain(node, (ast.Mult, ast.Div), _PRODUCT)
-            case ast.BinOp(op=ast.Pow()):
-                self._sign(node.op)
-                with self._deeper():
-                    base, exponent = self.read(node.left), self.read(node.right)
-                return self._raise(base, exponent, f"{base.within(_ATOM)}**{exponent.within(_SIGN)}", _POWER)
-            case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
+                return self._chain(node, _PRODUCT, depth + 1)
+            case ast.BinOp(left, ast.Pow(), right):
                 sign = self._sign(node.op)
-                with self._deeper():
-                    part = self.read(node.operand)
+                base, exponent = self.read(left, depth + 1), self.read(right, depth + 1)
+                return self._raise(base, exponent, f"({base.text}{sign}{exponent.text})")
+            case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
+                sign, part = self._sign(node.op), self.read(node.operand, depth + 1)
                 value = -part.value if sign == "-" and part.value is not None else part.value
-                return _Part(sign + part.within(_SIGN), _SIGN, part.top, part.bottom, value)
+                return replace(part, text=f"({sign}{part.text})", value=value)
             case ast.Call(func=ast.Name(name), args=[_, *_], keywords=[]):
-                return self._call(name, node.args)
+                return self._call(name, node.args, depth + 1)
             case ast.Name(name):
                 return self._name(name)
             case ast.Constant() if type(node.value) in (int, float):
                 return self._number(self._source(node))
         raise Refusal(f"{_quoted(self._source(node))} is not arithmetic")
 
-    def _chain(self, node: ast.expr, kinds: tuple[type[ast.operator], ...], binding: int) -> _Part:
+    def _chain(self, node: ast.expr, kinds: tuple[type[ast.operator], ...], depth: int) -> _Part:
         """A sum or a product, which Python nests to the left."""
         rest: list[tuple[ast.operator, ast.expr]] = []
         while isinstance(node, ast.BinOp) and isinstance(node.op, kinds):
             rest.append((node.op, node.right))
             node = node.left
-        with self._deeper():
-            left = self.read(node)
-            texts = [left.within(binding)]
-            for operator, operand in reversed(rest):
-                sign, right = self._sign(operator), self.read(operand)
-                texts += [sign, right.within(binding + 1)]
-                left = self._sum(sign, left, right) if binding == _SUM else self._product(sign, left, right)
-        return _Part("".join(texts), binding, left.top, left.bottom, left.value)
+        whole = self.read(node, depth)
+        texts = [whole.text]
+        for operator, operand in reversed(rest):
+            sign, right = self._sign(operator), self.read(operand, depth)
+            texts += [sign, right.text]
+            whole = self._sum(sign, whole, right) if kinds == _SUM else self._product(sign, whole, right)
+        return replace(whole, text=f"({''.join(texts)})")
 
-    def _call(self, name: str, nodes: list[ast.expr]) -> _Part:
+    def _call(self, name: str, nodes: list[ast.expr], depth: int) -> _Part:
         if name not in self._grammar.functions:
             if name in self._grammar.names:
                 raise Refusal(f"write * between {name} and the bracket")
             raise Refusal(f"the function {_quoted(name)} is not allowed here")
-        with self._deeper():
-            arguments = [self.read(node) for node in nodes]
+        arguments = [self.read(node, depth) for node in nodes]
         most = 2 if name in _WITH_TWO_ARGUMENTS else 1
         if len(arguments) > most:
             raise Refusal(f"{name} takes {'two arguments at most' if most == 2 else 'one argument'}")
         text, argument = f"{name}({', '.join(part.text for part in arguments)})", arguments[0]
         if name in CONSTRUCTORS:
-            made = argument if len(arguments) == 1 else self._product("/", argument, arguments[1])
-            return _Part(text, _ATOM, made.top, made.bottom, made.value)
+            number = argument if len(arguments) == 1 else self._product("/", argument, arguments[1])
+            return replace(number, text=text)
         if name in _EXPONENTIALS:
-            base = _Part("", _ATOM, max(1.0, argument.top), max(1.0, argument.bottom))
-            return self._raise(base, argument, text, _ATOM, 10)
+            return self._raise(_Part("", max(1.0, argument.top), max(1.0, argument.bottom)), argument, text, 10)
         top, bottom = sum(part.top for part in arguments), sum(part.bottom for part in arguments)
-        return self._bounded(top + 1, bottom + 1, None, text, _ATOM)
+        return self._bounded(top + 1, bottom + 1, None, text)
 
     def _name(self, name: str) -> _Part:
         if name not in self._grammar.names:
             if name in self._grammar.functions:
                 raise Refusal(f"the function {name} needs its argument in brackets")
             raise Refusal(f"the name {_quoted(name)} is not allowed here")
-        return _Part(name, _ATOM, CONSTANTS.get(name, 0.0), 0.0)
+        return _Part(name, CONSTANTS.get(name, 0.0), 0.0)
 
     def _number(self, source: str) -> _Part:
+        """A number's text is its digits as they are written: sympy counts them, and 2. is not 2 there."""
         match = _NUMBER.fullmatch(source)
-        most = self._grammar.max_digits
         if match is None:
             raise Refusal(f"{_quoted(source)} is not a number that can be read")
         whole, decimals, exponent = match.groups()
-        if len(exponent or "") > 5 or abs(int(exponent or 0)) + len(source) > most:
-            raise Refusal(f"a number has more than {most} digits")
-        text = str(int(whole)) if whole else ""
-        if decimals is not None:
-            text += "." + (str(int(decimals)).zfill(len(decimals)) if decimals else "")
-        if exponent is not None:
-            text += f"e{int(exponent)}"
-        if decimals or exponent is not None:
-            if not self._grammar.decimals:
-                raise Refusal(f"{_quoted(source)} is not a whole number")
-            value = Fraction(text)
-        else:  # a point may follow a whole number, as at the end of a sentence
+        if len(source) + abs(int(exponent or 0)) > self._grammar.max_digits:
+            raise Refusal(f"a number has more than {self._grammar.max_digits} digits")
+        if exponent is None and decimals in (None, "."):  # a point may follow, as at the end of a sentence
             value = Fraction(int(whole))
             self.integers.append(int(whole))
-        return _Part(text, _ATOM, _log(value.numerator), _log(value.denominator), value)
+        elif self._grammar.decimals:
+            value = Fraction(source)
+        else:
+            raise Refusal(f"{_quoted(source)} is not a whole number")
+        return _Part(source, _log(value.numerator), _log(value.denominator), value)
 
     def _source(self, node: ast.expr) -> str:
         """The text of a node that stands in one line."""
-        start = self._lines[node.lineno - 1]
-        return self._text[start + node.col_offset : start + (node.end_col_offset or 0)]
+        return self._lines[node.lineno - 1][node.col_offset : node.end_col_offset]
 
     def _sign(self, operator: ast.operator | ast.unaryop) -> str:
         sign = _OPERATORS[type(operator)]
         if sign not in self._grammar.operators:
             raise Refusal(f"the operator {sign} is not allowed here")
         return sign
-
-    @contextmanager
-    def _deeper(self) -> Iterator[None]:
-        self._depth += 1
-        if self._depth > self._grammar.max_depth:
-            raise Refusal(f"operations are nested more than {self._grammar.max_depth} deep")
-        yield
-        self._depth -= 1
 
     # -- bounds
 
@@ -271,39 +243,27 @@ class _Reader:
 
     def _product(self, sign: str, left: _Part, right: _Part) -> _Part:
         if sign == "/":
-            right = _inverse(right)
+            if right.value == 0:
+                raise Refusal("it divides by zero")
+            right = _Part("", right.bottom, right.top, None if right.value is None else 1 / right.value)
         value = left.value * right.value if left.value is not None and right.value is not None else None
         return self._bounded(left.top + right.top, left.bottom + right.bottom, value)
 
-    def _bounded(
-        self, top: float, bottom: float, value: Fraction | None, text: str = "", binding: int = _ATOM
-    ) -> _Part:
-        if max(top, bottom) > self._grammar.max_digits:
-            raise Refusal(f"it would compute numbers of more than {self._grammar.max_digits} digits")
-        return _Part(text, binding, top, bottom, value)
-
-    def _raise(self, base: _Part, exponent: _Part, text: str, binding: int, times: int = 1) -> _Part:
-        """A power. If the exponent is a fraction, the value is unknown, because it may be irrational."""
+    def _raise(self, base: _Part, exponent: _Part, text: str, times: int = 1) -> _Part:
+        """A power. Its value, which may be irrational, is not needed: the tasks with exact values allow none."""
         limit = self._grammar.max_exponent * times
+        magnitude = 10**exponent.top if exponent.top <= _log(limit) + 1 else math.inf
         if exponent.value is not None:
             magnitude = float(min(abs(exponent.value), Fraction(limit + 1)))
-        else:
-            magnitude = 10**exponent.top if exponent.top <= _log(limit) + 1 else math.inf
         if magnitude > limit:
             raise Refusal(f"an exponent is larger than {limit}")
         size = max(base.top, base.bottom) * magnitude
-        bound = self._bounded(size, size, None, text, binding)
-        if base.value is None or exponent.value is None or exponent.value.denominator != 1:
-            return bound
-        if exponent.value < 0:
-            base = _inverse(base)
-        return _Part(text, binding, size, size, (base.value or Fraction(0)) ** abs(exponent.value.numerator))
+        return self._bounded(size, size, None, text)
 
-
-def _inverse(part: _Part) -> _Part:
-    if part.value == 0:
-        raise Refusal("it divides by zero")
-    return _Part("", _ATOM, part.bottom, part.top, None if part.value is None else 1 / part.value)
+    def _bounded(self, top: float, bottom: float, value: Fraction | None, text: str = "") -> _Part:
+        if max(top, bottom) > self._grammar.max_digits:
+            raise Refusal(f"it would compute numbers of more than {self._grammar.max_digits} digits")
+        return _Part(text, top, bottom, value)
 
 
 def _log(number: int) -> float:

@@ -1,0 +1,493 @@
+"""What a scorer may see. Runs in the trainer's process; neither answers nor entries are ever evaluated.
+
+Invariants:
+- `admit` returns or raises `Refusal` or `BrokenEntry` for every entry that names its task and every text, in linear
+  time.
+- No text of a response or of an entry reaches eval, exec, parse_expr or sympify in any Reasoning Gym scorer. What a
+  scorer evaluates was written here: a list from its values, arithmetic from its tree (`rg_env.scoring.expressions`), or
+  `UNREADABLE`. Only the item's own answer goes back as it is, where the scorer compares it before it evaluates.
+- Upstream scores the new text as it would score the answer; where it does not, the answer is refused.
+- Every correct answer passes in the form that the question asks for.
+
+There are three kinds of rule, each a table at the end: `REWRITES` for answers that a scorer evaluates, `ENTRIES` for
+texts of an entry that a scorer evaluates, and `CHECKS` for what a scorer rewards wrongly or hangs on. NUL characters
+and lone surrogates are refused for every task, because they break files and pipes.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from rg_env.errors import describe
+from rg_env.scoring.expressions import CONSTANTS, CONSTRUCTORS, MOST_DIGITS, TOKEN, Expression, Grammar, Refusal, read
+from rg_env.tasks.soundness import AUDITED_TASKS
+
+Entry = Mapping[str, Any]
+
+UNREADABLE = "<answer>"
+"""A text that Python cannot parse, like every answer in `<answer>…</answer>`: scorers give it their score for those."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WITHOUT_ANSWER = frozenset({"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"})
+"""Tasks whose items hold no answer, because there are many."""
+_LONGEST_OWN_ANSWER = 1_000_000
+"""Characters. The longest that reasoning-gym makes has 0.3 million (codeio)."""
+
+
+class BrokenEntry(Exception):  # noqa: N818 (not an error of the program)
+    """The item cannot be scored, whatever the answer: the reason, as one line to display."""
+
+
+def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
+    """What the scorer gets for an answer: the entry, the bare answer, and the answer as `<answer>…</answer>`.
+
+    Args:
+        entry: the item as made by reasoning-gym, or damaged, or made by somebody hostile;
+            `metadata.source_dataset` names the task.
+
+    Raises:
+        Refusal: the answer is rejected; the message is a sentence to display.
+        BrokenEntry: the entry is not an item of its task.
+    """
+    if "\0" in answer:
+        raise Refusal("the answer contains a NUL character")
+    if not answer.isascii() and _SURROGATE.search(answer):
+        raise Refusal("the answer contains a lone surrogate, which is not a character")
+    task = entry["metadata"]["source_dataset"]
+    own = entry.get("answer")
+    if task in AUDITED_TASKS and not isinstance(own, str) and (own is not None or task not in _WITHOUT_ANSWER):
+        raise BrokenEntry(f"the entry is not a valid {task} item: it has no answer")
+    if isinstance(own, str) and len(own) > _LONGEST_OWN_ANSWER:
+        raise BrokenEntry(f"the entry's own answer has more than {_LONGEST_OWN_ANSWER} characters")
+    try:
+        entry = dict(ENTRIES[task](entry) if task in ENTRIES else entry)
+    except Exception as error:  # an entry can hold anything
+        raise _broken(task, error) from None
+    try:
+        return entry, *_texts_for_scorer(task, entry, answer)
+    except Refusal:
+        raise
+    except Exception as error:
+        try:
+            _texts_for_scorer(task, entry, own or "")
+        except Refusal:
+            pass
+        except Exception:
+            raise _broken(task, error) from None
+        raise Refusal(CHECKS[task][1] if task in CHECKS else "the answer cannot be read") from None
+
+
+def _texts_for_scorer(task: str, entry: Entry, answer: str) -> tuple[str, str]:
+    """The bare and the tagged form. Raises Refusal, or anything if answer or entry cannot be read."""
+    if task in REWRITES:
+        return REWRITES[task](entry, answer), UNREADABLE
+    if task in CHECKS:
+        is_allowed, reason = CHECKS[task]
+        if not is_allowed(entry, answer):
+            raise Refusal(reason)
+    return answer, f"<answer>{answer}</answer>"
+
+
+def _broken(task: str, error: Exception) -> BrokenEntry:
+    reason = str(error) if isinstance(error, Refusal) else describe(error)
+    return BrokenEntry(f"the entry is not a valid {task} item: {reason:.200}")
+
+
+def longest(entry: Entry, limit: int) -> int:
+    """Maximum answer length in characters: `limit`, or twice the length of the stored answer if that is more."""
+    own = entry.get("answer")
+    return max(limit, 2 * len(own)) if isinstance(own, str) else limit
+
+
+# -- answers that a scorer evaluates: a list, in the place of the form that the question asks for
+
+_LITERAL = re.compile(
+    r"""(?:[][(),\s]|-?[ \t]*[0-9]{1,100}(?![0-9A-Za-z_])|'[][()"\w \t,-]*'|"[][()'\w \t,-]*")*+""", re.ASCII
+)
+"""Whole numbers, texts in quotes, and brackets around them. Python's parser refuses more than 200 brackets in brackets."""
+
+
+def _rewrite_list(
+    right_answers: Callable[[Entry], Iterable[str]], plain: str, described: str, strips: bool = False
+) -> Callable[[Entry, str], str]:
+    """The rule for a scorer that compares the answer with the item's, and otherwise evaluates it, for partial credit.
+
+    Args:
+        right_answers: the texts that the scorer accepts as they are.
+        plain: a pattern of the form that the question asks for.
+        strips: whether the scorer strips both.
+    """
+    pattern = re.compile(plain, re.ASCII)
+
+    def rewrite(entry: Entry, answer: str) -> str:
+        for right in right_answers(entry):
+            if answer == right or (strips and answer.strip() == right.strip()):
+                return right
+        text = answer.strip(" \t\r\n")
+        if _LITERAL.fullmatch(text) and "'''" not in text and '"""' not in text:
+            try:
+                return repr(ast.literal_eval(text))
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                pass
+        if pattern.fullmatch(answer.strip()):
+            return UNREADABLE
+        raise Refusal(f"the answer is neither {described} nor a list of whole numbers or texts in quotes")
+
+    return rewrite
+
+
+def _own_answer(entry: Entry) -> list[str]:
+    return [entry["answer"]]
+
+
+# -- answers that a scorer evaluates: arithmetic
+
+_FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "cbrt", "abs", "Abs", *CONSTRUCTORS}) | {
+    before + function + after
+    for before in ("", "a")
+    for function in ("sin", "cos", "tan", "cot", "sec", "csc")
+    for after in ("", "h")
+}
+_FREE_NAMES = (
+    frozenset(string.ascii_letters) - frozenset("EINOQS")  # which are not variables in sympy
+    | {letter + mark + digit for letter in "CcKk" for mark in ("", "_") for digit in string.digits}
+    | {"const", "Const", "constant", "Constant"}
+)
+"""Names of the constant of integration, and variables, which are correct with the factor 0."""
+_POWER = re.compile(r"\*\*\s*\(?-?(\d+)")
+_NAME = re.compile(r"[A-Za-z]\w*")
+_VARIABLE = re.compile(r"[A-Za-z]\w{0,19}", re.ASCII)
+_QUOTED = re.compile(r"""(['"])(.*)\1""")
+_LARGEST_POWER = 10_000
+
+
+def _read_answer(entry: Entry, answer: str, **allowed: Any) -> Expression:
+    """Read an answer, with limits of at least twice the size of the stored answer."""
+    own = str(entry["answer"])
+    powers = [int(digits[:6]) for digits in _POWER.findall(own)]
+    grammar = Grammar(
+        max_tokens=max(Grammar.max_tokens, 2 * len(TOKEN.findall(own))),
+        max_exponent=max(Grammar.max_exponent, 2 * max(powers, default=0)),
+        max_digits=min(MOST_DIGITS, max(Grammar.max_digits, 2 * len(own))),
+        **allowed,
+    )
+    return read(answer, grammar)
+
+
+def _rewrite_countdown(entry: Entry, answer: str) -> str:
+    """The scorer allows for 0.001 %."""
+    target = entry["metadata"]["target"]
+    expression = _read_answer(entry, answer, operators=frozenset("+-*/"))
+    _check_numbers(expression, entry)
+    if expression.value is None or 0 < abs(expression.value - target) < max(1, abs(target) / 1000):
+        raise Refusal(f"the expression is not exactly {target}")
+    return expression.text
+
+
+def _rewrite_puzzle24(entry: Entry, answer: str) -> str:
+    """The scorer takes any four numbers and cuts off the fraction of the result."""
+    named = re.search(r"operators ([-+*/, ]+)\.", entry["question"])
+    expression = _read_answer(entry, answer, operators=frozenset(re.findall("[-+*/]", named[1] if named else "+-*/")))
+    _check_numbers(expression, entry)
+    if expression.value is None or (expression.value != 24 and int(expression.value) == 24):
+        raise Refusal("the expression is not exactly 24")
+    return expression.text
+
+
+def _check_numbers(expression: Expression, entry: Entry) -> None:
+    numbers = entry["metadata"]["numbers"]
+    if Counter(expression.integers) != Counter(numbers):
+        raise Refusal(f"the expression must use exactly the given numbers: {', '.join(map(str, numbers)):.100}")
+
+
+def _rewrite_integral(entry: Entry, answer: str) -> str:
+    """The scorer also accepts a quoted expression: sympy parses it, with ^ for powers."""
+    names = _FREE_NAMES | CONSTANTS.keys() | {entry["metadata"]["variable"]}
+    if quoted := _QUOTED.fullmatch(answer.strip()):
+        answer = quoted[2].replace("^", "**")
+    return _read_answer(entry, answer, names=names, functions=_FUNCTIONS, decimals=True).text
+
+
+def _rewrite_polynomial(entry: Entry, answer: str) -> str:
+    names = frozenset(_NAME.findall(entry["metadata"]["polynomial_expr"]))
+    return _read_answer(entry, answer, names=names, decimals=True).text
+
+
+_NUMBERS = r"-?\d{1,9}(?:[\s,]+-?\d{1,9})*"
+REWRITES: dict[str, Callable[[Entry, str], str]] = {
+    # eval()
+    "binary_matrix": _rewrite_list(_own_answer, _NUMBERS, "rows of numbers"),
+    "n_queens": _rewrite_list(lambda entry: entry["metadata"]["valid_answers"], r"[Q_\s]+", "a board of Q and _"),
+    "spiral_matrix": _rewrite_list(_own_answer, _NUMBERS, "whole numbers with spaces between", strips=True),
+    "string_insertion": _rewrite_list(_own_answer, r"[A-E\s]+", "a string of the letters A to E"),
+    # sympy's parse_expr(), which is eval() behind a tokenizer
+    "countdown": _rewrite_countdown,
+    "intermediate_integration": _rewrite_integral,
+    "polynomial_multiplication": _rewrite_polynomial,
+    "puzzle24": _rewrite_puzzle24,
+    "simple_integration": _rewrite_integral,
+}
+"""Task → (entry, answer) → the text for the scorer. Raises Refusal."""
+
+
+# -- texts of an entry that a scorer evaluates
+
+_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]{1,10000}")
+_DECIMAL = re.compile(r"[-+]?[0-9.]++(?:[eE][-+]?[0-9]++)?")
+_LIST_OF_DECIMALS = re.compile(rf"""\[\s*(?:(['"]?){_DECIMAL.pattern}\1\s*(?:,\s*|(?=\])))*\]""")
+
+
+def _answer_as_problem(entry: Entry) -> Entry:
+    """The scorer evaluates the problem for each answer: to the item's own."""
+    if not _HEXADECIMAL.fullmatch(entry["answer"]):
+        raise Refusal("its answer is not a hexadecimal number")
+    return _with_metadata(entry, problem=entry["answer"])
+
+
+def _rewrite_sorted_numbers(entry: Entry) -> Entry:
+    """The scorer evaluates the item's own answer, because its quotes are not JSON's."""
+    if not _LIST_OF_DECIMALS.fullmatch(entry["answer"]):
+        raise Refusal("its answer is not a list of numbers")
+    return {**entry, "answer": json.dumps(_DECIMAL.findall(entry["answer"]))}
+
+
+def _rewrite_integrand(entry: Entry) -> Entry:
+    variable = entry["metadata"]["variable"]
+    if not _VARIABLE.fullmatch(variable):
+        raise Refusal("its variable is not a name")
+    grammar = Grammar(frozenset({*CONSTANTS, variable}), _FUNCTIONS, decimals=True, max_exponent=_LARGEST_POWER)
+    return _with_metadata(entry, integrand=read(entry["metadata"]["integrand"], grammar).text)
+
+
+def _rewrite_product(entry: Entry) -> Entry:
+    """The scorer parses the item's own answer as it parses an answer."""
+    return {**entry, "answer": _rewrite_polynomial(entry, entry["answer"])}
+
+
+def _with_metadata(entry: Entry, **texts: str) -> Entry:
+    return {**entry, "metadata": {**entry["metadata"], **texts}}
+
+
+ENTRIES: dict[str, Callable[[Entry], Entry]] = {
+    "bitwise_arithmetic": _answer_as_problem,
+    "intermediate_integration": _rewrite_integrand,
+    "number_sorting": _rewrite_sorted_numbers,
+    "polynomial_multiplication": _rewrite_product,
+    "simple_integration": _rewrite_integrand,
+}
+"""Task → entry → the same with texts that are safe to evaluate. Raises for an entry that reasoning-gym did not make."""
+
+
+# -- answers that a scorer rewards although they are wrong, or hangs on
+
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,2})?", re.ASCII)
+_FRACTION = re.compile(r"([-+]?\d{1,60})\s*/\s*(\d{1,60})", re.ASCII)
+_COMPLEX = re.compile(r"[-+0-9.eEiIjJ() ]*")
+_FACTOR = re.compile(r"\+?\d{1,60}", re.ASCII)
+_LATEX = frozenset({"boxed", "text", "textbf", "mathrm", "mathbf"})
+_MOST_TURNS = 1000
+_MOST_SIGNS = 200
+
+
+def _is_same_json(entry: Entry, answer: str) -> bool:
+    own = entry["answer"].strip()
+    right = _json_form(own)
+    texts = (answer, answer[answer.find("{") : answer.rfind("}") + 1])
+    return answer.strip() == own or (right is not None and any(_json_form(text) == right for text in texts))
+
+
+def _json_form(text: str) -> str | None:
+    """A text that is equal for equal JSON values, `1.0` and `1` included; None if the text is no JSON."""
+
+    def number(digits: str) -> float:
+        value = float(digits)
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+    try:
+        return json.dumps(json.loads(text, parse_float=number), sort_keys=True)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_right_probability(entry: Entry, answer: str) -> bool:
+    right, value = _fraction(entry["answer"]), _fraction(answer)
+    is_rounded = value > 0 and (value * 10_000).denominator == 1 and abs(value - right) <= Fraction(1, 20_000)
+    return 0 <= value <= 1 and (is_rounded or abs(value - right) <= right / 100)
+
+
+def _fraction(text: str) -> Fraction:
+    """The value of a decimal or a fraction of bounded length. Raises ValueError or ZeroDivisionError."""
+    text = text.strip().replace(",", "")
+    if fraction := _FRACTION.fullmatch(text):
+        return Fraction(int(fraction[1]), int(fraction[2]))
+    if _NUMBER.fullmatch(text):
+        return Fraction(text)
+    raise ValueError("not a number")
+
+
+def _is_board(entry: Entry, answer: str) -> bool:
+    right, board = json.loads(entry["answer"]), json.loads(answer)
+    return (
+        isinstance(board, list)
+        and all(isinstance(row, list) and all(cell in (0, 1) for cell in row) for row in board)
+        and [len(row) for row in board] == [len(row) for row in right]
+    )
+
+
+def _is_right_truth(entry: Entry, answer: str) -> bool:
+    words = [word for word in re.findall(r"[^\W_]+", answer.casefold()) if word not in _LATEX]
+    return words == [entry["answer"].casefold()]
+
+
+def _has_one_number(entry: Entry, answer: str) -> bool:
+    return len({float(number) for number in re.findall(r"\b-?\d+(?:\.\d+)?\b", answer)}) <= 1
+
+
+def _has_one_role_for_each(entry: Entry, answer: str) -> bool:
+    own = _words(entry["answer"])
+    names, roles = own[::2], own[1::2]
+    pairs = list(itertools.pairwise(_words(answer)))
+    if set(zip(names, roles, strict=True)) <= set(pairs):
+        return True
+    terms = {entry["metadata"]["knight_knave_terms"][kind].lower() for kind in ("knight", "knave")}
+    return sorted(name for name, role in pairs if role in terms) == sorted(names)
+
+
+def _words(text: str) -> list[str]:
+    """Alternating names and roles, as the scorer parses them: `Zoe is a knight, and Max is a knave.`"""
+    return [word for word in re.sub(r"[.,()]", " ", text.lower()).split() if word not in ("is", "a", "an", "and")]
+
+
+def _are_right_solutions(entry: Entry, answer: str) -> bool:
+    """The question lets the fourth decimal be rounded down."""
+    right, solutions = _numbers(entry["answer"]), _numbers(answer)
+    return len(right) == len(solutions) and all(abs(a - b) < 1.001e-4 for a, b in zip(right, solutions, strict=True))
+
+
+def _numbers(text: str) -> list[float]:
+    """The numbers between commas, as the scorer reads them: it skips what is none."""
+    numbers = []
+    for part in text.split(","):
+        try:
+            numbers.append(float(part))
+        except ValueError:
+            continue
+    return sorted(numbers)
+
+
+def _are_other_factors(entry: Entry, answer: str) -> bool:
+    factors = [part.strip() for part in answer.split("×")]
+    if len(entry["answer"]) > 10_000:
+        raise ValueError("its answer is too long")
+    number = math.prod(int(factor) for factor in entry["answer"].split("×"))
+    return all(
+        _FACTOR.fullmatch(factor) and (int(factor) != number or "×" not in entry["answer"]) for factor in factors
+    )
+
+
+def _has_few_turns(entry: Entry, answer: str) -> bool:
+    repeats = re.findall(r"\d+", answer)  # of any alphabet, as the scorer reads them
+    return max(map(len, repeats), default=0) <= 4 and len(answer.split()) + sum(map(int, repeats)) <= _MOST_TURNS
+
+
+def _ends_with_word(entry: Entry, answer: str) -> bool:
+    right, text = entry["answer"].casefold(), answer.strip().casefold()
+    return not (text.startswith(right) and any(character.isalnum() for character in text[len(right) :]))
+
+
+def _is_right_interval(entry: Entry, answer: str) -> bool:
+    intervals = [[int(digits) for digits in re.findall("-?[0-9]{1,18}", text)] for text in (answer, entry["answer"])]
+    for numbers in intervals:
+        while numbers and numbers[-1] == 0:  # 1:30 is 01:30:00.000
+            numbers.pop()
+    return intervals[0] == intervals[1]
+
+
+Check = tuple[Callable[[Entry, str], bool], str]
+
+
+def _one_of(*choices: str) -> Check:
+    """For a scorer that gives len(answer) / len(text) for any text with the answer: `Yes No` scores about half."""
+    reason = f"the answer must be exactly one of {' or '.join(choices)}"
+    return lambda entry, answer: answer.strip().strip(".*`'\"") in choices, reason
+
+
+CHECKS: dict[str, Check] = {
+    "acre": _one_of("on", "off", "undetermined"),
+    # The distance is divided by the length of the longer JSON, so that `{"":{"":{"":…}}}` scores 0.9.
+    "codeio": (_is_same_json, "the value is wrong, and upstream would reward long answers"),
+    # A common prefix scores, so that 0 scores 0.9; 1e999999999 hangs.
+    "coin_flip": (
+        _is_right_probability,
+        "the answer must be a probability within 1 % of the right one, as a decimal or a fraction",
+    ),
+    # min(1, exp(-distance)) is 1 for nan.
+    "complex_arithmetic": (
+        lambda entry, answer: bool(_COMPLEX.fullmatch(answer.strip())),
+        "the answer must be a finite complex number, such as 3 - 2i",
+    ),
+    "course_schedule": _one_of("True", "False"),
+    # Each cell scores, and mappings raise; the share of an empty board is the baseline.
+    "game_of_life": (_is_board, "the answer must be a list of lists of 0 and 1, as long as those of the question"),
+    # bool(text) is compared with bool(text): always true.
+    "game_of_life_halting": (_is_right_truth, "the answer must be True or False, and the right one of them"),
+    # The first number counts. The same number may occur again.
+    "gsm_symbolic": (_has_one_number, "the answer has different numbers; one is asked for"),
+    "isomorphic_strings": _one_of("True", "False"),
+    # Both roles for an inhabitant score; the same role for all is the baseline.
+    "knights_knaves": (_has_one_role_for_each, "the answer must have one role for each inhabitant"),
+    # The first words are compared, whatever follows.
+    "letter_jumble": (
+        lambda entry, answer: len(answer.split()) <= len(entry["answer"].split()),
+        "the answer has more words than the question",
+    ),
+    "mahjong_puzzle": _one_of("Peng", "Chi", "Pass"),
+    # A list of NaN counts as sorted, and as close to any numbers.
+    "number_sorting": (
+        lambda entry, answer: "nan" not in answer.lower() and "inf" not in answer.lower(),
+        "the answer must be a list of finite numbers",
+    ),
+    # Closeness scores, which for solutions that are all near 0 is high for any small number.
+    "polynomial_equations": (_are_right_solutions, "the solutions are wrong, and upstream would reward closeness"),
+    # Any factors with the correct product score half, including the number itself.
+    "prime_factorization": (_are_other_factors, "the answer must be integers separated by ×, not the number itself"),
+    # The parser recurses once per sign and scans the rest of the text each time.
+    "propositional_logic": (
+        lambda entry, answer: sum(answer.count(sign) for sign in "()∧∨¬→↔") <= _MOST_SIGNS,
+        f"the formula has more than {_MOST_SIGNS} signs",
+    ),
+    "ransom_note": _one_of("True", "False"),
+    # R99999999 is expanded to that many turns.
+    "rubiks_cube": (_has_few_turns, f"the answer has more than {_MOST_TURNS} turns"),
+    # A+99999999 tries every cell.
+    "rush_hour": (
+        lambda entry, answer: not re.search(r"[A-Z][+-]\d{3}", answer),
+        "a vehicle moves farther than the board is wide",
+    ),
+    # A correct beginning scores: the whole question, reversed, 0.97.
+    "spell_backward": (_ends_with_word, "the answer contains more than the word"),
+    "syllogism": _one_of("Yes", "No"),
+    # Closeness scores, on a scale on which almost any interval gets 0.8.
+    "time_intervals": (_is_right_interval, "the interval is wrong, and upstream would reward closeness"),
+    # The first words of the list score, whatever follows.
+    "word_sorting": (
+        lambda entry, answer: answer.rstrip(", \t\r\n").count(",") < len(entry["metadata"]["sorted_words"]),
+        "the answer has more words than the question",
+    ),
+}
+"""Task → (whether the answer may be scored, the reason for a rejection, as a sentence to display)."""
+
+EVALUATING_TASKS = frozenset(REWRITES)
+"""Tasks whose scorer in reasoning-gym 0.1.25 runs a text as code."""
+
+GUARDED_TASKS = EVALUATING_TASKS | frozenset(CHECKS)
+"""Tasks with a specific check."""
