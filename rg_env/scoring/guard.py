@@ -113,7 +113,7 @@ def longest(entry: Entry, limit: int) -> int:
 _LITERAL = re.compile(
     r"""(?:[][(),\s]|-?[ \t]*[0-9]{1,100}(?![0-9A-Za-z_])|'[][()"\w \t,-]*'|"[][()'\w \t,-]*")*+""", re.ASCII
 )
-"""Whole numbers, texts in quotes, and brackets around them. Python's parser refuses more than 200 brackets in brackets."""
+"""Whole numbers, texts in quotes, and brackets around them, of which Python's parser takes 200 within each other."""
 
 
 def _rewrite_list(
