@@ -2,7 +2,7 @@
 
 Invariant: an attack sees the question and the right answers of *other* items, as training would teach them, never the
 item's own. Nothing here runs an attack. Not covered: policies that perform the task itself, such as adding up a sum.
-Attacks made for the nine tasks that evaluate are in `tests/scoring/guard/eval_attacks.py`.
+Attacks made for the nine tasks that evaluate are in `tests/scoring/guard/attacks.json`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pickle
 import platform
 import re
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,14 +24,15 @@ import numpy as np
 import pytest
 import sympy
 
-from rg_env.scoring import AnswerScore, Status, guard, guarded, sandbox_report, seccomp
+from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report, seccomp
 from rg_env.scoring import pool as pool_module
-from rg_env.scoring.sandbox import LANDLOCK, LIMITS, MEASURES, PRIVILEGES, SECCOMP, readable_paths
-from rg_env.scoring.scorer import Scorer
+from rg_env.scoring.sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
 from rg_env.tasks.registry import task_names
 
 Item = Callable[..., dict[str, Any]]
 Attack = Callable[[str], AnswerScore]
+Needs = Callable[[str], None]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def missing() -> dict[str, str]:
 
 
 @pytest.fixture
-def needs(missing: dict[str, str]) -> Callable[[str], None]:
+def needs(missing: dict[str, str]) -> Needs:
     def skip_without(mechanism: str) -> None:
         if missing[mechanism]:
             pytest.skip(f"this system does not offer {mechanism}: {missing[mechanism]}")
@@ -51,228 +53,100 @@ def needs(missing: dict[str, str]) -> Callable[[str], None]:
 
 @pytest.fixture(scope="module")
 def scorer() -> Iterator[Scorer]:
-    with Scorer(workers=1, timeout=30.0, normalize=False) as made:
+    with Scorer(workers=1, timeout=30.0) as made:
         yield made
 
 
 @pytest.fixture
 def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attack]:
-    """Run an expression in a worker, past the guard; the oracle answer is still right afterwards."""
+    """Run an expression in a worker, past the guard; the item's own answer is still right afterwards."""
     entry = item("spiral_matrix")
     monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, ""))
-
-    def run(answer: str) -> AnswerScore:
-        return scorer.score_answer(entry, answer)
-
-    yield run
-    right = run(entry["answer"])
-    assert right.status is Status.OK
-    assert right.raw == 1.0
+    yield lambda answer: scorer.score_answer(entry, answer)
+    right = scorer.score_answer(entry, entry["answer"])
+    assert (right.status, right.raw) == (Status.OK, 1.0)
 
 
 def succeeds(attack: Attack, statement: str) -> bool:
     """Whether the Python statement ran to its end in a worker."""
     program = f"{statement}\n__import__('os')._exit(1)"
-    outcome = attack(f"exec({program!r}, {{}})")
-    return outcome.status is Status.CRASHED
+    return attack(f"exec({program!r}, {{}})").status is Status.CRASHED
 
 
-def test_code_does_run_below_the_guard(attack: Attack) -> None:
-    assert succeeds(attack, "import os, json; os.getpid()")
+FORBIDDEN = json.loads((Path(__file__).parent / "attempts.json").read_text())
+"""What a worker cannot do, as docs/security.md begins → the mechanism that keeps it from that, and attempts."""
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "open({path!r}, 'w')",
-        "open({path!r}, 'a')",
-        "open({path!r}, 'r+')",
-        "open({path!r} + '.new', 'x')",
-        "import os; os.open({path!r}, os.O_RDONLY | os.O_TRUNC)",
-        "import os; os.truncate({path!r}, 0)",
-        "import os; os.unlink({path!r})",
-        "import os; os.rename({path!r}, {path!r} + '.moved')",
-        "import os; os.link({path!r}, {path!r} + '.link')",
-        "import os; os.symlink({path!r}, {path!r} + '.symlink')",
-        "import os; os.mkdir({path!r} + '.folder')",
-        "import os; os.mkfifo({path!r} + '.fifo')",
-        "import os; os.chmod({path!r}, 0)",
-        "import os; os.utime({path!r}, (0, 0))",
-        "import os; os.chown({path!r}, 1, 1)",
-        "import os; os.setxattr({path!r}, 'user.rg', b'1')",
-        "import shutil; shutil.rmtree({path!r}.rpartition('/')[0])",
-        "import tempfile; tempfile.mkdtemp()",
-    ],
-)
-def test_no_file_is_changed(attack: Attack, needs: Callable[..., None], tmp_path: Path, statement: str) -> None:
-    needs(LANDLOCK)
-    victim = tmp_path / "victim"
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_a_worker_cannot(attack: Attack, needs: Needs, tmp_path: Path, what: str) -> None:
+    needs(FORBIDDEN[what]["mechanism"])
+    victim = tmp_path / "folder" / "victim"
+    victim.parent.mkdir()
     victim.write_text("precious")
     before = victim.stat()
-    assert not succeeds(attack, statement.format(path=str(victim)))
-    assert [path.name for path in tmp_path.iterdir()] == ["victim"]
-    assert victim.read_text() == "precious"
-    after = victim.stat()
-    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "open({path!r}).read()",
-        "import os; os.listdir({folder!r})",
-        "import os; assert os.listdir('/proc')",
-        "open('/proc/%d/environ' % __import__('os').getppid(), 'rb').read()",
-        "open('/etc/passwd').read()",
-        "import os; os.listdir('/')",
-    ],
-)
-def test_no_file_outside_pythons_own_is_read(
-    attack: Attack, needs: Callable[..., None], tmp_path: Path, statement: str
-) -> None:
-    needs(LANDLOCK)
-    secret = tmp_path / "secret"
-    secret.write_text("secret")
-    assert not succeeds(attack, statement.format(path=str(secret), folder=str(tmp_path)))
-
-
-def test_late_imports_and_data_files_of_packages_can_be_read(attack: Attack) -> None:
-    assert succeeds(attack, "import turtledemo, xml.dom.minidom, reasoning_gym as r; open(r.__file__).read()")
-
-
-def test_nobody_is_called(attack: Attack, needs: Callable[..., None], tmp_path: Path) -> None:
-    needs(SECCOMP)
-    with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        tcp.listen()
-        udp.bind(("127.0.0.1", 0))
-        with socket.socket(socket.AF_UNIX) as local:
-            local.bind(str(tmp_path / "socket"))
-            local.listen()
-            for statement in (
-                f"import socket; socket.create_connection(('127.0.0.1', {tcp.getsockname()[1]}), 2)",
-                f"import socket as s; s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b'x', {udp.getsockname()!r})",
-                f"import socket as s; s.socket(s.AF_UNIX).connect({str(tmp_path / 'socket')!r})",
-                "import socket as s; s.socket(s.AF_UNIX).bind('\\0rg-env')",
-                "import socket as s; s.socket(s.AF_INET, s.SOCK_RAW, 1)",
-                "import socket as s; s.socket().bind(('127.0.0.1', 0))",
-            ):
-                assert not succeeds(attack, statement), statement
-            for listener in (tcp, udp, local):
-                listener.setblocking(False)
-                with pytest.raises(BlockingIOError):
-                    listener.recv(1) if listener is udp else listener.accept()
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import os; os.fork() or os._exit(0)",
-        "import os; os.system('exit 0') == 0 or 1 / 0",
-        "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)",
-        "import os; os.posix_spawn('/bin/true', ['true'], {})",
-        "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'import os; os._exit(1)'])",
-        # a fork bomb, of four generations if nothing holds it
-        "import os\nfor _ in range(4): os.fork()",
-        "import threading as t; x = t.Thread(target=print); x.start(); x.join()",
-    ],
-)
-def test_no_process_is_started(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(SECCOMP)
-    assert not succeeds(attack, statement)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import os; os.kill({pid}, 0)",
-        "import os; os.kill(os.getppid(), 9)",
-        "import os; os.killpg(os.getpgid(os.getppid()), 9)",
-        "import os; os.kill(-1, 0)",
-        "import os; os.setpriority(os.PRIO_PROCESS, {pid}, 19)",
-        "import os; os.sched_setaffinity({pid}, [0])",
-        "import resource; resource.prlimit({pid}, resource.RLIMIT_NOFILE, (0, 0))",
-        "import ctypes; assert ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) == 0",
-        # a signal by way of input on a socket
-        "import fcntl, sys\nfor fd in range(3, 20):\n"
-        " try: fcntl.fcntl(fd, 8, {pid})\n"
-        " except PermissionError: sys.exit()\n"
-        " except OSError: pass",
-    ],
-)
-def test_other_processes_are_left_alone(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(SECCOMP)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bystander:
-        assert not succeeds(attack, statement.format(pid=bystander.pid))
-        assert bystander.poll() is None
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bystander,
+        socket.socket() as tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX) as local,
+    ):
+        local.bind(str(tmp_path / "socket"))
+        for internet in (tcp, udp):
+            internet.bind(("127.0.0.1", 0))
+        for listener in (tcp, local):
+            listener.listen()
+        facts = {
+            "path": str(victim),
+            "pid": bystander.pid,
+            "python": os.__file__,
+            "sync": 162 if platform.machine() == "x86_64" else 81,
+            "tcp": tcp.getsockname()[1],
+            "udp": udp.getsockname()[1],
+            "local": str(tmp_path / "socket"),
+        }
+        for attempt in FORBIDDEN[what]["attempts"]:
+            assert not succeeds(attack, attempt.format(**facts)), attempt
+            assert [path.name for path in victim.parent.iterdir()] == ["victim"], attempt
+            assert victim.read_text() == "precious", attempt
+            after = victim.stat()
+            assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
+            assert bystander.poll() is None, attempt
+        for listener in (tcp, udp, local):
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.recv(1) if listener is udp else listener.accept()
         bystander.communicate(b"\n")
     assert bystander.returncode == 0
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import resource as r; r.setrlimit(r.RLIMIT_AS, (r.RLIM_INFINITY,) * 2)",
-        "import resource as r; r.setrlimit(r.RLIMIT_CPU, (r.RLIM_INFINITY,) * 2)",
-        "import os; [os.open('/dev/null', os.O_RDONLY) for _ in range(100)]",
-        "bytearray(3 << 30)",
-    ],
-)
-def test_limits_hold_and_cannot_be_lifted(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(LIMITS)
-    assert not succeeds(attack, statement)
-
-
-@pytest.mark.parametrize(
-    "statement", ["import os; os.chroot('/')", "import os; os.setuid(1)", "import os; os.nice(-5)"]
-)
-def test_root_is_nobody_special(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(PRIVILEGES)
-    assert not succeeds(attack, statement)
-
-
-def test_newer_system_calls_are_unknown(attack: Attack, needs: Callable[..., None]) -> None:
-    needs(SECCOMP)
-    for number in (425, 434, 435, 437):  # io_uring_setup, pidfd_open, clone3, openat2
-        statement = f"import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall({number}, 0, 0, 0, 0)"
-        assert succeeds(attack, statement + "; assert ctypes.get_errno() == 38"), number
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import socket; socket.socketpair()",
-        "import fcntl; fcntl.flock(open('/dev/null'), fcntl.LOCK_SH)",
-        "import fcntl; fcntl.lockf(open('/dev/null'), fcntl.LOCK_SH)",
-        "import fcntl; fcntl.fcntl(open({python!r}), 1024, 0)",  # F_SETLEASE
-        "import fcntl, os; fcntl.fcntl(os.open({folder!r}, os.O_RDONLY), 1026, 1)",  # F_NOTIFY
-        "import os; os.pipe()",
-        "import os; os.memfd_create('x')",
-        "import ctypes; assert ctypes.CDLL(None).shmget(0, 4096, 0o600) >= 0",
-        "import ctypes; assert ctypes.CDLL(None).shmctl(0, 0, None) >= 0",
-        "import ctypes; assert ctypes.CDLL(None).semget(0, 1, 0o600) >= 0",
-        "import ctypes; assert ctypes.CDLL(None).msgget(0, 0o600) >= 0",
-        "import ctypes; assert ctypes.CDLL(None).inotify_init() >= 0",
-        "import ctypes; assert ctypes.CDLL(None).inotify_init1(0) >= 0",
-        "import os; os.fsync(os.open({python!r}, os.O_RDONLY))",
-        "import ctypes; assert ctypes.CDLL(None).syncfs(os.open({python!r}, 0)) == 0",
-        "import os, ctypes; c = ctypes.CDLL(None, use_errno=True); os.sync(); c.syscall({sync}); "
-        "assert ctypes.get_errno() == 0",
-        "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.shmdt(None); assert ctypes.get_errno() != 1",
-    ],
-)
-def test_nothing_is_shared_with_other_processes(attack: Attack, needs: Callable[..., None], statement: str) -> None:
-    needs(SECCOMP)
-    sync = 162 if platform.machine() == "x86_64" else 81
-    assert not succeeds(attack, statement.format(python=os.__file__, folder=os.path.dirname(os.__file__), sync=sync))  # noqa: PTH120
-
-
-def test_output_is_discarded(attack: Attack, capfd: pytest.CaptureFixture[str]) -> None:
-    assert succeeds(attack, "import os; os.write(1, b'x'); os.write(2, b'x')")
-    assert capfd.readouterr() == ("", "")
+def test_every_row_of_the_page_is_tried() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    table = page[page.index("| a worker cannot |") :].partition("\n\n")[0]
+    elsewhere = ("change the mode", "make any other system call")  # the first row's attempts; the filter itself
+    for row in table.splitlines()[2:]:
+        assert row.removeprefix("| ").startswith((*FORBIDDEN, *elsewhere)), row
 
 
 # -- what docs/security.md says is possible
+
+
+def test_what_is_possible(attack: Attack, needs: Needs, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Code runs below the guard; late imports; looking whether a file or a process exists; writing to nowhere."""
+    needs(SECCOMP)
+    newer = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall({}, 0, 0, 0, 0); "
+    limits = {"CPU": 600 + 30, "NOFILE": 64, "FSIZE": 0, "CORE": 0}
+    for statement in (
+        "import os, json; os.getpid()",
+        "import turtledemo, xml.dom.minidom, reasoning_gym as r; open(r.__file__).read()",
+        f"import os; os.stat({str(tmp_path)!r})",
+        f"import os; os.stat('/proc/{os.getpid()}')",
+        "import os; os.write(1, b'x'); os.write(2, b'x')",
+        # unknown, as on an older system: io_uring_setup, pidfd_open, clone3, openat2
+        *(newer.format(call) + "assert ctypes.get_errno() == 38" for call in (425, 434, 435, 437)),
+        *(f"import resource as r; assert r.getrlimit(r.RLIMIT_{k}) == ({v}, {v})" for k, v in limits.items()),
+    ):
+        assert succeeds(attack, statement), statement
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_worker_can_decide_its_own_score_and_nothing_protects_it(attack: Attack) -> None:
@@ -283,17 +157,6 @@ for fd in range(3, 20):
     except OSError: pass
 os._exit(0)"""
     assert attack(f"exec({forge!r}, {{}})").raw == 1.0
-
-
-def test_the_existence_of_files_and_processes_can_be_guessed(attack: Attack, tmp_path: Path) -> None:
-    for path in (str(tmp_path), f"/proc/{os.getpid()}"):
-        assert succeeds(attack, f"import os; os.stat({path!r})")
-
-
-def test_the_limits_are_those_of_the_page(attack: Attack, needs: Callable[..., None]) -> None:
-    needs(LIMITS)
-    for name, value in {"CPU": 600 + 30, "NOFILE": 64, "FSIZE": 0, "CORE": 0}.items():
-        assert succeeds(attack, f"import resource as r; assert r.getrlimit(r.RLIMIT_{name}) == ({value}, {value})")
 
 
 def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,18 +186,14 @@ def test_every_task_scores_the_same_with_and_without_the_sandbox(item: Item) -> 
     for task in task_names():
         entry = item(task)
         for answer in (entry["answer"], "0", "x y", "[[1, 2], [3, 4]]"):
-            arguments = pickle.dumps((entry, answer, f"<answer>{answer}</answer>"))
-            jobs.append((task, {}, arguments))
-    scores = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-c", SCORES, how], input=pickle.dumps(jobs), capture_output=True, check=True, cwd=ROOT
-            ).stdout
-        )
+            jobs.append((task, {}, pickle.dumps((entry, answer, f"<answer>{answer}</answer>"))))
+    command = [sys.executable, "-c", SCORES]
+    sandboxed, free = (
+        subprocess.run([*command, how], input=pickle.dumps(jobs), capture_output=True, check=True, cwd=ROOT).stdout
         for how in ("sandboxed", "free")
-    ]
-    assert len(scores[0]) == 4 * 105
-    assert scores[0] == scores[1]
+    )
+    assert len(json.loads(sandboxed)) == 4 * 105
+    assert sandboxed == free
 
 
 def by_numpy(matrix: str) -> float:
@@ -371,77 +230,63 @@ if {without} == "enforcement":
     seccomp.install = lambda program: None
 for name, why in sandbox.try_measures().items():
     os.write(1, (f"{{name}}: {{why}}" if why else name).encode() + b"\\n")
-for number, attempt in enumerate({attempts}):
+for attempt in {attempts}:
     try:
         exec(attempt)
     except (OSError, RuntimeError, AssertionError):
         continue
     os.write(1, b"succeeded: " + attempt.encode() + b"\\n")
 """
-
-
-def confined(attempts: list[str], without: str = "", command: tuple[str, ...] = ()) -> tuple[set[str], list[str]]:
-    """Try statements in a sandbox: (the mechanisms that are active, the statements that succeeded)."""
-    lines = output_of(attempts, without, command)
-    succeeded = [line.removeprefix("succeeded: ") for line in lines if line.startswith("succeeded: ")]
-    return {mechanism for mechanism, name in MEASURES.items() if name in lines}, succeeded
-
-
-def output_of(attempts: list[str], without: str = "", command: tuple[str, ...] = ()) -> list[str]:
-    program = CONFINED.format(without=repr(without), attempts=repr(attempts))
-    done = subprocess.run(
-        [*command, sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-ROOT = Path(__file__).parents[2]
 AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 WRITE, READ = "open({victim!r}, 'w')", "open({victim!r}).read()"
 CALLS = ("socket.socket()", "threading.Thread(target=print).start()", "os.kill({pid}, 0)", "socket.socketpair()")
-CREAT = "assert ctypes.CDLL(None).creat({victim!r}.encode(), 0o600) >= 0"
+CHANGES = (
+    "assert ctypes.CDLL(None).creat({victim!r}.encode(), 0o600) >= 0",
+    "os.unlink({victim!r})",
+    "os.rename({victim!r}, {victim!r} + 'x')",
+)
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., list[str]]:
-    """Statements about a file that everybody may change, and about this process."""
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    for folder in (victim, *tmp_path.parents[:2], tmp_path):
-        folder.chmod(0o777)
-    return lambda *statements: [one.format(victim=str(victim), pid=os.getpid()) for one in statements]
-
-
-def test_the_sandbox_holds_for_a_user_without_privileges(
-    written: Callable[..., list[str]], missing: dict[str, str], needs: Callable[[str], None]
-) -> None:
-    needs(LANDLOCK)
-    needs(SECCOMP)
+def skip_unless_runs(command: list[str]) -> None:
     try:
-        subprocess.run([*AS_NOBODY, sys.executable, "-c", "import rg_env.scoring"], check=True, cwd=ROOT)
+        subprocess.run([*command, "import rg_env.scoring"], check=True, cwd=ROOT)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("cannot run Python as another user here")
-    active, succeeded = confined(written(WRITE, READ, *CALLS), command=AS_NOBODY)
-    assert active == {mechanism for mechanism in MEASURES if not missing[mechanism]}
-    assert succeeded == []
 
 
-def test_without_landlock_files_can_only_be_read(
-    written: Callable[..., list[str]], needs: Callable[[str], None]
+@pytest.mark.parametrize(
+    ("without", "attempts", "possible", "reason"),
+    [
+        ("", (WRITE, READ, *CALLS), (), {}),
+        ("Landlock", (WRITE, READ, *CHANGES, *CALLS), (READ,), {LANDLOCK: "Function not implemented"}),
+        ("seccomp", (WRITE, READ, CALLS[-1]), (CALLS[-1],), {SECCOMP: "Function not implemented"}),
+        ("installing", (), (), {SECCOMP: "Function not implemented"}),
+        ("enforcement", (), (), {SECCOMP: "does not enforce"}),
+    ],
+)
+def test_a_missing_measure_is_named_with_its_reason_and_the_others_hold(
+    tmp_path: Path, needs: Needs, without: str, attempts: Any, possible: Any, reason: dict[str, str]
 ) -> None:
-    needs(SECCOMP)
-    remove, rename = "os.unlink({victim!r})", "os.rename({victim!r}, {victim!r} + 'x')"
-    active, succeeded = confined(written(WRITE, CREAT, remove, rename, READ, *CALLS), without="Landlock")
-    assert active == set(MEASURES) - {LANDLOCK}
-    assert succeeded == written(READ)
-
-
-def test_without_seccomp_files_are_still_safe(written: Callable[..., list[str]], needs: Callable[[str], None]) -> None:
+    """All of them hold for a user without privileges, too."""
     needs(LANDLOCK)
-    active, succeeded = confined(written(WRITE, READ, CALLS[-1]), without="seccomp")
-    assert active == set(MEASURES) - {SECCOMP}
-    assert succeeded == written(CALLS[-1])
+    needs(SECCOMP)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for path in (victim, *tmp_path.parents[:2], tmp_path):
+        path.chmod(0o777)
+    tried = [attempt.format(victim=str(victim), pid=os.getpid()) for attempt in attempts]
+    command = [sys.executable, "-c", CONFINED.format(without=repr(without), attempts=repr(tried))]
+    if not without:
+        command = [*AS_NOBODY, *command]
+        skip_unless_runs([*AS_NOBODY, sys.executable, "-c"])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for mechanism, name in MEASURES.items():
+        (line,) = (line for line in lines if line.startswith(name))
+        assert line == name if mechanism not in reason else reason[mechanism] in line
+    succeeded = [line.removeprefix("succeeded: ") for line in lines if line.startswith("succeeded: ")]
+    assert succeeded == [attempt for attempt, template in zip(tried, attempts, strict=True) if template in possible]
 
 
 def test_scoring_works_for_another_user_than_root(item: Item) -> None:
@@ -451,29 +296,9 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
     )
     capabilities = "+dac_override,+dac_read_search"  # the interpreter may be in root's home folder
     command = [*AS_NOBODY, f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", sys.executable, "-c"]
-    try:
-        subprocess.run([*command, "import rg_env.scoring"], check=True, cwd=ROOT)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("cannot run Python as another user here")
+    skip_unless_runs(command)
     done = subprocess.run([*command, program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "score=1.0" in done.stdout, done.stderr
-
-
-# -- where the system offers less
-
-
-@pytest.mark.parametrize(
-    ("without", "mechanism", "why"),
-    [
-        ("Landlock", LANDLOCK, "Function not implemented"),
-        ("seccomp", SECCOMP, "Function not implemented"),
-        ("installing", SECCOMP, "Function not implemented"),
-        ("enforcement", SECCOMP, "does not enforce"),
-    ],
-)
-def test_a_missing_measure_is_named_with_its_reason(without: str, mechanism: str, why: str) -> None:
-    (line,) = (line for line in output_of([], without) if line.startswith(f"{MEASURES[mechanism]}: "))
-    assert why in line
 
 
 def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,9 +340,8 @@ def test_the_numbers_of_the_calls_are_the_kernels() -> None:
 
 def numbers(column: int) -> dict[str, int]:
     """Every call of the tables that the architecture has."""
-    found = {name: pair[column] for name, pair in seccomp.ALLOWED.items()}
-    found |= {name: pair[column] for name, (pair, *_) in (seccomp.NONE_OF_BITS | seccomp.ONE_OF_VALUES).items()}
-    return {name: number for name, number in found.items() if number is not None}
+    pairs = seccomp.ALLOWED | {name: row[0] for name, row in (seccomp.NONE_OF_BITS | seccomp.ONE_OF_VALUES).items()}
+    return {name: number for name, pair in pairs.items() if (number := pair[column]) is not None}
 
 
 KILLED = -1
@@ -525,8 +349,6 @@ KILLED = -1
 
 def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> int:
     """What a filter returns: a classic BPF machine, as far as the filter needs one."""
-    import struct
-
     data = struct.pack("=IIQ6Q", number, architecture, 0, *(arguments + (0,) * 6)[:6])
     code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = accumulator = 0

@@ -1,7 +1,7 @@
-"""Legitimate ways to write the right answer to an item, generated for every guarded task but boxnet and rush_hour,
-whose items do not say how they are solved (`solved_plans`).
+"""Answers for the guard, and what it says about one.
 
-`test_guard` tries those that upstream's raw scorer rewards: none may be refused.
+`answers.json` has written answers, `FORMS` legitimate ways to write the right answer to an item, for every guarded task
+but rush_hour, whose items do not say how they are solved. `attacks.json` has attacks on the scorers that evaluate.
 """
 
 from __future__ import annotations
@@ -10,7 +10,44 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
+
+from rg_env.scoring import guard
+
+HERE = Path(__file__).parent
+CANARY = "rg_env_guard_canary"
+"""A file that some attacks would make."""
+ATTACKS = [
+    *json.loads((HERE / "attacks.json").read_text()),
+    *("(" * 4000 + "1" + ")" * 4000, "[" * 4000 + "]" * 4000, "-" * 8000 + "1", "1+" * 4000 + "1", "9" * 8000),
+]
+
+
+def refusal_of(entry: Mapping[str, Any], answer: str) -> str | None:
+    """The reason why the guard rejects the answer; None if it may be scored."""
+    try:
+        guard.admit(entry, answer)
+    except guard.Refusal as refusal:
+        return str(refusal)
+    return None
+
+
+def entry_of(task: str, **fields: Any) -> dict[str, Any]:
+    metadata = {"source_dataset": task, **fields.pop("metadata", {})}
+    return {"question": "", "answer": "", **fields, "metadata": metadata}
+
+
+def written(kind: str, task: str = "") -> list[tuple[dict[str, Any], list[str]]]:
+    """Entries with answers that upstream rewards (by at least 0.1; by 1), or that are near to them and wrong.
+
+    Args:
+        kind: `rewarded` (by a scorer that evaluates), `right` or `wrong`.
+        task: only those of this task.
+    """
+    rows = json.loads((HERE / "answers.json").read_text())[kind]
+    return [(entry_of(row["task"], **row["entry"]), row["answers"]) for row in rows if task in ("", row["task"])]
+
 
 Forms = Callable[[str], Iterable[str]]
 SPACED = ("{}", " {}", "{} ", "{}\n", "\n{}\n", "\t{}")

@@ -15,9 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.scoring import guard
-from tests.scoring.guard.eval_attacks import ATTACKS
-from tests.scoring.guard.right_answers import AROUND, variants
-from tests.scoring.guard.variants import VARIANTS
+from tests.scoring.guard.right_answers import AROUND, ATTACKS, variants, written
 
 Entry = dict[str, Any]
 Items = Callable[[str, int], list[Entry]]
@@ -125,9 +123,7 @@ def test_scores_are_those_that_upstream_gives_the_answer_itself(cured_items: Ite
 
 def _answers(task: str, entries: list[Entry], chance: random.Random) -> Iterator[tuple[Entry, str]]:
     """All written variants, then random answers without end."""
-    for fields, answers in VARIANTS[task]:
-        metadata = {"source_dataset": task, **fields.get("metadata", {})}
-        entry = {"question": "", "answer": "", **fields, "metadata": metadata}
+    for entry, answers in written("rewarded", task):
         yield from ((entry, answer) for answer in answers)
     for entry in entries:
         yield from ((entry, answer) for answer in variants(entry, AROUND))

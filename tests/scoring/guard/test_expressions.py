@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.scoring.expressions import Grammar, Refusal, read
-from tests.scoring.guard.refusal import refusal_of
+from tests.scoring.guard.right_answers import refusal_of
 
 INTEGRALS = Grammar(names=frozenset({"x", "C", "E"}), functions=frozenset({"exp", "log", "sin"}), decimals=True)
 

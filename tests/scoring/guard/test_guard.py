@@ -17,10 +17,17 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer, Status, guard
-from tests.scoring.guard.eval_attacks import ATTACKS, CANARY
-from tests.scoring.guard.refusal import refusal_of
-from tests.scoring.guard.right_answers import AROUND, FORMS, variants
-from tests.scoring.guard.variants import VARIANTS
+from tests.scoring.guard.right_answers import (
+    AROUND,
+    ATTACKS,
+    CANARY,
+    FORMS,
+    answer_of,
+    entry_of,
+    refusal_of,
+    variants,
+    written,
+)
 
 Item = Callable[..., dict[str, Any]]
 Items = Callable[[str, int], list[dict[str, Any]]]
@@ -28,11 +35,6 @@ Items = Callable[[str, int], list[dict[str, Any]]]
 _EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\(")
 EVALUATING = sorted(guard.EVALUATING_TASKS)
 GUARDED = sorted(guard.GUARDED_TASKS)
-
-
-def entry_of(task: str, **fields: Any) -> dict[str, Any]:
-    metadata = {"source_dataset": task, **fields.pop("metadata", {})}
-    return {"question": "", "answer": "", **fields, "metadata": metadata}
 
 
 CHAIN_SUM = entry_of("chain_sum", answer="4")
@@ -87,9 +89,7 @@ def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, 
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     tried = 0
     for entry in cured_items(task, 20):
-        metadata = entry["metadata"]
-        answer = entry["answer"] or metadata.get("example_answer") or metadata.get("example_correct_answer")
-        if answer is None:
+        if (answer := answer_of(entry)) == "None":
             continue
         scored = scorer.score_answer(entry, answer)
         assert scored.status is Status.OK, (answer, scored.detail)
@@ -101,9 +101,8 @@ def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, 
 @pytest.mark.parametrize("task", EVALUATING)
 def test_every_written_variant_that_the_raw_scorer_rewards_passes(task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
-    assert sum(len(answers) for _, answers in VARIANTS[task]) >= 30
-    for fields, answers in VARIANTS[task]:
-        entry = entry_of(task, **fields)
+    assert sum(len(answers) for _, answers in written("rewarded", task)) >= 30
+    for entry, answers in written("rewarded", task):
         for answer in answers:
             assert refusal_of(entry, answer) is None, answer
             assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
@@ -132,7 +131,6 @@ def _upstream(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
         return 0.0
 
 
-_BOARD = "[[0,0],[1,0]]"
 _JSON = [
     *('{"":' * depth + "{}" + "}" * depth for depth in (0, 20, 100, 350, 1300)),
     *(
@@ -146,89 +144,20 @@ _JSON = [
 """Objects that are deep, wide or long, which upstream's codeio paid whatever was asked."""
 
 
-@pytest.mark.parametrize(
-    ("task", "fields", "answers"),
-    [
-        ("coin_flip", {"answer": "0.0029296875"}, ["0.0029", "0.00293", "3/1024"]),
-        ("coin_flip", {"answer": "0.000244140625"}, ["0.0002"]),
-        (
-            "simple_integration",
-            {"metadata": {"integrand": "2*x/3", "variable": "x"}},
-            [
-                "Rational(1,3)*x**2",
-                "S(1)/3*x**2",
-                "x**2/3 + C_1",
-                "x**2/3 + constant",
-                '"x**2/3 + C"',
-                "'x^2/3 + C'",
-                "x**2/3 + 0*X + C",
-            ],
-        ),
-        (
-            "intermediate_integration",
-            {"metadata": {"integrand": "sqrt(x)", "variable": "x"}},
-            ["Rational(2,3)*x**Rational(3,2)", "2*x**(3/2)/3 + C_1", '"2*x**(3/2)/3 + constant"'],
-        ),
-        ("simple_integration", {"metadata": {"integrand": "0", "variable": "x"}}, ["0*X + C", "0*x + C", "C"]),
-        ("puzzle24", {"metadata": {"numbers": [8, 3, 2, 1]}}, ["(2-1)*8*3.", "8.*3*(2-1.)"]),
-        ("countdown", {"metadata": {"numbers": [25, 4, 6, 2], "target": 112}}, ["25*4+6*2.", "25*4 + 6*2. "]),
-        ("codeio", {"answer": '{"b": 2.0, "a": [1, {}]}'}, ['{"a":[1,{}],"b":2}', ' {"b": 2.00, "a": [1e0, {}]}\n']),
-        ("codeio", {"answer": "[1, 2]"}, ["[1, 2]", " [1, 2] "]),
-        ("polynomial_equations", {"answer": "-0.5, 0.25"}, ["0.25, -0.5000", "-.5,.25"]),
-        ("game_of_life_halting", {"answer": "True"}, ["True.", "**True**", "true", "$\\boxed{True}$", "'TRUE'"]),
-        ("game_of_life_halting", {"answer": "False"}, ["False.", "**False**", "false"]),
-        ("game_of_life", {"answer": _BOARD}, ["[[0.0,0.0],[1.0,0.0]]", "[[false, false], [true, false]]"]),
-        ("prime_factorization", {"answer": "3 × 103"}, ["+3 × 103", "+3 × +103"]),
-        ("spell_backward", {"answer": "ainomma"}, ["ainomma.", "Ainomma!"]),
-    ],
-)
-def test_forms_that_were_once_refused_score_1(
-    scorer: Scorer, task: str, fields: dict[str, Any], answers: list[str]
-) -> None:
-    for answer in answers:
-        scored = scorer.score_answer(entry_of(task, **fields), answer)
-        assert scored.score >= (0.8 if task == "spell_backward" else 1.0), (answer, scored.detail)
+def test_forms_that_were_once_refused_score_1(scorer: Scorer) -> None:
+    for entry, answers in written("right"):
+        least = 0.8 if entry["metadata"]["source_dataset"] == "spell_backward" else 1.0
+        for answer in answers:
+            scored = scorer.score_answer(entry, answer)
+            assert scored.score >= least, (answer, scored.detail)
 
 
-@pytest.mark.parametrize(
-    ("task", "fields", "answers"),
-    [
-        ("coin_flip", {"answer": "0.0029296875"}, ["0", "0.0", "0.003", "0.0028"]),
-        ("coin_flip", {"answer": "0.00003"}, ["0", "0.0000", "0.0001"]),
-        (
-            "codeio",
-            {"answer": '{"root": 20.28}'},
-            [*_JSON, '{"root": 20.29}', '{"root": "20.28"}', '{"root": [20.28]}'],
-        ),
-        (
-            "codeio",
-            {"answer": '{"a": [true, 1]}'},
-            [*_JSON, '{"a": [1, true]}', '{"a": [true]}', '{"a": [true, 1, 1]}'],
-        ),
-        ("codeio", {"answer": "7"}, [*_JSON, "8", "{7}"]),
-        ("countdown", {"metadata": {"numbers": [9, 53, 22], "target": 199}}, ["9**(53/22)"]),
-        ("countdown", {"metadata": {"numbers": [10, 2, 5], "target": 105}}, ["10**2 + 5"]),
-        (
-            "countdown",
-            {"metadata": {"numbers": [6, 24, 80, 24, 20, 1], "target": 500}},
-            ["(20*(24+1))+6**(-(80/24))", "20*(24+1)+6*(80-80)", "500"],
-        ),
-        (
-            "polynomial_equations",
-            {"answer": "-0.5, 0.25"},
-            ["-0.5", "0.25", "-0.5, 0.2502", "-0.5, 0.25, 1", "nan, 0.25"],
-        ),
-        ("syllogism", {"answer": "Yes"}, ["Yes No", "Yes. No.", "**Yes** or No", "", ".", "Yess"]),
-        ("game_of_life_halting", {"answer": "True"}, ["False", "True False", "not True", "1", "", "untrue"]),
-        ("game_of_life", {"answer": _BOARD}, ["[[0,2],[1,0]]", "[[0,0],[1,0],[0,0]]", "[" * 5000, "9" * 5000, "{}"]),
-        ("prime_factorization", {"answer": "3 × 103"}, ["-3 × -103", "+309", "309", "3 × 103 × +1 × 309"]),
-        ("puzzle24", {"metadata": {"numbers": [8, 3, 2, 1]}}, ["8.5*3*(2-1)", "8*3*(2-1).0"]),
-        ("simple_integration", {"metadata": {"integrand": "2*x", "variable": "x"}}, ["'open(1)'", "'x**2\"", "''x''"]),
-    ],
-)
-def test_what_is_near_to_those_forms_is_refused(task: str, fields: dict[str, Any], answers: list[str]) -> None:
-    for answer in answers:
-        assert refusal_of(entry_of(task, **fields), answer) is not None, answer
+def test_what_is_near_to_those_forms_is_refused() -> None:
+    for entry, answers in written("wrong"):
+        task = entry["metadata"]["source_dataset"]
+        more = _JSON if task == "codeio" else ["[" * 5000, "9" * 5000] if task == "game_of_life" else []
+        for answer in [*answers, *more]:
+            assert refusal_of(entry, answer) is not None, (task, answer[:80])
 
 
 def test_items_beyond_the_default_difficulty_may_have_answers_as_large(cured_items: Items) -> None:
@@ -281,3 +210,24 @@ def _entry(task: str) -> dict[str, Any]:
     if task not in _entries:
         _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
     return _entries[task]
+
+
+# -- however long the text
+
+# fmt: off
+UNITS = [
+    *string.printable,
+    "×", "∧", "٣", "\u00a0", ", ", "1 ", "1,", "1+", "x*", "2**", "-1", "()", "[]", "[(", "'',", "1.", "0.", "e9", "1e",
+    "sin(", "x/", " + ", "A+1 ", "A+", "F2 ", "R' ", "Zoe is a knight, ", "and ", '{"a":', "<answer>", "a b", "True ",
+    "boxed{", "1/", "1:", "0,", "[0,", "[[0", "1 \n", "\n\n", "--", "- ", "'a", "\\", "** ", "(1", "1)", "n a n ",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("task", sorted(guard.GUARDED_TASKS))
+@pytest.mark.timeout(60)  # quadratic time would take longer
+def test_long_answers_take_linear_time(task: str) -> None:
+    entry = _entry(task)
+    for unit in UNITS:
+        for end in ("", "x"):
+            refusal_of(entry, unit * (64_000 // len(unit)) + end)
