@@ -253,14 +253,19 @@ class Rows(ABC):
         ]
 
     def to_parquet(self, path: str | Path, *, rows: int | None = None) -> None:
-        """Write the first `rows` rows (None: all) as a Parquet file that stock SkyRL reads.
+        """Write the first `rows` rows (None: all) as a Parquet file that stock SkyRL reads; replaces an existing file.
 
         Raises:
-            ConfigError: the path cannot be a Parquet file, or there are fewer rows.
+            ConfigError: the path cannot be a Parquet file, it cannot be written, or there are fewer rows.
         """
         count = len(self) if rows is None else rows
         need_number("rows", count, whole=True, at_least=1, at_most=len(self))
-        write_parquet(path, map(self.row, range(count)), count)
+        target = check_parquet(path)
+        try:
+            with replacing(target) as draft:
+                _write_rows(draft, map(self.row, range(count)), count)
+        except OSError as error:
+            raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 class ReasoningGymDataset(Rows):
@@ -421,23 +426,6 @@ def check_parquet(path: str | Path) -> Path:
     if not target.parent.is_dir():
         raise ConfigError(f"{target}: there is no folder {target.parent}")
     return target
-
-
-def write_parquet(path: str | Path, rows: Iterable[Mapping[str, Any]], count: int) -> None:
-    """Write rows in SkyRL's form; an existing file is replaced.
-
-    Args:
-        count: number of rows, for the progress bar.
-
-    Raises:
-        ConfigError: the path cannot be a Parquet file, or it cannot be written.
-    """
-    target = check_parquet(path)
-    try:
-        with replacing(target) as draft:
-            _write_rows(draft, rows, count)
-    except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int) -> None:

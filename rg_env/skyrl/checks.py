@@ -217,6 +217,10 @@ def check_loop(cfg: Any) -> Mistakes:
         if params is not None and params.repetition_penalty != 1:
             right = f"SkyRL passes it to no engine; set generator.{group}.additional_kwargs.repetition_penalty"
             yield f"generator.{group}.repetition_penalty", right
+    for role in ROLES if cfg.rg_dump.device != "cpu" and cfg.trainer.strategy != "megatron" else ():
+        setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
+        if workers % value_of(cfg, setting):
+            yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
     tracker = cfg.trainer.logger
     if tracker != "console" and not importlib.util.find_spec(tracker):
         yield "trainer.logger", f"the package {tracker} is not installed; install it or use console"
@@ -325,8 +329,7 @@ def check_skyrl(cfg: Any) -> Mistakes:
     except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
         condition = (traceback.extract_tb(error.__traceback__)[-1].line or "").removeprefix("assert ")
         raise ConfigError(one_line(str(error) or f"SkyRL requires {condition.replace('cfg.', '')}")) from error
-    trainer = cfg.trainer
-    workers = trainer.placement.policy_num_nodes * trainer.placement.policy_num_gpus_per_node
+    trainer, workers = cfg.trainer, _workers_of(cfg, "policy")
     workers //= trainer.policy.sequence_parallel_size if trainer.strategy != "megatron" else workers
     responses = trainer.policy_mini_batch_size * cfg.generator.n_samples_per_prompt
     if responses % workers:  # SkyRL rounds down
@@ -441,15 +444,20 @@ def check_gpus(cfg: Any) -> None:
 def gpus_needed(cfg: Any) -> int:
     """GPUs that SkyRL will claim, over all nodes."""
     placement, algorithm, engine = cfg.trainer.placement, cfg.trainer.algorithm, cfg.generator.inference_engine
-    engines = math.prod((engine.tensor_parallel_size, engine.pipeline_parallel_size, engine.data_parallel_size))
-    needed = placement.policy_num_nodes * placement.policy_num_gpus_per_node
+    needed = _workers_of(cfg, "policy")
     if not placement.colocate_all:
-        needed += engine.num_engines * engines if engine.run_engines_locally else 0
+        sizes = (engine.tensor_parallel_size, engine.pipeline_parallel_size, engine.data_parallel_size)
+        needed += engine.num_engines * math.prod(sizes) if engine.run_engines_locally else 0
         if (algorithm.use_kl_loss or algorithm.use_kl_in_reward) and not placement.colocate_policy_ref:
-            needed += placement.ref_num_nodes * placement.ref_num_gpus_per_node
+            needed += _workers_of(cfg, "ref")
         if cfg.trainer.critic.model.path:
-            needed += placement.critic_num_nodes * placement.critic_num_gpus_per_node
-    return int(needed)
+            needed += _workers_of(cfg, "critic")
+    return needed
+
+
+def _workers_of(cfg: Any, role: str) -> int:
+    nodes = value_of(cfg, f"trainer.placement.{role}_num_nodes")
+    return int(nodes * value_of(cfg, f"trainer.placement.{role}_num_gpus_per_node"))
 
 
 def check_hub_models(cfg: Any) -> None:

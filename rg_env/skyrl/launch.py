@@ -35,7 +35,7 @@ def launch_training(cfg: RGTrainConfig) -> None:
     """Train to the end.
 
     Args:
-        cfg: from `load_config`.
+        cfg: from `load_run`.
     """
     reports = Reports.of_this_process()
     log = open_log(cfg, reports)

@@ -23,14 +23,14 @@ ENGINE = "generator.inference_engine"
 RG = "environment.skyrl_gym.rg_dump"
 
 
-def load(recipe):
+def load(recipe, *more):
     models = [f"trainer.{role}.model.path=nano" for role in ("policy", "critic")[: 1 + recipe.startswith("ppo")]]
-    return load_config([str(CONFIGS / f"{recipe}.yaml"), *models, "trainer.logger=console"])
+    return load_config([str(CONFIGS / f"{recipe}.yaml"), *models, "trainer.logger=console", *more])
 
 
-def refused(recipe):
+def refused(recipe, *more):
     with pytest.raises(RGEnvError) as error:
-        load(recipe)
+        load(recipe, *more)
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -72,6 +72,11 @@ def test_one_gpu_less_than_needed(gpus, recipe, needed):
     load(recipe)
     gpus(needed - 1)
     assert needed == 1 or f"needs {needed} GPUs and this machine has {needed - 1}" in refused(recipe)
+
+
+def test_sequences_are_split_among_the_workers_of_a_role(gpus):
+    gpus(8)
+    assert "must divide the 4 workers" in refused("ppo_4gpu", "trainer.policy.sequence_parallel_size=8")
 
 
 def test_a_cluster_is_asked_by_ray(gpus, tmp_path, monkeypatch):
