@@ -16,7 +16,7 @@ from rg_env.cli import app
 from rg_env.dump import DumpWriter, open_run, to_line, write_manifest
 from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
-from tests.analysis.samples import write_ledger, write_texts
+from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group
 
 
@@ -146,15 +146,6 @@ def test_a_foreign_file_is_one_line(tmp_path, content):
     assert isinstance(error, RGEnvError)
     assert "\n" not in str(error)
     assert str(path) in str(error)
-
-
-def test_a_folder_above_says_which_dumps_lie_below(tmp_path):
-    for name in ("b-1", "a-1"):
-        write_texts(tmp_path / name / "dumps", [group(0)])
-    (tmp_path / "a").symlink_to("a-1")
-    done = as_a_process(tmp_path)
-    assert done.returncode == 2
-    assert f"below it there are dumps in {tmp_path}/a-1/dumps, {tmp_path}/b-1/dumps\n" in done.stderr
 
 
 def test_sides_with_different_suites_are_named(folder, tmp_path):
