@@ -37,7 +37,7 @@ _ORIGIN = ("task", "item", "group_id", "phase", "step")
 
 
 class ExportError(RGEnvError):
-    """An export with invalid settings, or one that cannot be written."""
+    """A file that cannot be written."""
 
 
 class Reason(StrEnum):
@@ -46,7 +46,6 @@ class Reason(StrEnum):
     EVALUATION = "evaluation groups (training on them contaminates later evaluations; --include-eval)"
     NO_TEXT = "groups that are only in the ledger: their text was not kept"
     NO_PAIR = "groups without a good response (--min-score) and one that is worse by the margin (--margin)"
-
     NO_RESPONSE = "rollouts that do not end with a response to a prompt"
     NO_SCORE = "rollouts without a score, most because their scorer failed (a score of 0 is then meaningless)"
     VIOLATION = "rollouts that violate the format"
@@ -64,15 +63,11 @@ class Sft:
 
     Attributes:
         min_score: minimum base score, in [0, 1]; None: that of a solved rollout.
-        per_group: maximum number of responses per group; the best come first.
+        per_group: maximum number of responses per group, the best first.
     """
 
     min_score: float | None = None
     per_group: int = 1
-
-    def __post_init__(self) -> None:
-        _check("--min-score", self.min_score, self.min_score is None or 0 <= self.min_score <= 1, "from 0 to 1")
-        _check("--per-group", self.per_group, self.per_group >= 1, "at least 1")
 
     def rows(self, rollouts: Sequence[RolloutRecord], min_score: float, left_out: Counter[Reason]) -> Iterator[Row]:
         """The lines made from a group's rollouts; counts what is left out."""
@@ -97,10 +92,6 @@ class Dpo:
 
     min_score: float | None = None
     margin: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check("--min-score", self.min_score, self.min_score is None or 0 <= self.min_score <= 1, "from 0 to 1")
-        _check("--margin", self.margin, 0 < self.margin <= 1, "above 0 and at most 1")
 
     def rows(self, rollouts: Sequence[RolloutRecord], min_score: float, left_out: Counter[Reason]) -> Iterator[Row]:
         """As `Sft.rows`."""
@@ -230,7 +221,7 @@ def _flaw(rollout: RolloutRecord, min_score: float) -> Reason | None:
         return Reason.REJECTED
     if rollout.truncated:
         return Reason.TRUNCATED
-    return Reason.LOW_SCORE if rollout.base_score < min_score else None
+    return None if rollout.base_score >= min_score else Reason.LOW_SCORE
 
 
 def _digest(row: Row) -> bytes:
@@ -238,8 +229,3 @@ def _digest(row: Row) -> bytes:
     messages = [message for value in row.values() if isinstance(value, list) for message in value]
     text = "\0\0".join(message["role"] + "\0" + " ".join(message["content"].split()) for message in messages)
     return blake2b(text.encode(), digest_size=16).digest()
-
-
-def _check(option: str, value: float | None, valid: bool, requirement: str) -> None:
-    if not valid:
-        raise ExportError(f"{option} {value:g}: must be {requirement}")

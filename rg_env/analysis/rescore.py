@@ -76,13 +76,8 @@ def has_changed(old: RolloutRecord, new: Scores) -> bool:
     """Whether a value of `COMPARED` differs, numbers by more than rounding. An import may lack raw and tagged score."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
     names = [name for name in COMPARED if not (imported and name in ("raw_score", "tagged_score"))]
-    return any(_differs(getattr(old, name), new[name]) for name in names)
-
-
-def _differs(old: object, new: object) -> bool:
-    if isinstance(old, float) and isinstance(new, (int, float)):
-        return not abs(old - new) <= 1e-9  # also if one is NaN
-    return old != new
+    pairs = [(getattr(old, name), new[name]) for name in names]
+    return any(a != b and not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-9) for a, b in pairs)
 
 
 @dataclass
@@ -127,7 +122,6 @@ def rescore(
     """
     result = Rescored()
     attempts, defaults = settings_of_attempts(dump.runs), default_settings()
-    known: set[str] = set()
     waiting: deque[tuple[GroupRecord, RunSettings, Future[list[Scores]]]] = deque()
 
     def take() -> None:
@@ -143,9 +137,9 @@ def rescore(
             if question is None:
                 result.without_question += 1
                 continue
-            if group.task not in known:
-                _check_tasks(dump, group.task)
-                known.add(group.task)
+            if group.task not in result.tasks:
+                _check_task(dump, group.task)
+                result.tasks[group.task] = TaskChanges(group.task)
             attempt = (group.run_id, group.attempt)
             settings = attempts.get(attempt, defaults)
             result.without_settings += attempt not in attempts
@@ -199,27 +193,16 @@ def _score_again(
     return scores
 
 
-def _check_tasks(dump: Dump, task: str) -> None:
-    """Refuse a task that this process does not know, with the others and with the modules that the dump names."""
-    if _is_task(task):
-        return
-    rows = dump.scan(all_attempts=True).select("task").unique().collect()
-    tasks = ", ".join(sorted(name for name in rows["task"] if not _is_task(name)))
-    attempts = settings_of_attempts(dump.runs).values()
-    modules = list(dict.fromkeys(name for settings in attempts for name in named_modules(settings.config)))
-    hint = f"the run imported {', '.join(modules)}" if modules else "its manifest names no module"
-    raise ConfigError(
-        visible(
-            f"cannot score {tasks}: not a task of Reasoning Gym, and what a dump names is not imported by itself "
-            f"({hint}): add --imports MODULE for each module that you trust",
-            one_line=True,
-        )
-    )
-
-
-def _is_task(name: str) -> bool:
+def _check_task(dump: Dump, task: str) -> None:
+    """Refuse a task that this process does not know, with the modules that the dump names."""
     try:
-        check_name(name)
+        check_name(task)
     except ConfigError:
-        return False
-    return True
+        attempts = settings_of_attempts(dump.runs).values()
+        modules = list(dict.fromkeys(name for settings in attempts for name in named_modules(settings.config)))
+        hint = f"the run imported {', '.join(modules)}" if modules else "its manifest names no module"
+        message = (
+            f"cannot score {task}: not a task of Reasoning Gym, and what a dump names is not imported by itself "
+            f"({hint}): add --imports MODULE for each module that you trust"
+        )
+        raise ConfigError(visible(message, one_line=True)) from None

@@ -19,9 +19,7 @@ from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.parse import is_same_answer
 
-ONE_ANSWER_WINS = "one answer wins"
-NO_REASONING = "no reasoning"
-NAMES = (ONE_ANSWER_WINS, NO_REASONING)
+NAMES = ("one answer wins", "no reasoning")
 _ENOUGH_ITEMS = 10
 _WINS = 0.5
 """Base score from which an answer wins."""
@@ -33,14 +31,7 @@ _EVIDENCE = 5
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """One sign in one task.
-
-    Attributes:
-        sign: one of `NAMES`.
-        what: what was seen, with counts, and what it may mean.
-        groups: ids of up to five groups that show it.
-        share: the share of examined rollouts that show it, in [0, 1].
-    """
+    """One sign in one task: what was seen and may mean, ids of up to five groups, the share of rollouts."""
 
     sign: str
     task: str
@@ -70,14 +61,7 @@ class _Seen:
 
 
 def find_signs(dump: Dump) -> Examined:
-    """Look for signs in the train phase of a dump, or in a dump that has only evaluations.
-
-    Args:
-        dump: from `open_run`, or a part of it.
-
-    Raises:
-        NewerSchemaError: a file needs a later version of rg_env.
-    """
+    """Look for signs in the train phase of a dump, or in a dump that has only evaluations. Errors as `Dump.groups`."""
     result, tasks = Examined(), defaultdict[str, _Seen](_Seen)
     attempts, defaults = settings_of_attempts(dump.runs), default_settings()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
@@ -116,8 +100,8 @@ def _findings(task: str, seen: _Seen) -> Iterator[Suspicion]:
                 f"{shown} was rewarded for {len(items)} or more items although it is not their reference answer. "
                 "Unless the task accepts several answers, the scorer rewards a wrong one"
             )
-            yield Suspicion(ONE_ANSWER_WINS, task, what, tuple(items.values())[:_EVIDENCE], 1.0)
+            yield Suspicion(NAMES[0], task, what, tuple(items.values())[:_EVIDENCE], 1.0)
     count, of = seen.think[True], seen.think.total()
     if count >= _ENOUGH_EMPTY and count >= _EMPTY_SHARE * of:
         why = "solved responses have an empty think block: the answer does not come from written reasoning"
-        yield Suspicion(NO_REASONING, task, f"{count} of {of} {why}", tuple(seen.empty), count / of)
+        yield Suspicion(NAMES[1], task, f"{count} of {of} {why}", tuple(seen.empty), count / of)

@@ -78,7 +78,6 @@ def render_table(
     """`statistics` of one run, with a section for each phase and environment.
 
     Args:
-        title: printed above the table.
         totals: `statistics` of the same source by phase, shown in the section headings.
         columns: names of the columns to show; by default the main ones.
     """
@@ -96,11 +95,10 @@ def render_runs(
     width: int,
     columns: Sequence[str] = ("solve_rate",),
 ) -> Iterator[Table]:
-    """Several runs side by side: for each of these columns a table, or more if it would not fit the width.
+    """Several runs side by side: for each of these columns of `statistics` a table, or more if it is too wide.
 
     Args:
-        frame: from `statistics`.
-        totals: `statistics` of the same source by phase.
+        totals: as for `render_table`.
         names: of the runs, by run id.
         width: of the terminal, in characters.
     """
@@ -134,12 +132,7 @@ def render_details(
     names: Mapping[str, str] = _NO_NAMES,
     trainer: Mapping[tuple[str, int], Mapping[str, float | None]] = _NO_NUMBERS,
 ) -> Iterator[Table]:
-    """All statistics with their confidence intervals, one table per row.
-
-    Args:
-        names: of the runs, by run id.
-        trainer: the trainer's own numbers of each step, by run id and step; shown in rows of training by step.
-    """
+    """All statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):
         numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
         title = cell(_name_of(row | {"run_id": names.get(row["run_id"], row["run_id"])}, _keys(frame)))
@@ -169,7 +162,11 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
             chosen = measures or (["solve_rate"] if keys else _TOTALS)
             if keys:
                 table.add_row(cell(f"{'' if measures else 'solve_rate '}by {' and '.join(keys)}", "bold"))
-            for row in frame.filter(pl.col("measure").is_in(chosen), **section).iter_rows(named=True):
+            rows = frame.filter(pl.col("measure").is_in(chosen), **section)
+            scores = rows.filter(pl.col("measure").is_in(["mean_base_score", "mean_reward"])).select("this", "other")
+            if not measures and scores.n_unique() == 1:  # the reward is shown where it differs from the score
+                rows = rows.filter(pl.col("measure") != "mean_reward")
+            for row in rows.iter_rows(named=True):
                 label = _name_of(row, [*keys, *(["measure"] if measures or not keys else [])])
                 low, high, style = row["low"], row["high"], "bold" if row["clear"] else ""
                 table.add_row(
@@ -204,38 +201,29 @@ def figure(value: float | None, sign: str = "") -> str:
 
 
 def _add_rows(
-    table: Table,
-    frame: pl.DataFrame,
-    totals: pl.DataFrame | None,
-    columns: Sequence[tuple[str, Show]],
+    table: Table, frame: pl.DataFrame, totals: pl.DataFrame | None, columns: Sequence[tuple[str, Show]]
 ) -> None:
     """A line for each value of the keys, below a heading for each section with its totals.
 
     Args:
         columns: the run, and what to show of its row.
     """
+
+    def add(label: str, rows: pl.DataFrame | None, style: str = "") -> None:
+        of_run = {} if rows is None else {row["run_id"]: row for row in rows.iter_rows(named=True)}
+        cells = (show(of_run[run]) if run in of_run else _UNKNOWN for run, show in columns if rows is not None)
+        table.add_row(cell(label, style), *(Text(text, style=style) for text in cells))
+
     names = _names(frame)
     sections = [key for key in _keys(frame) if key in _SECTION[1:] and key not in names]
     in_order = frame.sort(*sections, *names, maintain_order=True)
     for section, rows in in_order.group_by(sections, maintain_order=True) if sections else [((), in_order)]:
         if sections:
-            heads = None if totals is None else totals.filter(**dict(zip(sections, section, strict=True)))
             table.add_section()
-            _add_row(table, " ".join(map(str, section)), heads, columns, "bold")
+            heads = None if totals is None else totals.filter(**dict(zip(sections, section, strict=True)))
+            add(" ".join(map(str, section)), heads, "bold")
         for _, of_name in rows.group_by(names, maintain_order=True) if names else ():
-            label = "  " * bool(sections) + _name_of(of_name.row(0, named=True), names)
-            _add_row(table, label, of_name, columns)
-
-
-def _add_row(
-    table: Table, label: str, rows: pl.DataFrame | None, columns: Sequence[tuple[str, Show]], style: str = ""
-) -> None:
-    if rows is None:
-        table.add_row(cell(label, style))
-        return
-    of_run = {row["run_id"]: row for row in rows.iter_rows(named=True)}
-    cells = (Text(show(of_run[run]) if run in of_run else _UNKNOWN, style=style) for run, show in columns)
-    table.add_row(cell(label, style), *cells)
+            add("  " * bool(sections) + _name_of(of_name.row(0, named=True), names), of_name)
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
@@ -303,7 +291,7 @@ def _solved(row: Row) -> str:
 
 def _trend(row: Row) -> str:
     first, last = row["solve_rate_first"], row["solve_rate_last"]
-    return _UNKNOWN if first is None or last is None else f"{first:.0%}→{last:.0%}"
+    return _UNKNOWN if None in (first, last) else f"{first:.0%}→{last:.0%}"
 
 
 def _tokens(row: Row) -> str:

@@ -31,6 +31,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an existing file."
 MinScore = Annotated[
     float | None,
     typer.Option(
+        min=0,
+        max=1,
         help="Minimum base score of what is trained toward. By default only solved responses: at least the run's "
         "`solved_at`, 0.99 if it is unknown.",
         show_default=False,
@@ -47,7 +49,7 @@ def sft(
     paths: DumpPaths,
     out: Out,
     min_score: MinScore = None,
-    per_group: Annotated[int, typer.Option(help="Maximum number of responses per group, best first.")] = 1,
+    per_group: Annotated[int, typer.Option(min=1, help="Maximum number of responses per group, best first.")] = 1,
     think: ThinkOption = Think.KEEP,
     where: Where = None,
     include_eval: IncludeEval = False,
@@ -70,7 +72,8 @@ def dpo(
     out: Out,
     min_score: MinScore = None,
     margin: Annotated[
-        float, typer.Option(help="Minimum difference between the two scores, after the length penalty.")
+        float,
+        typer.Option(min=0.001, max=1, help="Minimum difference between the two scores, after the length penalty."),
     ] = 0.5,
     think: ThinkOption = Think.KEEP,
     where: Where = None,
