@@ -1,6 +1,8 @@
 """SkyRL accepts every file in configs/ with all its values; the CPU counterparts are trained."""
 
+import contextlib
 import dataclasses
+import functools
 import json
 import re
 import sys
@@ -11,7 +13,9 @@ import yaml
 
 from rg_env.cpu import nano_path
 from rg_env.dump import open_run
+from rg_env.settings import value_of
 from rg_env.skyrl.config import load_run
+from rg_env.skyrl.run_folder import PATHS
 from tests.e2e.conftest import RG, rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -25,9 +29,11 @@ def name_of(path):
     return path.relative_to(CONFIGS).with_suffix("").as_posix()
 
 
-def load(path):
+@functools.cache
+def load(name):
     """The settings of a recipe; no GPU, hub or vLLM server is needed here."""
-    return load_run([str(path)], tolerate=lambda missing: None).cfg
+    with contextlib.chdir(CONFIGS.parent):
+        return load_run([f"{CONFIGS}/{name}.yaml"], tolerate=lambda missing: None).cfg
 
 
 def leaves(node, prefix=""):
@@ -40,37 +46,27 @@ def leaves(node, prefix=""):
             yield dotted, value
 
 
-def reached(cfg, dotted):
-    node = cfg
-    for part in dotted.split("."):
-        node = getattr(node, part)
-    return node
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_skyrl_accepts_the_recipe_with_every_value(path, monkeypatch):
-    monkeypatch.chdir(CONFIGS.parent)
-    cfg = load(path)  # SkyRL's parser, our checks, then SkyRL's validate_cfg
+def test_skyrl_accepts_the_recipe_with_every_value(path):
+    cfg = load(name_of(path))  # SkyRL's parser, our checks, then SkyRL's validate_cfg
     settings = dict(leaves(yaml.safe_load(path.read_text())))
     assert len(settings) > 20
     for name, value in settings.items():
         if value == "nano" and name.endswith("model.path"):
             value = str(nano_path())
         elif name.endswith(("_path", "dump_dir")):
-            value = str(Path(value).resolve())
-        assert reached(cfg, name) == value, name
+            value = str(CONFIGS.parent / value)
+        assert value_of(cfg, name) == value, name
 
 
 @pytest.mark.parametrize("path", [path for path in GPU_RECIPES if path.stem != "debug_1gpu"], ids=name_of)
-def test_a_value_that_differs_from_the_source_has_a_comment_with_the_value_there(path, monkeypatch):
+def test_a_value_that_differs_from_the_source_has_a_comment_with_the_value_there(path):
     """`recipe_sources.json` has the settings of the sources, of SkyRL's at its tag skyrl-v0.4.0."""
-    monkeypatch.chdir(CONFIGS.parent)
     text = path.read_text()
     header = text.partition("# ----")[0]
     (source,) = (values for name, values in SOURCES.items() if name in header)
-    cfg = load(path)
     for setting, value in source.items():
-        chosen = reached(cfg, setting)
+        chosen = value_of(load(name_of(path)), setting)
         shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         if chosen != value and not (value is None and str(chosen) == "none"):
             line = re.search(rf"^ *{re.escape(setting.removeprefix(RG + '.'))}:.*$", text, re.MULTILINE)
@@ -79,31 +75,15 @@ def test_a_value_that_differs_from_the_source_has_a_comment_with_the_value_there
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_a_run_leaves_a_model_that_can_be_loaded(path):
+def test_a_recipe_is_complete(path):
+    """It leaves a model, writes into a folder of its own, and is in the list of recipes."""
     settings = dict(leaves(yaml.safe_load(path.read_text())))
     assert 0 < settings["trainer.hf_save_interval"] <= settings["trainer.max_training_steps"]
-
-
-@pytest.mark.parametrize("path", GPU_RECIPES, ids=name_of)
-def test_a_thinking_model_is_not_evaluated_greedily(path):
-    settings = dict(leaves(yaml.safe_load(path.read_text())))
-    if re.search(r"Qwen3-\w+$", settings["trainer.policy.model.path"]):
+    assert {Path(settings[name]).parent for name in PATHS} == {Path("runs", name_of(path).replace("/", "_"))}
+    assert f"`configs/{name_of(path)}.yaml`" in (CONFIGS.parent / "docs" / "train.md").read_text()
+    if re.search(r"Qwen3-\w+$", settings["trainer.policy.model.path"]):  # thinks, so it is not evaluated greedily
         assert settings["generator.eval_sampling_params.temperature"] == 0.6
         assert settings["generator.eval_sampling_params.top_p"] == 0.95
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_a_recipe_writes_into_a_folder_of_its_own(path):
-    settings = dict(leaves(yaml.safe_load(path.read_text())))
-    folders = {Path(settings[f"trainer.{name}"]).parent for name in ("ckpt_path", "export_path", "log_path")}
-    folders.add(Path(settings[f"{RG}.dump_dir"]).parent)
-    assert folders == {Path("runs", name_of(path).replace("/", "_"))}
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_a_recipe_is_in_the_list_of_recipes(path):
-    page = (CONFIGS.parent / "docs" / "train.md").read_text()
-    assert f"`configs/{name_of(path)}.yaml`" in page
 
 
 @pytest.mark.parametrize(
@@ -119,7 +99,7 @@ def test_a_recipe_is_in_the_list_of_recipes(path):
 )
 def test_a_cpu_twin_has_the_algorithm_of_its_gpu_recipe(gpu, cpu):
     """All of SkyRL's algorithm settings are equal, down to those that neither file names."""
-    algorithms = [dataclasses.asdict(load(f"{CONFIGS}/{name}.yaml").trainer.algorithm) for name in (gpu, cpu)]
+    algorithms = [dataclasses.asdict(load(name).trainer.algorithm) for name in (gpu, cpu)]
     assert algorithms[0] == algorithms[1]
 
 
