@@ -36,16 +36,11 @@ def test_a_response_and_its_request():
     assert server.keys == {f"Bearer {KEY}"}
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [error(429, "slow down"), error(500, "oops"), error(503, "later"), Answer(CUT)],
-    ids=["429", "500", "503", "cut"],
-)
-def test_passing_trouble_is_tried_again(trouble):
-    with serving(lambda number, body: trouble if number < 2 else RIGHT) as server:
-        (response,) = ask(server)
-    assert response.failure is None
-    assert len(server.requests) == 3
+def test_passing_trouble_is_tried_again():
+    for trouble in (error(429, "slow down"), error(503, "later"), Answer(CUT)):
+        with serving(lambda number, body, trouble=trouble: trouble if number < 2 else RIGHT) as server:
+            (response,) = ask(server)
+        assert (response.failure, len(server.requests)) == (None, 3)
 
 
 @pytest.mark.parametrize(
@@ -93,26 +88,22 @@ def test_what_fails_every_request_is_one_error_without_the_key(trouble, message)
     assert "\n" not in str(caught.value)
 
 
-def test_reasoning_that_comes_apart_is_the_think_block():
+def test_reasoning_that_comes_apart_is_the_think_block_and_an_opened_one_is_noticed():
     script = [
         completion("<answer>2</answer>", reasoning_content="I put it in <answer> tags."),
         completion("<think>so</think><answer>2</answer>", reasoning="hm"),
         completion("", reasoning_content="too long", finish="length"),
         completion(None, reasoning_content=None, tokens=None),
+        completion("so</think><answer>2</answer>"),
     ]
     with serving(lambda number, body: script[number]) as server:
-        apart, continued, cut, nothing = ask(server, times=4)
+        apart, continued, cut, nothing, opened = ask(server, times=5)
     assert apart.text == "<think>I put it in ‹answer› tags.</think><answer>2</answer>"
     assert continued.text == "<think>hm\nso</think><answer>2</answer>"
     assert (cut.text, cut.stop_reason) == ("<think>too long", "length")
-    assert [one.reasoning_apart for one in (apart, continued, cut, nothing)] == [True, True, True, False]
+    assert [reply.reasoning_apart for reply in (apart, continued, cut, nothing)] == [True, True, True, False]
     assert (nothing.text, nothing.completion_tokens) == ("", None)
-
-
-def test_a_think_block_that_the_prompt_opened_is_noticed():
-    script = [completion("so</think><answer>2</answer>"), RIGHT]
-    with serving(lambda number, body: script[number]) as server:
-        assert [response.think_opened for response in ask(server, times=2)] == [True, False]
+    assert [reply.think_opened for reply in (apart, continued, opened)] == [False, False, True]
 
 
 def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it():
@@ -121,17 +112,14 @@ def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it():
         return RIGHT if newer else error(400, "use 'max_completion_tokens' instead of 'max_tokens'")
 
     with serving(script) as server:
-        assert all(one.failure is None for one in ask(server, times=2))
+        assert all(reply.failure is None for reply in ask(server, times=2))
     assert [("max_tokens" in body) for body in server.requests] == [True, False, False]
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host", "http://", "http://host:port", ""])
-def test_what_is_no_address_is_refused(url):
-    with pytest.raises(ConfigError, match="must be an address"):
-        base_url(url)
-
-
-def test_a_key_in_the_address_is_refused_and_not_repeated():
+def test_what_is_no_address_and_a_key_in_one_are_refused():
+    for url in ("127.0.0.1:8000", "ftp://host", "http://", "http://host:port", ""):
+        with pytest.raises(ConfigError, match="must be an address"):
+            base_url(url)
     with pytest.raises(ConfigError, match="put the key in OPENAI_API_KEY") as caught:
         base_url(f"https://user:{KEY}@host/v1")
     assert KEY not in str(caught.value)

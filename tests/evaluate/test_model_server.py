@@ -72,15 +72,37 @@ def logs(folder):
     return list(folder.glob("rg_env-server-*.log"))
 
 
-def test_a_run_from_start_to_end(run, tmp_path):
-    process = run("answers")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent ended")
+def test_a_run_that_is_killed_and_whose_server_dies_is_completed(run, tmp_path):
+    dump, output = tmp_path / "dump", tmp_path / "output.txt"
+    process = run("answers", "--concurrency", "1")
+    server, child = server_of(process)
+    wait_for_groups(dump, 1)
+    process.kill()
+    try:
+        assert gone([server])
+    finally:
+        child.kill()  # vLLM ends its own children when it is asked to end
+
+    process = run("dies", "--resume")
     servers = server_of(process)
-    assert process.wait(PATIENCE) == 0, (tmp_path / "output.txt").read_text()
+    assert process.wait(PATIENCE) == 1
+    assert "scripted ended with exit code 1: torch.OutOfMemoryError: no memory is left" in output.read_text()
+    assert f"--resume --out {dump} continues" in output.read_text()
     assert gone(servers)
-    assert not logs(tmp_path)
-    assert len(list(open_run(tmp_path / "dump").ledger())) == GROUPS
-    again = run("refuses", "--resume")
-    assert again.wait(PATIENCE) == 0, "no server is started where nothing is left to do"
+    recorded = list(open_run(dump).ledger(all_attempts=True))
+    assert 0 < len(recorded) < GROUPS
+    assert all(rollout.status != "no_response" for group in recorded for rollout in group.rollouts)
+
+    kept = logs(tmp_path)
+    process = run("answers", "--resume")
+    servers = server_of(process)
+    assert process.wait(PATIENCE) == 0, output.read_text()
+    assert gone(servers)
+    assert logs(tmp_path) == kept, "the log of a server that did its work is removed"
+    ledger = list(open_run(dump).ledger(all_attempts=True))
+    assert len(ledger) == len({group.item for group in ledger}) == GROUPS
+    assert run("refuses", "--resume").wait(PATIENCE) == 0, "no server is started where nothing is left to do"
 
 
 def test_a_server_that_does_not_start_is_one_line(run, tmp_path):
@@ -92,22 +114,6 @@ def test_a_server_that_does_not_start_is_one_line(run, tmp_path):
     assert not any(line.startswith(("Traceback", "  File")) for line in lines)
 
 
-def test_a_server_that_dies_stops_the_run_which_then_continues(run, tmp_path):
-    process = run("dies")
-    servers = server_of(process)
-    assert process.wait(PATIENCE) == 1
-    text = (tmp_path / "output.txt").read_text()
-    assert "scripted ended with exit code 1: torch.OutOfMemoryError: no memory is left" in text
-    assert f"--resume --out {tmp_path / 'dump'} continues" in text
-    assert gone(servers)
-    recorded = list(open_run(tmp_path / "dump").ledger())
-    assert 0 < len(recorded) < GROUPS
-    assert all(rollout.status != "no_response" for group in recorded for rollout in group.rollouts)
-    assert run("answers", "--resume").wait(PATIENCE) == 0
-    ledger = list(open_run(tmp_path / "dump").ledger(all_attempts=True))
-    assert len(ledger) == len({group.item for group in ledger}) == GROUPS
-
-
 def test_a_closed_terminal_stops_the_server(run, tmp_path):
     process = run("answers", "--concurrency", "1")
     servers = server_of(process)
@@ -117,14 +123,3 @@ def test_a_closed_terminal_stops_the_server(run, tmp_path):
     assert gone(servers)
     assert not logs(tmp_path)
     assert "Traceback" not in (tmp_path / "output.txt").read_text()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent ended")
-def test_kill_9_stops_the_server(run):
-    process = run("answers", "--concurrency", "1")
-    server, child = server_of(process)
-    process.kill()
-    try:
-        assert gone([server])
-    finally:
-        child.kill()  # vLLM ends its own children when it is asked to end
