@@ -156,13 +156,13 @@ def tasks(
 
     from rg_env.tasks import list_tasks
 
-    found = list_tasks()
+    known = list_tasks()
     if as_json:
-        print_json([task.as_dict() for task in found])
+        print_json([task.as_dict() for task in known])
         return
     table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
     table.columns[0].no_wrap = True
-    for task in found:
+    for task in known:
         table.add_row(
             cell(task.name),
             task.category,
@@ -172,7 +172,7 @@ def tasks(
             task.reason,
         )
     console().print(table)
-    print_line(f"{len(found)} tasks, {sum(task.in_default_mix for task in found)} in the default mix (mix)")
+    print_line(f"{len(known)} tasks, {sum(task.in_default_mix for task in known)} in the default mix (mix)")
     for line in _LEGEND:
         print_line(line)
 

@@ -47,7 +47,7 @@ class CommandGroup(_LaidOut, TyperGroup):
             paths = list(_paths(root.command, root.info_name))
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word] if word in names else get_close_matches(word, names)
-            found = [path for name in near for path in paths if path.endswith(f" {name}")]
+            paths = [path for name in near for path in paths if path.endswith(f" {name}")]
             hint = f"did you mean `{'` or `'.join(found)}`?" if found else f"use one of {', '.join(self.commands)}"
             ctx.fail(f"no command {word!r}; {hint}")
         return super().resolve_command(ctx, args)

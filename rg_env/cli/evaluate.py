@@ -104,12 +104,12 @@ def collect(
     from rg_env.evaluate.run import Job, run_job
     from rg_env.evaluate.suites import train_questions
 
-    given = _read(ctx, "collect", dump_dir=str(out))
-    given.rg.dump_dir = str(out)
-    options, *others = _reach(ctx, "collect", given)
+    all_settings = _read(ctx, "collect", dump_dir=str(out))
+    config = all_settings.rg
+    config.dump_dir = str(out)
+    options, *others = _reach(ctx, "collect", all_settings)
     need(not others, "--model", model, "has several models; name one of its global_step_N")
-    job = Job("collect", train_questions(given.rg, groups), samples, given.rg, options)
-    finished = run_job(job, resume=resume)
+    finished = run_job(Job("collect", train_questions(config, groups), samples, config, options), resume=resume)
     _print_finished(finished)
     raise typer.Exit(finished.exit_code)
 
@@ -161,27 +161,28 @@ def evaluate(
     from rg_env.evaluate.suites import suite_questions
 
     need(tasks is None or suite == "fixed", "--tasks", tasks, f"the suite {suite} has its own tasks")
-    given = _read(ctx, "eval", suite)
+    all_settings = _read(ctx, "eval", suite)
+    config = all_settings.rg
     names_folder = any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or [])
     if resume and not (out or names_folder):
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    folder = out or Path(given.rg.dump_dir)
+    folder = out or Path(config.dump_dir)
     if not (out or names_folder):
-        beside = folder.parent if given.has_file else Path("runs")
+        beside = folder.parent if all_settings.has_file else Path("runs")
         folder = beside / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    models = _reach(ctx, "eval", given)
-    samples = samples or int(given.skyrl.get("generator.eval_n_samples_per_prompt", 1))
-    is_limited = given.has_file and endpoint is None and suite == "fixed"
-    questions = suite_questions(suite, given.rg, items, **(_limits(given, models[0].model) if is_limited else {}))
+    models = _reach(ctx, "eval", all_settings)
+    samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    is_limited = all_settings.has_file and endpoint is None and suite == "fixed"
+    questions = suite_questions(suite, config, items, **(_limits(all_settings, models[0].model) if is_limited else {}))
     summaries: list[Summary] = []
     try:
         for options in models:
             place = folder / options.name.replace(" ", "_") if len(models) > 1 else folder
-            job = Job("eval", questions, samples, replace(given.rg, dump_dir=str(place)), options)
+            job = Job("eval", questions, samples, replace(config, dump_dir=str(place)), options)
             finished = run_job(job, resume=resume)
             _print_finished(finished)
             if finished.done:
-                summaries.append(summarize(place, finished.run_id, options.name, given.rg.solved_at))
+                summaries.append(summarize(place, finished.run_id, options.name, config.solved_at))
             if finished.exit_code:
                 raise typer.Exit(finished.exit_code)
     finally:
@@ -207,8 +208,8 @@ def _set_up_logging(config: RGDumpConfig) -> None:
     def to_stderr(line: str) -> None:
         sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
 
-    ours = ("rg_env", *named_modules(config))
-    shown = (lambda record: (record["name"] or "").startswith(ours)) if config.suppress_base_env_logs else None
+    modules = ("rg_env", *named_modules(config))
+    shown = (lambda record: (record["name"] or "").startswith(modules)) if config.suppress_base_env_logs else None
     logger.remove()
     logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=shown, diagnose=False, backtrace=False)
 

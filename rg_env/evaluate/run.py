@@ -472,9 +472,9 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     def stop(signum: int) -> None:
         received.append(signum)
         task.cancel()
-        for other in handled:
-            loop.remove_signal_handler(other)
-            signal.signal(other, lambda number, _: os._exit(128 + number))  # although the disk hangs
+        for again in handled:
+            loop.remove_signal_handler(again)
+            signal.signal(again, lambda number, _: os._exit(128 + number))  # although the disk hangs
 
     for signum in handled:
         loop.add_signal_handler(signum, stop, signum)

@@ -95,7 +95,7 @@ class Settings:
         values = {"temperature": 1.0, "top_p": 1.0, "max_generate_length": 1024} | own
         if command == "eval" and not own:  # as SkyRL
             values |= {"temperature": 0.0, "max_generate_length": of_training.get("max_generate_length", 1024)}
-        return {theirs: values[name] for name, theirs in _SAMPLING.items()}
+        return {argument: values[name] for name, argument in _SAMPLING.items()}
 
     def request(self, command: str) -> dict[str, Any]:
         """Further fields of every request: `additional_kwargs` of the sampling, and arguments of the template."""
