@@ -47,8 +47,8 @@ class CommandGroup(_LaidOut, TyperGroup):
             paths = list(_paths(root.command, root.info_name))
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word] if word in names else get_close_matches(word, names)
-            paths = [path for name in near for path in paths if path.endswith(f" {name}")]
-            hint = f"did you mean `{'` or `'.join(found)}`?" if found else f"use one of {', '.join(self.commands)}"
+            similar = [path for name in near for path in paths if path.endswith(f" {name}")]
+            hint = f"did you mean `{'` or `'.join(similar)}`?" if similar else f"use one of {', '.join(self.commands)}"
             ctx.fail(f"no command {word!r}; {hint}")
         return super().resolve_command(ctx, args)
 
