@@ -66,7 +66,8 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
 
 
 def test_scorers_that_start_no_more_stop_the_run_with_one_line_and_a_whole_record(tmp_path, short_run):
-    done = run_command(sys.executable, ROOT / "tests" / "e2e" / "broken_pool_run.py", *short_run, check=False)
+    script = ROOT / "tests" / "e2e" / "disturbed_run.py"
+    done = run_command(sys.executable, script, "without_scorers", *short_run, check=False)
     assert done.returncode == 1, done.stderr[-4000:]  # no wrong setting: the run was under way
     assert "log: " in done.stdout
     assert "failed " in done.stdout.splitlines()[-1]

@@ -15,9 +15,9 @@ from tests.e2e.conftest import ROOT
 @pytest.mark.timeout(900)
 def test_sigterm_closes_the_dump_and_ends_every_process_although_a_step_blocks(tmp_path, short_run):
     dumps = tmp_path / "dumps"
-    script = ROOT / "tests" / "e2e" / "blocked_run.py"
+    script = ROOT / "tests" / "e2e" / "disturbed_run.py"
     run = subprocess.Popen(
-        [sys.executable, script, *map(str, short_run)],
+        [sys.executable, script, "blocked", *map(str, short_run)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
