@@ -28,10 +28,6 @@ OTHER_CATEGORY = "other"
 """The category of tasks that reasoning-gym does not have."""
 
 
-class NoRolloutsError(DumpError):
-    """There is nothing to compute statistics from."""
-
-
 @dataclass(frozen=True, slots=True)
 class Statistic:
     """A mean over rollouts or over groups, with a confidence interval.
@@ -132,7 +128,7 @@ class Measured:
 
 
 def measure(
-    rollouts: pl.LazyFrame | pl.DataFrame,
+    rollouts: Dump | pl.LazyFrame | pl.DataFrame,
     *,
     solved_at: float = SOLVED_AT,
     whole: bool = True,
@@ -142,9 +138,9 @@ def measure(
     """Read what statistics are computed from.
 
     Args:
-        rollouts: rows as `Dump.scan` gives them, in any order; of whole groups, unless `whole` is False.
+        rollouts: a dump, or rows as `Dump.scan` gives them, in any order; of whole groups, unless `whole` is False.
         solved_at: a rollout is solved when its base score is at least this, in [0, 1], unless its group says otherwise.
-        whole: `Dump.whole_groups`.
+        whole: `Dump.whole_groups`, which is known of a dump.
         to_match: also read the columns that `compare` needs.
         names: of the statistics that are wanted, beside the solve rate; all by default. Fewer are faster.
 
@@ -158,7 +154,8 @@ def measure(
     columns = [
         pl.col(name).cast(_TYPES.get(name, SCHEMA[name])) for name in dict.fromkeys([*_OF_GROUP, *vital, *sources])
     ]
-    rows = rollouts.lazy().select(*columns, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
+    source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
+    rows = source.select(*columns, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
     runs = rows["run_id"].cast(pl.String).unique(maintain_order=True)
     well_formed = pl.when(pl.col("environment") == RG_DUMP).then(pl.col("violation") == "")
     counted = rows.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).with_columns(
@@ -166,25 +163,18 @@ def measure(
         solved=(pl.col("base_score") >= pl.col("solved_at").fill_null(solved_at)).fill_null(False),
         well_formed=well_formed,
     )
+    if isinstance(rollouts, Dump):
+        whole = rollouts.whole_groups
+    if rows.is_empty() and isinstance(rollouts, Dump):
+        paths = ", ".join(dict.fromkeys(str(file.path) for file in rollouts.files_to_read())) or "these files"
+        problems = rollouts.problems
+        why = f"; the first of {len(problems)} problems: {problems[0]}" if problems else ""
+        raise DumpError(f"no rollout in {paths}{why}")
     if rows.is_empty():
-        raise NoRolloutsError("there are no rollouts")
+        raise DumpError("there are no rollouts")
     if counted.is_empty():
         raise DumpError(f"nothing can be counted: all {rows.height} rollouts are {' or '.join(UNCOUNTED)}")
     return Measured(counted, _groups(counted, chosen), chosen, whole, rows.height - counted.height)
-
-
-def measure_dump(
-    dump: Dump, *, solved_at: float = SOLVED_AT, to_match: bool = False, names: Collection[str] | None = None
-) -> Measured:
-    """`measure` of a dump, with an error that names its files if there is nothing in them."""
-    rows, whole = dump.scan(), dump.whole_groups
-    try:
-        return measure(rows, solved_at=solved_at, whole=whole, to_match=to_match, names=names)
-    except NoRolloutsError:
-        paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
-        count = len(dump.problems)
-        why = f"; the first of {count} problems: {dump.problems[0]}" if count else ""
-        raise NoRolloutsError(f"no rollout in {paths}{why}") from None
 
 
 def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
@@ -193,7 +183,7 @@ def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
 
 
 def statistics(
-    rollouts: pl.LazyFrame | pl.DataFrame | Measured,
+    rollouts: Dump | pl.LazyFrame | pl.DataFrame | Measured,
     by: str = By.TASK,
     *,
     solved_at: float = SOLVED_AT,
@@ -204,7 +194,7 @@ def statistics(
     """One row for each run, phase, environment and value of `by`, runs in the order in which they were read.
 
     Args:
-        rollouts: as for `measure`: `Dump.scan()`, perhaps of `Dump.where(…)`. Or what `measure` returned.
+        rollouts: as for `measure`, or what it returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
             of the complexity), `outcome`, `violation`, `status`, or `phase` or `environment`, which rows always have.
         solved_at, whole: as for `measure`.
@@ -224,9 +214,8 @@ def statistics(
         - `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved and unsolved rollouts
           (linear between two lengths).
 
-        Rates lie in [0, 1]; unknown values are null: of other environments everything about
-        violations, status, truncation and the length penalty. Statistics of whole groups (shares of groups,
-        pass@k) are null if only some rollouts of a group are counted: by violation or status, or not `whole`.
+        Unknown values are null: of other environments everything about violations, status, truncation and the length
+        penalty; statistics of whole groups (shares of groups, pass@k) if only some rollouts of a group are counted.
 
     Raises:
         DumpError: `by` is invalid, or as `measure`.

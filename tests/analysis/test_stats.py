@@ -86,7 +86,8 @@ def test_conditions_choose_rows_and_unwhole_groups_have_no_pass_at_k(tmp_path):
     (row,) = statistics(dump.where(["task = 'gcd'", "step >= 3"]).scan()).iter_rows(named=True)
     assert (row["task"], row["groups"], row["pass_at_2"]) == ("gcd", 3, 1.0)
     part = dump.where(["base_score = 1"])
-    (row,) = statistics(part.scan(), "phase", whole=part.whole_groups).iter_rows(named=True)
+    (row,) = statistics(part, "phase").iter_rows(named=True)
+    assert statistics(part.scan(), "phase", whole=False).row(0, named=True) == row
     assert (row["rollouts"], row["solve_rate"], row["pass_at_1"], row["no_signal"]) == (8, 1.0, None, None)
 
 

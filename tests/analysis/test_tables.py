@@ -6,7 +6,6 @@ import pytest
 from rich.console import Console
 
 from rg_env.analysis import compare, counts, measure, statistics
-from rg_env.analysis.stats import measure_dump
 from rg_env.analysis.tables import (
     SHOWN,
     headline,
@@ -164,11 +163,11 @@ def test_the_headline_says_every_group_only_if_the_manifest_says_that_the_run_en
             if ended:
                 end_manifest(path.parent, RUN_ID, 1, **ended)
         dump = open_run(path.parent)
-        return headline(measure_dump(dump), dump).partition("steps 1 to 2 · ")[2]
+        return headline(measure(dump), dump).partition("steps 1 to 2 · ")[2]
 
     assert said("whole", True, missing_groups=0) == "every group, from the ledger"
     assert said("unknown", False) == "from the ledger"
     for name, ended in (("killed", {}), ("full disk", {"missing_groups": 3})):
         assert said(name, True, **ended) == "from the ledger, not every group: see below"
     texts = open_run(write_texts(tmp_path / "texts", [group(1)]))
-    assert "not kept are missing" in headline(measure_dump(texts), texts)
+    assert "not kept are missing" in headline(measure(texts), texts)

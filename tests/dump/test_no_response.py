@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rg_env.analysis import counts, statistics
-from rg_env.analysis.stats import measure_dump
+from rg_env.analysis.stats import measure
 from rg_env.analysis.tables import headline
 from rg_env.browser import Query
 from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
@@ -35,7 +35,7 @@ def test_every_tool_leaves_it_out(tmp_path):
     dump = written(tmp_path, groups)
     assert validate(tmp_path).good
     assert list(dump.groups()) == groups[:1]
-    found = measure_dump(dump)
+    found = measure(dump)
     assert (found.rollouts.height, found.left_out) == (1, 3)
     assert "3 rollouts left out" in headline(found, dump)
     (row,) = statistics(found).iter_rows(named=True)

@@ -16,7 +16,7 @@ from rg_env.analysis.reparse import MEANINGS
 from rg_env.analysis.report.figures import sections, trainer_numbers
 from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
-from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure_dump, step_numbers
+from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure, step_numbers
 from rg_env.atomic import replacing
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.runs import run_names
@@ -59,7 +59,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     Raises:
         DumpError: the dump has no rollouts, or a file cannot be read.
     """
-    found = measure_dump(dump, solved_at=solved_at, names=_STATISTICS)
+    found = measure(dump, solved_at=solved_at, names=_STATISTICS)
     ids = found.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())

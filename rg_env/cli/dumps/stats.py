@@ -89,7 +89,7 @@ def stats(
         _compare(dump, other, by, solved_at, names, details, as_json, as_csv)
         print_remarks(dump, other)
         return
-    from rg_env.analysis.stats import counts, measure_dump, statistics, step_numbers
+    from rg_env.analysis.stats import counts, measure, statistics, step_numbers
     from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_runs, render_table
 
     for_people = not (as_json or as_csv or details)
@@ -97,7 +97,7 @@ def stats(
     gc.disable()  # reading makes millions of objects and no cycles: collecting would take a third of the time
     try:
         with spinner("reading"):
-            measured = measure_dump(dump, solved_at=solved_at, names=wanted or None)
+            measured = measure(dump, solved_at=solved_at, names=wanted or None)
     finally:
         gc.enable()
     frame, runs = statistics(measured, by), dump.names
@@ -160,11 +160,11 @@ def _compare(
     import polars as pl
 
     from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips, shared_questions
-    from rg_env.analysis.stats import key_columns, measure_dump
+    from rg_env.analysis.stats import key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
     with spinner("reading"):
-        this, that = (measure_dump(side, solved_at=solved_at, to_match=True) for side in (dump, other))
+        this, that = (measure(side, solved_at=solved_at, to_match=True) for side in (dump, other))
     unmatched = differing_tasks(dump, other)
     questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
     remarks = [f"{remark}; only questions that both have are compared" for remark in differing_suites(dump, other)]
