@@ -150,24 +150,15 @@ def test_what_is_solved_follows_from_the_run_unless_a_minimum_score_is_given(tmp
     assert export(open_run(tmp_path), Sft(), tmp_path / "y.jsonl").rows == 2
 
 
-def test_the_best_of_equals_is_the_first_not_the_shortest(tmp_path_factory):
-    made = [
-        group(
-            0,
-            [
-                said("<think>2 + 2 = 4</think><answer>4</answer>", 1.0, 0),
-                said("<think></think><answer>4</answer>", 1.0, 1),
-            ],
-        )
+def test_the_best_of_equals_is_the_first_not_the_shortest_and_white_space_makes_no_other_example(tmp_path_factory):
+    right = [
+        said("<think>2 + 2 = 4</think><answer>4</answer>", 1.0, 0),
+        said("<think></think><answer>4</answer>", 1.0, 1),
     ]
-    lines, _ = exported(tmp_path_factory, made, Sft())
-    assert "2 + 2 = 4" in lines[0]["messages"][-1]["content"]
-
-
-def test_duplicates_are_those_that_differ_in_white_space(tmp_path_factory):
-    made = [group(k, [said(f"<think>a{' ' * k} b</think><answer>4</answer>", 1.0, 0)]) for k in range(3)]
-    lines, result = exported(tmp_path_factory, made, Sft())
-    assert (len(lines), result.left_out[Reason.DUPLICATE]) == (1, 2)
+    again = said("<think>2 +  2 = 4</think><answer>4</answer>", 1.0, 0, status=Status.REWARD_ERROR)
+    lines, result = exported(tmp_path_factory, [group(0, right), group(1, [again])], Sft())
+    assert [line["messages"][-1]["content"] for line in lines] == [right[0].conversation[-1]["content"]]
+    assert +result.left_out == Counter({Reason.NOT_BEST: 1, Reason.DUPLICATE: 1})
 
 
 def test_think_blocks_can_be_dropped(tmp_path_factory):
@@ -179,12 +170,6 @@ def test_think_blocks_can_be_dropped(tmp_path_factory):
     lines, result = exported(tmp_path_factory, made, Sft(), think=Think.DROP)
     assert [line["messages"][-1]["content"] for line in lines] == ["<answer>4</answer>", "<answer>5</answer>"]
     assert result.left_out == Counter({Reason.THINK_STAYS: 1})
-
-
-def test_a_failed_reward_function_is_no_reason_to_leave_out_a_good_response(tmp_path_factory):
-    made = [group(0, [said("<think>t</think><answer>4</answer>", 1.0, 0, status=Status.REWARD_ERROR)])]
-    lines, result = exported(tmp_path_factory, made, Sft())
-    assert (len(lines), result.left_out.total()) == (1, 0)
 
 
 def test_evaluation_groups_need_to_be_asked_for_and_are_warned_about(tmp_path):
@@ -262,15 +247,11 @@ def test_the_command_says_what_was_written_and_left_out(tmp_path):
     assert done.exit_code == 0
     assert f"lines in {tmp_path / 'dpo' / 'train.jsonl'}, from 32 groups with 224 rollouts" in done.stdout
     assert "evaluation groups" in done.stdout and "--margin" in done.stdout
-    assert "asks for one" in done.stderr or "ask for one" in done.stderr
-
-
-def test_nothing_to_export_is_exit_code_1_with_the_reasons(tmp_path):
+    assert "ask for one" in done.stderr
     done = invoke("sft", SAMPLE, "--out", tmp_path / "x" / "train.jsonl", "--where", "phase = 'eval'")
     assert done.exit_code == 1
-    assert "nothing to export: 8 groups" in done.stdout
-    assert "8  evaluation groups" in done.stdout
-    assert list(tmp_path.rglob("*.*")) == []
+    assert "nothing to export: 8 groups" in done.stdout and "8  evaluation groups" in done.stdout
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

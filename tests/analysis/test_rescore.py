@@ -87,26 +87,18 @@ def test_outcomes_are_judged_by_the_runs_own_threshold(scorer, tmp_path):
     assert (result.changed, result.tasks["chain_sum"].outcomes) == (0, 1)
 
 
-def test_a_prompt_that_opened_the_think_block_is_known_from_the_manifest(scorer, tmp_path):
-    prefilled = RGDumpConfig(prefilled_think=True)
-    prefilled.scorer.timeout = 30.0
-    text = f"so</think><answer>{item('chain_sum').entry['answer']}</answer>"
-    group = recorded(scorer, "chain_sum", [text], prefilled)
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [({"prefilled_think": True}, "so</think><answer>{}</answer>"), ({"format": "lenient"}, "<ANSWER>{}</ANSWER>")],
+)
+def test_prompt_and_format_are_known_from_the_manifest(setting, text, scorer, tmp_path):
+    config = RGDumpConfig(**setting)
+    config.scorer.timeout = 30.0
+    group = recorded(scorer, "chain_sum", [text.format(item("chain_sum").entry["answer"])], config)
     assert group.rollouts[0].base_score == 1.0
-    assert rescore(dump_of(tmp_path / "a", [group], prefilled), workers=1).changed == 0
+    assert rescore(dump_of(tmp_path / "a", [group], config), workers=1).changed == 0
     unknown = rescore(dump_of(tmp_path / "b", [group], None), workers=1, timeout=30.0)
     assert (unknown.changed, unknown.without_settings) == (1, 1)
-
-
-def test_the_lenient_format_is_known_from_the_manifest(scorer, tmp_path):
-    lenient = RGDumpConfig(format="lenient")
-    lenient.scorer.timeout = 30.0
-    text = f"<ANSWER>{item('chain_sum').entry['answer']}</ANSWER>"
-    group = recorded(scorer, "chain_sum", [text], lenient)
-    assert (group.rollouts[0].base_score, group.rollouts[0].violation) == (1.0, "")
-    assert rescore(dump_of(tmp_path / "a", [group], lenient), workers=1).changed == 0
-    strict = rescore(dump_of(tmp_path / "b", [group], None), workers=1, timeout=30.0)
-    assert strict.changed == 1
 
 
 def test_the_sample_in_the_repository_is_scored_as_it_was():
