@@ -159,6 +159,28 @@ def test_a_scorer_that_fails_is_an_error_and_never_0(tmp_path, monkeypatch):
         assert trace.last_error.type == "TaskError"
 
 
+def test_metrics_and_reward_that_are_awaited_together_score_once(tmp_path, monkeypatch):
+    config = environment()
+    trace, *_ = traces(config, lambda *_: completion("<think>I add.</think><answer>7</answer>"), tmp_path)
+    score, scored = Scorer.score_response_async, []
+
+    async def counting(self, *args):
+        scored.append(args)
+        await asyncio.sleep(0.01)
+        return await score(self, *args)
+
+    monkeypatch.setattr(Scorer, "score_response_async", counting)
+    trace.state.verdict = None
+    task = first(config)[0]
+
+    async def together():
+        return await asyncio.gather(task.verdict(trace), task.reward(trace))
+
+    metrics, reward = asyncio.run(together())
+    assert len(scored) == 1
+    assert metrics["base_score"] == reward
+
+
 def test_a_request_that_fails_is_an_error_of_the_provider(tmp_path):
     trace, *_ = traces(environment(), lambda *_: error(400, "too long"), tmp_path)
     assert not trace.ok
