@@ -17,7 +17,7 @@ from rg_env.errors import DumpError
 from tests.dump.records import group
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
-SAMPLE_ID = "20261123-005303-97762abe"
+(SAMPLE_ID,) = (run.run_id for run in open_run(SAMPLE).runs)
 EVIL = "\x1b]0;owned\x07\n[red]model[/x]"
 
 
