@@ -243,7 +243,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
     number, offset = 1, 0
     with stream:
         try:
-            for block in _whole_lines(stream):
+            for block in whole_lines(stream):
                 if block.isspace():
                     number, offset = number + block.count(b"\n"), offset + len(block)
                     continue
@@ -255,7 +255,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
             yield number, offset, BadLineError(f"{error.strerror}; the rest of the file is lost")
 
 
-def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
+def whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
     """The stream in blocks that end where a line ends."""
     rest: list[bytes] = []
     held = 0

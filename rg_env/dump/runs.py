@@ -25,9 +25,10 @@ from rg_env.dump.files import (
     lines_in,
     list_files,
     manifest_name,
+    open_lines,
     open_regular,
     parse_name,
-    raw_lines,
+    whole_lines,
 )
 from rg_env.dump.manifest import RunSettings, read_manifest, settings_of
 from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
@@ -111,8 +112,7 @@ class Run:
         In training, all steps from the first one that they trained again, even if they did not get as far. Where there
         are no steps, as in evaluations of a model, the questions that they asked again: a question is a call.
         """
-        lines = (line for file in self.files_for_frames(texts=False) for _, _, line in raw_lines(file))
-        if not any(isinstance(line, bytes) and _LATER_ATTEMPT.search(line) for line in lines):
+        if not any(map(_has_later_attempt, self.files_for_frames(texts=False))):
             return lambda phase, step, call, attempt: False
         first: dict[int, int] = {}
         last: dict[tuple[str, int], int] = {}
@@ -135,6 +135,12 @@ class Run:
             return abandoned or attempt < last.get((phase, step), attempt)
 
         return is_replaced
+
+
+def _has_later_attempt(file: DumpFile) -> bool:
+    with suppress(OSError), open_lines(file.path) as stream:  # what is damaged is reported by the reader of the lines
+        return any(_LATER_ATTEMPT.search(block) for block in whole_lines(stream))
+    return False
 
 
 def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
