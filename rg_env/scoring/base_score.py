@@ -24,9 +24,6 @@ RAW_ALONE = frozenset(
 )
 """Tasks on which some answers score higher in tags than bare. None of those that were found is right."""
 
-_FULLY_RIGHT = 1 - 1e-9
-_LONGEST_WORD = 100
-
 
 def base_score(task: str, raw: float, tagged: float, baseline: float) -> float:
     """The base score of upstream's scores of both forms and the item's baseline, all in [0, 1].
@@ -37,7 +34,7 @@ def base_score(task: str, raw: float, tagged: float, baseline: float) -> float:
     0.0
     """
     score = raw if task in RAW_ALONE else max(raw, tagged)
-    if score >= _FULLY_RIGHT or baseline == 0:
+    if score >= 1 - 1e-9 or baseline == 0:
         return score
     return max(0.0, (score - baseline) / (1 - baseline)) if baseline < 1 else 0.0
 
@@ -100,7 +97,7 @@ def _swap_letters(entry: Entry) -> Iterator[str]:
 
 def _change_letter_by_letter(entry: Entry) -> Iterator[str]:
     """One letter of the goal after the other, from the left or from the right, words or not."""
-    start, goal = (entry["metadata"][name][:_LONGEST_WORD] for name in ("start_word", "end_word"))
+    start, goal = (entry["metadata"][name][:100] for name in ("start_word", "end_word"))
     places = range(len(goal) + 1)
     yield ",".join(dict.fromkeys(goal[:place] + start[place:] for place in places))
     yield ",".join(dict.fromkeys(start[: len(goal) - place] + goal[len(goal) - place :] for place in places))

@@ -28,6 +28,7 @@ from time import clock_gettime, monotonic
 from loguru import logger
 
 from rg_env.errors import one_line
+from rg_env.scoring.types import Status
 from rg_env.scoring.worker import COMMAND, LONGEST_REASON, REQUEST
 
 _START_SECONDS, _EXIT_SECONDS = 120.0, 5.0
@@ -40,12 +41,17 @@ class ProtocolError(Exception):
     """The worker sent something invalid: do not use it any more."""
 
 
-class TooLateError(Exception):
-    """No reply within the limits. `starved`: the worker got less CPU time than its limit, and was not asleep."""
+class JobFailedError(Exception):
+    """A job without a result.
 
-    def __init__(self, cpu_seconds: float, starved: bool) -> None:
-        super().__init__()
-        self.cpu_seconds = cpu_seconds
+    Attributes:
+        status: TIMEOUT, CRASHED, or ERROR: a worker cannot make what does the job.
+        starved: a TIMEOUT because the machine had no core for the worker.
+    """
+
+    def __init__(self, status: Status, detail: str, starved: bool = False) -> None:
+        super().__init__(detail)
+        self.status = status
         self.starved = starved
 
 
@@ -202,7 +208,7 @@ class Worker:
             wall: seconds that it may take in any case.
 
         Raises:
-            TooLateError, EOFError, OSError, ProtocolError: discard the worker.
+            JobFailedError: no reply within the limits. It, EOFError, OSError, ProtocolError: discard the worker.
         """
         end, before = monotonic() + wall, self._cpu_seconds()
         self._message = message = self._loop.create_future()
@@ -238,7 +244,11 @@ class Worker:
             return
         self._read()  # it may be asleep because it has replied
         if self._message is not None and not self._message.done():
-            self._message.set_exception(TooLateError(used, starved=used < cpu and not asleep))
+            starved = used < cpu and not asleep
+            why = f"no score within {cpu:g} s of CPU time"
+            if starved:
+                why = f"no core was free: the scorer got {used:.2g} s of CPU time"
+            self._message.set_exception(JobFailedError(Status.TIMEOUT, why, starved))
 
     def _cpu_seconds(self) -> float:
         """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""

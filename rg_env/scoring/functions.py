@@ -19,8 +19,8 @@ from typing import Any
 
 from rg_env.errors import ConfigError, describe, need
 from rg_env.processes import usable_cores
-from rg_env.scoring.fork_server import ProtocolError, reason_of
-from rg_env.scoring.pool import JobFailedError, ScorerPool, wait, wait_async
+from rg_env.scoring.fork_server import JobFailedError, ProtocolError, reason_of
+from rg_env.scoring.pool import ScorerPool, wait, wait_async
 from rg_env.scoring.scorer import workers_for
 from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.scoring.worker import Reply, number_of, reason_for

@@ -29,7 +29,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring.fork_server import ForkServer, ProtocolError, TooLateError, Worker, reason_of
+from rg_env.scoring.fork_server import ForkServer, JobFailedError, ProtocolError, Worker, reason_of
 from rg_env.scoring.types import Status
 
 _TRIES = 2
@@ -89,17 +89,12 @@ async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
             _callers.pop(closed, None)
         mailbox = _callers[loop] = Mailbox(loop)
     finished: asyncio.Future[asyncio.Task[T]] = loop.create_future()
-    give_up = _hand_over(coroutine, lambda task: mailbox.post(lambda: _settle(finished, task)))
+    give_up = _hand_over(coroutine, lambda task: mailbox.post(lambda: finished.done() or finished.set_result(task)))
     try:
         return (await finished).result()
     except BaseException:
         give_up()
         raise
-
-
-def _settle[T](finished: asyncio.Future[T], result: T) -> None:
-    if not finished.done():
-        finished.set_result(result)
 
 
 def _hand_over[T](
@@ -119,20 +114,6 @@ def _hand_over[T](
 
     private.post(start)
     return lambda: private.post(lambda: tasks[0].cancel())
-
-
-class JobFailedError(Exception):
-    """A job without a result.
-
-    Attributes:
-        status: TIMEOUT, CRASHED, or ERROR: a worker cannot make what does the job.
-        starved: a TIMEOUT because the machine had no core for the worker.
-    """
-
-    def __init__(self, status: Status, detail: str, starved: bool = False) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.starved = starved
 
 
 class ScorerPool:
@@ -192,20 +173,14 @@ class ScorerPool:
         )
 
     async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
-        """The reply of one worker. Raises JobFailedError, and what `Worker.ask` raises but TooLateError."""
-        try:
-            if target not in worker.prepared:
-                reply = await worker.ask(target, b"", math.inf, _PREPARE_SECONDS)
-                if reply != 0.0:
-                    raise JobFailedError(Status.ERROR, reason_of(reply))
-                worker.prepared.add(target)
-            worker.jobs += 1
-            return await worker.ask(target, arguments, self._timeout, _WALL_FACTOR * self._timeout)
-        except TooLateError as late:
-            why = f"no score within {self._timeout:g} s of CPU time"
-            if late.starved:
-                why = f"no core was free: the scorer got {late.cpu_seconds:.2g} s of CPU time"
-            raise JobFailedError(Status.TIMEOUT, why, late.starved) from None
+        """The reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
+        if target not in worker.prepared:
+            reply = await worker.ask(target, b"", math.inf, _PREPARE_SECONDS)
+            if reply != 0.0:
+                raise JobFailedError(Status.ERROR, reason_of(reply))
+            worker.prepared.add(target)
+        worker.jobs += 1
+        return await worker.ask(target, arguments, self._timeout, _WALL_FACTOR * self._timeout)
 
     def _idle_worker(self, target: bytes) -> Worker | None:
         """One that has prepared the target if there is any."""

@@ -25,9 +25,9 @@ from rg_env.processes import usable_cores
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
 from rg_env.scoring.expressions import Refusal
-from rg_env.scoring.fork_server import ProtocolError, reason_of
+from rg_env.scoring.fork_server import JobFailedError, ProtocolError, reason_of
 from rg_env.scoring.parse import parse_response, unwrapped
-from rg_env.scoring.pool import JobFailedError, ScorerPool, wait, wait_async
+from rg_env.scoring.pool import ScorerPool, wait, wait_async
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
 from rg_env.scoring.worker import UPSTREAM_MODULES, Form, make_scorer, reason_for
 from rg_env.settings import check_fields

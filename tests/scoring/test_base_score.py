@@ -6,16 +6,20 @@ import asyncio
 import copy
 import json
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.base_score import CHEAP, RAW_ALONE, base_score, cheap_answers
-from rg_env.scoring.pool import JobFailedError, ScorerPool
+from rg_env.scoring.fork_server import JobFailedError
+from rg_env.scoring.pool import ScorerPool
 from rg_env.scoring.types import ScorerConfig
+from rg_env.tasks.soundness import AUDITED_TASKS, in_default_mix
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -147,15 +151,6 @@ def test_the_base_score_by_its_definition(raw: float, tagged: float, baseline: f
     assert base_score("chain_sum", raw, tagged, baseline) == expected
 
 
-def test_upstreams_rule_is_the_higher_of_both_forms(upstream: Scorer, cured_items: Items) -> None:
-    for task in ("figlet_font", "rubiks_cube", "sudoku"):
-        for entry in cured_items(task, 3):
-            for answer in ("None", "R U R", "x", str(entry["answer"])):
-                scored = upstream.score_answer(entry, answer)
-                assert (scored.status, scored.baseline) == (Status.OK, 0.0)
-                assert scored.score == max(scored.raw or 0.0, scored.tagged or 0.0)
-
-
 @pytest.mark.parametrize(
     ("task", "answer"),
     [
@@ -193,3 +188,35 @@ def test_several_answers_in_one_score_0(scorer: Scorer, cured_items: Items, task
         scored = scorer.score_answer(entry, answer.format(entry["answer"]))
         assert (scored.score, scored.status) == (0.0, Status.REJECTED)
         assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+
+
+# -- no answer with a small mistake counts as solved
+
+
+def nearly_right(answer: str) -> Iterator[str]:
+    """The answer with one small mistake: a sign or word appended, removed, changed or exchanged with its neighbor."""
+    yield answer + "0"
+    yield answer[:-1]
+    for place in (0, len(answer) // 2, len(answer) - 1):
+        for sign in "01ae":
+            yield answer[:place] + sign + answer[place + 1 :]
+        yield answer[:place] + answer[place + 1 : place + 2] + answer[place : place + 1] + answer[place + 2 :]
+    digits = [match.start() for match in re.finditer(r"\d", answer)]
+    for place in dict.fromkeys([*digits[:1], *digits[len(digits) // 2 :][:1], *digits[-1:]]):
+        yield answer[:place] + ("0" if answer[place] == "1" else "1") + answer[place + 1 :]
+    parts = re.split(r"(\s+)", answer)
+    if len(parts) > 2:
+        yield "".join(parts[:-2])
+        yield "".join([*parts[:-3], parts[-1], parts[-2], parts[-3]])
+
+
+@pytest.mark.parametrize(
+    # the question of polynomial_equations lets the last decimal be rounded down
+    "task",
+    sorted(task for task in AUDITED_TASKS if in_default_mix(task) and task != "polynomial_equations"),
+)
+def test_a_small_mistake_is_not_solved(scorer: Scorer, cured_items: Items, task: str) -> None:
+    for entry in cured_items(task, 5):
+        for answer in dict.fromkeys(nearly_right(str(entry["answer"] or ""))):
+            score = scorer.score_answer(entry, answer).score
+            assert score >= 1 - 1e-9 or score < RGDumpConfig.solved_at, answer

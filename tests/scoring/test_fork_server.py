@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rg_env.errors import one_line
 from rg_env.scoring import fork_server
-from rg_env.scoring.fork_server import ProtocolError, TooLateError, Worker
+from rg_env.scoring.fork_server import JobFailedError, ProtocolError, Worker
 from rg_env.scoring.pool import wait
 from rg_env.scoring.scorer import _check_forms
 from rg_env.scoring.worker import Form, serve_requests
@@ -146,5 +146,5 @@ def test_a_worker_that_does_not_read_is_too_late(seconds: float) -> None:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
         return await worker.ask(b"target", bytes(3_000_000), seconds, seconds)
 
-    with pytest.raises(TooLateError):
+    with pytest.raises(JobFailedError):
         with_worker(ask)

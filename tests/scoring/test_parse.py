@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.errors import ConfigError
-from rg_env.scoring import ParsedResponse, Violation, parse, parse_response
+from rg_env.scoring import ParsedResponse, Violation, parse_response
+from rg_env.scoring.parse import is_same_answer
 
 V = Violation
 
@@ -161,21 +160,39 @@ def test_whatever_stands_in_the_blocks_comes_back(think: str, answer: str, prose
     assert parse_response(text) == ParsedResponse(think.strip(), answer.strip(), None)
 
 
-@pytest.mark.parametrize("piece", ["<answer>", "</answer>", "<think>", "</think>", "<", "</", "<answer>\n", " "])
-@pytest.mark.parametrize("before", ["", "<think></think>", "<think></think><answer>"])
-@pytest.mark.timeout(20)  # quadratic time would take longer
-def test_long_hostile_texts_are_parsed_in_linear_time(before: str, piece: str) -> None:
-    text = before + piece * (200_000 // len(piece))
-    parsed = parse_response(text)
-    assert parsed.violation is not None
-
-
-def test_the_examples_in_its_docstrings_hold() -> None:
-    assert doctest.testmod(parse).attempted > 0
-    assert doctest.testmod(parse).failed == 0
+@pytest.mark.parametrize("format", ["strict", "lenient"])
+@pytest.mark.parametrize("before", ["", "<think>", "<answer>", "<think></think>", "<think></think><answer>"])
+@pytest.mark.timeout(60)  # quadratic time would take longer
+def test_long_hostile_texts_are_parsed_in_linear_time(before: str, format: str) -> None:
+    for piece in (*TAGS, "<THINK>", "<answer></answer>", "<answer>\n", "<", "</", " "):
+        parsed = parse_response(before + piece * (200_000 // len(piece)), format=format)
+        assert parsed.violation is not None, piece
 
 
 @pytest.mark.parametrize("format", ["Strict", "", "LENIENT", "none"])
 def test_a_format_that_does_not_exist_is_an_error(format: str) -> None:
     with pytest.raises(ConfigError, match="use strict or lenient"):
         parse_response("4", format=format)
+
+
+GRID = "5 5 5 5 5 5\n5 5 5 5 5 5\n5 5 5 5 5 1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "same", "others"),
+    [
+        ("1, 2", ["1,2", " 1 , 2"], ["12", "1 2"]),
+        ("0", ["0.0", "-0", "0.0000", "0" * 400], ["0.1", "", "nan"]),
+        ("TRUE", ["true"], ["1"]),
+        ("1", ["1.0", "+1"], ["one"]),
+        ("1234567890", ["1234567890.0"], ["1234567891"]),
+        ("10", ["10.00"], ["1_0"]),
+        ("1 23", ["1  23"], ["12 3", "123"]),
+        (GRID, [GRID.replace("\n", " \n")], [GRID[:-1] + "2"]),
+    ],
+)
+def test_answers_are_the_same_but_for_case_and_whitespace_or_as_numbers(
+    answer: str, same: list[str], others: list[str]
+) -> None:
+    assert all(is_same_answer(answer, other) for other in same)
+    assert not any(is_same_answer(answer, other) for other in others)

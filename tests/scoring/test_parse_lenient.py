@@ -113,15 +113,6 @@ def test_spans_and_parts_fit_the_text(text: str, prefilled: bool) -> None:
     without_think(text, parsed.violation)
 
 
-@pytest.mark.parametrize("piece", ["<answer>", "</answer>", "<THINK>", "<think>", "</think>", "<answer></answer>", "<"])
-@pytest.mark.parametrize("before", ["", "<think>", "<answer>"])
-@pytest.mark.timeout(20)  # quadratic time would take longer
-def test_long_hostile_texts_are_parsed_in_linear_time(before: str, piece: str) -> None:
-    text = before + piece * (200_000 // len(piece))
-    parsed = parse_response(text, format=LENIENT)
-    assert parsed.violation is not None
-
-
 @pytest.mark.parametrize(
     ("text", "rest"),
     [

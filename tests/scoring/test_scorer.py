@@ -22,8 +22,7 @@ from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer, Status, Verdict, Violation, pool, shared_scorer
-from rg_env.scoring.fork_server import Worker
-from rg_env.scoring.pool import JobFailedError
+from rg_env.scoring.fork_server import JobFailedError, Worker
 from rg_env.scoring.types import ScorerConfig
 from rg_env.user_code import IMPORTS
 
@@ -102,12 +101,6 @@ def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, i
     scored = scorer.score_answer(entry, entry["answer"])
     assert (scored.raw, scored.tagged, scored.score, scored.status) == (1.0, 0.0, 1.0, Status.OK)
     assert scored.detail.startswith("tagged: ValueError")
-
-
-def test_a_task_that_does_not_exist_is_an_error(scorer: Scorer) -> None:
-    scored = scorer.score_answer({"question": "", "answer": "", "metadata": {"source_dataset": "nope"}}, "4")
-    assert scored.status is Status.ERROR
-    assert "nope" in scored.detail
 
 
 class Unprintable:
@@ -358,6 +351,10 @@ def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item:
     assert verdict.scored.tagged is not None
     assert verdict.scored.tagged < 1
     assert verdict.parsed.answer == entry["answer"]
+    prefilled = scorer.score_response(entry, f"a</think><answer>{entry['answer']}</answer>", prefilled_think=True)
+    assert prefilled.scored.score == 1.0
+    long = scorer.score_response(entry, f"<think></think><answer>{'4' * 8193}</answer>")
+    assert long.parsed.violation is Violation.ANSWER_TOO_LONG
 
 
 def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
@@ -368,14 +365,6 @@ def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
     assert verdict.parsed.violation is Violation.NO_THINK
     assert (verdict.scored.raw, verdict.scored.tagged, verdict.scored.score) == (None, None, 0.0)
     assert (verdict.scored.status, verdict.scored.detail) == (Status.OK, "")
-
-
-def test_judging_knows_prefilled_thoughts_and_the_longest_answer(scorer: Scorer, item: Item) -> None:
-    entry = item("chain_sum")
-    text = f"a</think><answer>{entry['answer']}</answer>"
-    assert scorer.score_response(entry, text, prefilled_think=True).scored.score == 1.0
-    long = scorer.score_response(entry, f"<think></think><answer>{'4' * 8193}</answer>")
-    assert long.parsed.violation is Violation.ANSWER_TOO_LONG
 
 
 # -- in event loops

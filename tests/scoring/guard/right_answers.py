@@ -6,12 +6,15 @@ but rush_hour, whose items do not say how they are solved. `attacks.json` has at
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+import reasoning_gym
 
 from rg_env.scoring import guard
 
@@ -31,6 +34,13 @@ def refusal_of(entry: Mapping[str, Any], answer: str) -> str | None:
     except guard.Refusal as refusal:
         return str(refusal)
     return None
+
+
+@functools.cache
+def item_of(task: str) -> dict[str, Any]:
+    """An item of a task; not to be changed."""
+    item: dict[str, Any] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]  # one alone would be of few kinds
+    return item
 
 
 def entry_of(task: str, **fields: Any) -> dict[str, Any]:
@@ -64,10 +74,6 @@ AROUND = (
 def answer_of(entry: Mapping[str, Any]) -> str:
     metadata = entry["metadata"]
     return str(entry["answer"] or metadata.get("example_answer") or metadata.get("example_correct_answer"))
-
-
-def _as_it_is(answer: str) -> list[str]:
-    return []
 
 
 def _probabilities(answer: str) -> list[str]:
@@ -157,37 +163,30 @@ def _moves(answer: str) -> list[str]:
     return [answer.replace(" ", "  "), answer.replace(" ", "\n")]
 
 
+_AS_IT_IS = (
+    *("acre", "binary_matrix", "course_schedule", "isomorphic_strings", "mahjong_puzzle", "n_queens"),
+    *("propositional_logic", "ransom_note", "spiral_matrix", "string_insertion", "syllogism", "time_intervals"),
+)
 FORMS: dict[str, Forms] = {
-    "acre": _as_it_is,
+    **dict.fromkeys(_AS_IT_IS, lambda answer: []),
     "codeio": _json,
     "coin_flip": _probabilities,
     "complex_arithmetic": _complex,
-    "binary_matrix": _as_it_is,
     "countdown": _expressions,
-    "course_schedule": _as_it_is,
     "game_of_life": _boards,
     "game_of_life_halting": lambda answer: [answer.lower(), answer.upper()],
     "gsm_symbolic": lambda answer: [f"The answer is {answer}", f"{answer} pieces", f"${answer}", f"{answer}%"],
     "intermediate_integration": _integrals,
-    "isomorphic_strings": _as_it_is,
     "knights_knaves": _roles,
     "letter_jumble": lambda answer: [answer.lower(), answer.upper()],
-    "mahjong_puzzle": _as_it_is,
-    "n_queens": _as_it_is,
     "number_sorting": _lists,
     "polynomial_equations": _solutions,
     "polynomial_multiplication": _decimals,
     "prime_factorization": _factors,
-    "propositional_logic": _as_it_is,
     "puzzle24": _expressions,
-    "ransom_note": _as_it_is,
     "rubiks_cube": _moves,
     "simple_integration": _integrals,
     "spell_backward": lambda answer: [answer.upper(), answer.capitalize()],
-    "spiral_matrix": _as_it_is,
-    "string_insertion": _as_it_is,
-    "syllogism": _as_it_is,
-    "time_intervals": _as_it_is,
     "word_sorting": lambda answer: [answer.replace(", ", ","), answer.replace(", ", ",\n")],
 }
 

@@ -17,6 +17,7 @@ from rg_env.scoring.expressions import Refusal
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.dataset import UpstreamDataset
+from tests.scoring.guard.right_answers import item_of
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -99,15 +100,12 @@ NASTY = [
         "é" * 2_000_000,
     ),
 ]
-_entries: dict[str, dict[str, Any]] = {}
 
 
 @settings(max_examples=400)
 @given(task=st.sampled_from(sorted(AUDITED_TASKS)), number=st.integers(0, len(NASTY) - 1), data=st.data())
 def test_a_damaged_entry_never_makes_the_guard_raise(task: str, number: int, data: st.DataObject) -> None:
-    if task not in _entries:
-        _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
-    entry = _entries[task]
+    entry = item_of(task)
     fields = sorted({"answer", "question", *entry["metadata"]} - {"source_dataset"})
     damaged = changed(entry, data.draw(st.sampled_from(fields)), NASTY[number])
     for answer in ("1", str(entry["answer"]), "1/2", "[[1]]"):

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.scoring import guard
-from tests.scoring.guard.right_answers import AROUND, ATTACKS, variants, written
+from tests.scoring.guard.right_answers import AROUND, ATTACKS, item_of, variants, written
 
 Entry = dict[str, Any]
 Items = Callable[[str, int], list[Entry]]
@@ -51,7 +51,7 @@ def is_harmless(text: str) -> bool:
 @example("1" + "\n" * 50)
 def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None:
     for task in guard.EVALUATING_TASKS:
-        entry = _entry(task)
+        entry = item_of(task)
         try:
             admitted = guard.admit(entry, answer)
         except guard.Refusal:
@@ -69,16 +69,7 @@ def test_no_attack_reaches_a_scorer_that_evaluates() -> None:
         for attack in ATTACKS:
             if task != "n_queens" or attack.strip("_"):  # a board without queens
                 with pytest.raises(guard.Refusal):
-                    guard.admit(_entry(task), attack)
-
-
-_entries: dict[str, Entry] = {}
-
-
-def _entry(task: str) -> Entry:
-    if task not in _entries:
-        _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=1)[0]
-    return _entries[task]
+                    guard.admit(item_of(task), attack)
 
 
 # -- the scores are upstream's

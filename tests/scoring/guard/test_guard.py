@@ -24,6 +24,7 @@ from tests.scoring.guard.right_answers import (
     FORMS,
     answer_of,
     entry_of,
+    item_of,
     refusal_of,
     variants,
     written,
@@ -199,17 +200,8 @@ _JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
 @given(answer=_JUNK)
 def test_no_text_makes_the_guard_raise(item: Item, answer: str) -> None:
     for task in GUARDED:
-        reason = refusal_of(_entry(task), answer)
+        reason = refusal_of(item_of(task), answer)
         assert reason is None or (reason and "\n" not in reason)
-
-
-_entries: dict[str, dict[str, Any]] = {}
-
-
-def _entry(task: str) -> dict[str, Any]:
-    if task not in _entries:
-        _entries[task] = reasoning_gym.create_dataset(task, seed=3, size=5)[0]
-    return _entries[task]
 
 
 # -- however long the text
@@ -227,7 +219,7 @@ UNITS = [
 @pytest.mark.parametrize("task", sorted(guard.GUARDED_TASKS))
 @pytest.mark.timeout(60)  # quadratic time would take longer
 def test_long_answers_take_linear_time(task: str) -> None:
-    entry = _entry(task)
+    entry = item_of(task)
     for unit in UNITS:
         for end in ("", "x"):
             refusal_of(entry, unit * (64_000 // len(unit)) + end)
