@@ -89,12 +89,17 @@ async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
             _callers.pop(closed, None)
         mailbox = _callers[loop] = Mailbox(loop)
     finished: asyncio.Future[asyncio.Task[T]] = loop.create_future()
-    give_up = _hand_over(coroutine, lambda task: mailbox.post(lambda: finished.done() or finished.set_result(task)))
+    give_up = _hand_over(coroutine, lambda task: mailbox.post(lambda: _settle(finished, task)))
     try:
         return (await finished).result()
     except BaseException:
         give_up()
         raise
+
+
+def _settle[T](finished: asyncio.Future[T], result: T) -> None:
+    if not finished.done():
+        finished.set_result(result)
 
 
 def _hand_over[T](
