@@ -24,6 +24,13 @@ class ResponseFormat(StrEnum):
     """An answer block, as in the Atropos environment."""
 
 
+class RowFormat(StrEnum):
+    """The trainer that an exported file of prompts is for."""
+
+    SKYRL = "skyrl"
+    VERL = "verl"
+
+
 class By(StrEnum):
     """How statistics are grouped, in addition to run, phase and environment."""
 

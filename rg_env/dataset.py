@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -25,6 +26,7 @@ from typing import Any, overload
 from loguru import logger
 
 from rg_env.atomic import replacing
+from rg_env.choices import RowFormat
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
@@ -41,6 +43,8 @@ _REDRAWS = 8
 """Random complexities that are tried for a row, before the fixed ones."""
 _NAMES_SHOWN = 4
 """How many tasks the representation of a dataset names."""
+
+_ITEM_ID = re.compile(r"(?:\S+:)?(\w+)-(train|eval)-(\d+)-(\d+)(?:@(\d+(?:\.\d+)?))?(?:#\d+)?")
 
 ROW_GROUP = 1000
 """Rows per row group; an export keeps one group in memory."""
@@ -252,8 +256,8 @@ class Rows(ABC):
             for messages, env_class, extras, uid in examples
         ]
 
-    def to_parquet(self, path: str | Path, *, rows: int | None = None) -> None:
-        """Write the first `rows` rows (None: all) as a Parquet file that stock SkyRL reads; replaces an existing file.
+    def to_parquet(self, path: str | Path, *, rows: int | None = None, format: RowFormat = RowFormat.SKYRL) -> None:
+        """Write the first `rows` rows (None: all) as a Parquet file that a trainer reads; replaces an existing file.
 
         Raises:
             ConfigError: the path cannot be a Parquet file, it cannot be written, or there are fewer rows.
@@ -263,7 +267,7 @@ class Rows(ABC):
         target = check_parquet(path)
         try:
             with replacing(target) as draft:
-                _write_rows(draft, map(self.row, range(count)), count)
+                _write_rows(draft, map(self.row, range(count)), count, format)
         except OSError as error:
             raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
 
@@ -428,7 +432,22 @@ def check_parquet(path: str | Path) -> Path:
     return target
 
 
-def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int) -> None:
+def item_of_id(item_id: str) -> Item | None:
+    """The item that an id names, or the id of a group of it, with its task's default options; None for other texts.
+
+    Raises:
+        ConfigError: there is no such task, or it has no such item.
+    """
+    match = _ITEM_ID.fullmatch(item_id)
+    if match is None:
+        return None
+    task, split, seed, index, complexity = match.groups()
+    share = None if complexity is None else float(complexity)
+    rows = ReasoningGymDataset([task], size=int(index) + 1, seed=int(seed), split=split, complexity=share)
+    return rows.item(int(index))
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, format: RowFormat) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
     from rich.progress import Progress
@@ -445,6 +464,10 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int) -> No
             "extra_info": pa.struct(info),
         }
     )
+    if format is RowFormat.VERL:
+        rows = map(_verl_row, rows)
+        verl = {"ability": text, "reward_model": pa.struct({"style": text, "ground_truth": text})}
+        schema = pa.schema([*(schema.field(name) for name in ("data_source", "prompt", "extra_info")), *verl.items()])
     terminal = console(stderr=True)
     with (
         pq.ParquetWriter(path, schema, compression="zstd") as writer,
@@ -454,3 +477,10 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int) -> No
         for group in batched(rows, ROW_GROUP):
             writer.write_table(pa.Table.from_pylist(list(group), schema=schema))
             progress.advance(bar, len(group))
+
+
+def _verl_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in verl's form, which `rg_env.integrations.verl` scores."""
+    reward_model = {"style": row["reward_spec"]["method"], "ground_truth": row["reward_spec"]["ground_truth"]}
+    kept = {name: row[name] for name in ("data_source", "prompt", "extra_info")}
+    return kept | {"ability": "reasoning_gym", "reward_model": reward_model}

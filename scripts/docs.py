@@ -25,6 +25,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status, Violation
 from rg_env.scoring.length import LENGTH_PENALTIES
+from rg_env.scoring.types import MEANINGS
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- (?P<name>\w+): made by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -95,7 +96,7 @@ def members(kind: type[StrEnum]) -> list[tuple[str, ...]]:
 
 
 def violations() -> str:
-    return table(("violation", "meaning"), members(Violation))
+    return table(("violation", "meaning"), [(f"`{violation}`", MEANINGS[violation]) for violation in Violation])
 
 
 def statuses() -> str:

@@ -11,19 +11,6 @@ from rg_env.choices import ResponseFormat
 from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.types import ParsedResponse, Violation
 
-MEANINGS = {
-    Violation.NO_THINK: "the first tag of the response is not <think>",
-    Violation.UNCLOSED_THINK: "no </think> follows the <think>",
-    Violation.MULTIPLE_THINK: "more than one <think> or </think>",
-    Violation.NO_ANSWER: "no <answer> follows the think block",
-    Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
-    Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
-    Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block",
-    Violation.EMPTY_ANSWER: "nothing between the answer tags",
-    Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
-}
-"""What each violation of the strict format means, as a remark on a response."""
-
 
 def reparse(text: str, violation: Violation | None) -> ParsedResponse:
     """Parse a response as it was parsed when it was scored.

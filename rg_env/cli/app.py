@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
 import traceback
 from contextlib import suppress
@@ -13,14 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from rg_env import __version__
-from rg_env.choices import ResponseFormat, Split
+from rg_env.choices import ResponseFormat, RowFormat, Split
 from rg_env.cli.base import Command, CommandGroup
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
 from rg_env.cli.runs import runs
+from rg_env.cli.serve import serve
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
+from rg_env.scoring.types import MEANINGS, Status, Verdict
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -123,6 +124,7 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
 app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
 app.command(cls=Command)(runs)
+app.command(cls=Command)(serve)
 
 
 _LEGEND = (
@@ -198,11 +200,14 @@ def dataset(
             "turn. Default: the tasks' default options.",
         ),
     ] = None,
+    row_format: Annotated[
+        RowFormat, typer.Option("--format", help="The trainer that reads the file.")
+    ] = RowFormat.SKYRL,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write prompts to a Parquet file that stock SkyRL can train on.
+    """Write prompts to a Parquet file that stock SkyRL or verl can train on.
 
-    SkyRL needs `rg_env.register()` once (docs/your-code.md).
+    SkyRL needs `rg_env.register()` once (docs/your-code.md), verl `rg_env.integrations.verl` (docs/verifier.md).
 
     Examples:
       rg-env dataset --out train.parquet
@@ -221,15 +226,8 @@ def dataset(
         options["seed"] = seed
     is_train = split is Split.TRAIN
     prompts = ReasoningGymDataset(mix, rows, **options) if is_train else EvalSet(mix, samples_per_task=rows, **options)
-    prompts.to_parquet(out)
+    prompts.to_parquet(out, format=row_format)
     print_line(f"{len(prompts)} rows in {out}")
-
-
-_ITEM = re.compile(
-    r"(?:\S+:)?(?P<task>[^\s:]+)-(?P<split>train|eval)-(?P<seed>\d+)-(?P<index>\d+)"
-    r"(?:@(?P<complexity>\d+(?:\.\d+)?))?(?:#\d+)?"
-)
-"""The id of an item, or of a group of it."""
 
 
 @app.command(cls=Command)
@@ -259,17 +257,15 @@ def score(
       rg-env score chain_sum --response "<think>2+2</think><answer>4</answer>"
       cat response.txt | rg-env score chain_sum --index 7 --response -
     """
-    from rg_env.dataset import ReasoningGymDataset
+    from rg_env.dataset import ReasoningGymDataset, item_of_id
     from rg_env.scoring import Scorer
 
     import_tasks(imports)
-    complexity = None
-    if known := _ITEM.fullmatch(task):
-        task, split, seed, index = known["task"], Split(known["split"]), int(known["seed"]), int(known["index"])
-        complexity = float(known["complexity"]) if known["complexity"] else None
-        print_error(f"with the default options of {task}; a run with options of its own asked something else")
-    dataset = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1, complexity=complexity)
-    item = dataset.item(index)
+    item = item_of_id(task)
+    if item is None:
+        item = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).item(index)
+    else:
+        print_error(f"with the default options of {item.task}; a run with options of its own asked something else")
     shown: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
     if response is not None:
         text = sys.stdin.read() if response == "-" else response
@@ -289,6 +285,20 @@ def score(
         print_json(shown)
         return
     print_fields({name: "–" if value in (None, "") else value for name, value in shown.items()})
+    if response is not None:
+        print_line(_why(verdict, item.entry["answer"]))
+
+
+def _why(verdict: Verdict, right: object) -> str:
+    """What decided about the score, in one line."""
+    parsed, scored = verdict.parsed, verdict.scored
+    if parsed.violation:
+        return f"not scored: {MEANINGS[parsed.violation]}"
+    if scored.status is not Status.OK:
+        return f"not scored: {scored.detail}"
+    if scored.score == 1:
+        return "right"
+    return f"{'partly right' if scored.score else 'wrong'}: {parsed.answer} is not {right}"
 
 
 @app.command(cls=Command)

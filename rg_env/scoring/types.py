@@ -35,23 +35,28 @@ class Violation(StrEnum):
     """Why a response is not one think block followed by one answer block. A violation scores 0."""
 
     NO_THINK = "no_think"
-    """No `<think>` before any other tag."""
     UNCLOSED_THINK = "unclosed_think"
-    """`<think>` without `</think>`."""
     MULTIPLE_THINK = "multiple_think"
-    """A second think block."""
     NO_ANSWER = "no_answer"
-    """No `<answer>` after the think block."""
     UNCLOSED_ANSWER = "unclosed_answer"
-    """`<answer>` without `</answer>`."""
     MULTIPLE_ANSWERS = "multiple_answers"
-    """A second answer block."""
     ANSWER_INSIDE_THINK = "answer_inside_think"
-    """The only answer block is in the think block."""
     EMPTY_ANSWER = "empty_answer"
-    """Nothing but white space between the tags."""
     ANSWER_TOO_LONG = "answer_too_long"
-    """Longer than `scorer.max_answer_chars`."""
+
+
+MEANINGS: dict[Violation, str] = {
+    Violation.NO_THINK: "the first tag of the response is not <think>",
+    Violation.UNCLOSED_THINK: "no </think> follows the <think>",
+    Violation.MULTIPLE_THINK: "more than one <think> or </think>",
+    Violation.NO_ANSWER: "no <answer> follows the think block",
+    Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
+    Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
+    Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block",
+    Violation.EMPTY_ANSWER: "nothing between the answer tags",
+    Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
+}
+"""What each violation means to people."""
 
 
 class Status(StrEnum):

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rg_env.analysis.reparse import MEANINGS
 from rg_env.analysis.report.figures import sections, trainer_numbers
 from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
@@ -22,6 +21,7 @@ from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.runs import run_names
 from rg_env.errors import DumpError
 from rg_env.output import counted, visible
+from rg_env.scoring.types import MEANINGS
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""

@@ -1,0 +1,72 @@
+"""`rg-env serve`."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+from rg_env.cli.options import Imports, import_tasks
+from rg_env.errors import ConfigError, RGEnvError, describe, need
+from rg_env.output import print_line
+
+TOKEN_VARIABLE = "RG_ENV_TOKEN"
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on. Other machines need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port, which is printed.")] = 8600,
+    workers: Annotated[str, typer.Option(metavar="N|auto", help="Answers scored at the same time.")] = "auto",
+    timeout: Annotated[float, typer.Option(min=0.001, metavar="SEC", help="CPU seconds per answer.")] = 5.0,
+    scorer: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Serve this function, in place of Reasoning Gym's scorers."),
+    ] = None,
+    token: Annotated[str, typer.Option(envvar=TOKEN_VARIABLE, help="What clients send as a bearer token.")] = "",
+    max_waiting: Annotated[int, typer.Option(min=1, help="Answers in the queue before requests get a 503.")] = 4096,
+    imports: Imports = None,
+) -> None:
+    """Score answers for other programs over HTTP.
+
+    POST /score scores responses to items of Reasoning Gym, /verify rows of NeMo Gym, and /reward what OpenRLHF and
+    slime send. GET /tasks, /health, and /docs, which describes them. Needs the extra `serve`.
+
+    Examples:
+      rg-env serve
+      rg-env serve --scorer my_module:my_scorer --workers 8
+      RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
+    """
+    try:
+        import uvicorn
+
+        from rg_env.integrations.serve import Desk, make_app
+    except ImportError as error:
+        raise ConfigError(f"{describe(error)}; pip install 'rg_env[serve]'") from None
+    from rg_env.scoring import Scorer, guarded
+
+    need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")
+    is_number = workers.isdigit() and int(workers) > 0
+    need(is_number or workers == "auto", "--workers", workers, "must be auto, or a number of at least 1")
+    import_tasks(imports)
+    count = int(workers) if is_number else workers
+    function = guarded(scorer, timeout=timeout, workers=count) if scorer else None
+    listener = _listen(host, port)
+    app = make_app(Desk(Scorer(count, timeout), function, token, max_waiting))
+    print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        raise RGEnvError(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or --host"
+        ) from None
+    return listener

@@ -1,0 +1,60 @@
+"""Reasoning Gym for verl: `compute_score` as its reward function, on rows that `rg-env dataset --format verl` writes.
+
+    custom_reward_function.path=…/rg_env/integrations/verl.py custom_reward_function.name=compute_score
+
+Invariant: the score is that of the answer. verl has no word for a response that was not scored, so a failure of the
+machine, after another try, raises: a run must stop rather than train on zeros. Not covered: groups, which verl shows to
+no reward function, and therefore length penalties, `reward` and dumps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rg_env.config import RGDumpConfig
+from rg_env.errors import ScorerPoolError
+from rg_env.scoring import shared_scorer
+from rg_env.tasks import Item
+
+_TRIES = 3
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,
+    format: str = RGDumpConfig.format,
+    prefilled_think: bool = RGDumpConfig.prefilled_think,
+    **_: Any,
+) -> dict[str, Any]:
+    """Score a response.
+
+    Args:
+        data_source: the task's name; the item itself is in `extra_info`, with which `ground_truth` is not needed.
+        solution_str: the response.
+        extra_info: the column of that name.
+        format, prefilled_think: the settings; others arrive in `custom_reward_function.reward_kwargs`.
+
+    Returns:
+        `score`, the base score in [0, 1], which verl trains on; `acc`, whether it is solved; `violation` and `status`.
+
+    Raises:
+        ConfigError: the row has no item. ScorerPoolError: the answer could not be scored.
+    """
+    item = Item.from_extra_info(extra_info)
+    config = RGDumpConfig()
+    scorer = shared_scorer(config.scorer)
+    for _try in range(_TRIES):
+        verdict = scorer.score_response(item.entry, solution_str, item.config, prefilled_think, format)
+        if not verdict.scored.excused:
+            break
+    else:
+        raise ScorerPoolError(f"{item.id}: {verdict.scored.status}: {verdict.scored.detail}")
+    return {
+        "score": verdict.scored.score,
+        "acc": float(verdict.scored.score >= config.solved_at),
+        "violation": verdict.parsed.violation.value if verdict.parsed.violation else "",
+        "status": verdict.scored.status.value,
+    }

@@ -1,0 +1,293 @@
+"""`rg-env serve`: real servers, asked by real clients; every request gets its verdict or one line that says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from rg_env.attack.attacks import attacks
+from rg_env.dataset import item_of_id
+from rg_env.integrations.serve import Desk, make_app
+from rg_env.scoring import Scorer, Status
+from rg_env.scoring.guard import EVALUATING_TASKS
+
+GCD = "gcd-train-42-0"
+
+
+@contextmanager
+def serving(*options: str, **environment: str) -> Iterator[SimpleNamespace]:
+    """A server of its own, and clients of it."""
+    command = [sys.executable, "-m", "rg_env", "serve", "--port", "0", *options]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert server.stdout
+    try:
+        line = server.stdout.readline()
+        address = re.search(r"http://\S+", line)
+        assert address, line + server.stdout.read()
+        with httpx.Client(base_url=address[0], timeout=60) as client:
+            yield SimpleNamespace(process=server, url=address[0], client=client, post=client.post, get=client.get)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SimpleNamespace]:
+    with serving("--workers", "2") as made:
+        yield made
+
+
+def entry_of(item_id: str) -> dict[str, Any]:
+    item = item_of_id(item_id)
+    assert item is not None
+    return json.loads(json.dumps(item.entry))
+
+
+def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleNamespace) -> None:
+    right = entry_of(GCD)["answer"]
+    texts = [
+        f"<think>a</think><answer>{right}</answer>",
+        "<think>a</think><answer>-1</answer>",
+        f"<answer>{right}</answer>",
+    ]
+    for item in ({"item": GCD}, {"entry": entry_of(GCD)}, {"entry": json.dumps(entry_of(GCD)), "task": "gcd"}):
+        verdicts = server.post("/score", json=item | {"response": texts}).json()["verdicts"]
+        assert [(v["score"], v["status"], v["violation"]) for v in verdicts] == [
+            (1.0, "ok", ""),
+            (0.0, "ok", ""),
+            (0.0, "ok", "no_think"),
+        ]
+    (lenient,) = server.post("/score", json={"item": GCD, "response": texts[2], "format": "lenient"}).json()["verdicts"]
+    assert (lenient["score"], lenient["answer"]) == (1.0, right)
+    answers = server.post("/score", json={"item": GCD, "answer": [right, "-1"]}).json()["verdicts"]
+    assert [verdict["score"] for verdict in answers] == [1.0, 0.0]
+    health = server.get("/health").json()
+    assert (health["workers"], health["waiting"]) == (2, 0)
+    assert health["scored"]["ok"] >= 12
+    assert len(server.get("/tasks").json()) == 105
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "why"),
+    [
+        ("/score", b'{"item": "gcd', 422, "JSON"),
+        ("/score", b"[" * 100_000, 400, ""),
+        ("/score", b"\xff\xfe", 422, ""),
+        ("/score", {"item": GCD}, 422, "send either `response`"),
+        ("/score", {"item": GCD, "answer": "1", "response": "1"}, 422, "send either `response`"),
+        ("/score", {"item": GCD, "anwser": "1"}, 422, "anwser: Extra inputs are not permitted"),
+        ("/score", {"item": GCD, "answer": 5}, 422, "answer"),
+        ("/score", {"answer": "5"}, 422, "name the item"),
+        ("/score", {"item": "gdc-train-42-0", "answer": "1"}, 422, "unknown task 'gdc'; did you mean"),
+        ("/score", {"item": "gcd", "answer": "1"}, 422, ""),
+        ("/score", {"entry": {"question": "?"}, "answer": "1"}, 422, "the entry names no task"),
+        ("/score", {"entry": {"question": "?"}, "task": "nope", "answer": "1"}, 422, "unknown task 'nope'"),
+        ("/score", {"item": GCD, "answer": "1", "format": "loose"}, 422, "format"),
+        ("/verify", {"question": "?"}, 422, "a row needs"),
+        ("/reward", {"query": ["x"], "labels": []}, 422, "differ in length"),
+        ("/reward", {"response": "x"}, 422, "label"),
+        ("/nowhere", {}, 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_line_and_no_score(
+    server: SimpleNamespace, path: str, body: Any, status: int, why: str
+) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    reply = server.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert (reply.status_code, list(reply.json())) == (status, ["error"])
+    assert why in reply.json()["error"] and "\n" not in reply.json()["error"]
+
+
+def test_a_body_over_the_limit_and_one_of_unknown_length_are_refused(server: SimpleNamespace) -> None:
+    assert server.post("/score", content=b" " * (17 << 20)).status_code == 413
+    assert server.post("/score", content=iter([b"{}"])).status_code == 411
+
+
+# What nemo-gym 0.7.0's `BaseVerifyResponse` and its Reasoning Gym server declare; the package needs a newer Python.
+NEMO_FIELDS = {"reward", "mask_sample", "failure_kind", "failure_reason", "task_name", "score", "extracted_answer"}
+
+
+def nemo_row(text: str, item_id: str = GCD) -> dict[str, Any]:
+    entry = entry_of(item_id)
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": entry["question"]}]},
+        "response": {"id": "r", "object": "response", "output": [{"type": "reasoning", "summary": []}, said]},
+        **entry,
+    }
+
+
+def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -> None:
+    right = entry_of(GCD)["answer"]
+    for text, reward in (
+        (f"<answer>{right}</answer>", 1.0),
+        (f"So it is \\boxed{{{right}}}.", 1.0),
+        (right, 1.0),
+        ("-1", 0.0),
+    ):
+        row = nemo_row(text)
+        reply = server.post("/verify", json=row).json()
+        assert reply.items() >= row.items()
+        assert reply.keys() - row.keys() == NEMO_FIELDS
+        assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (reward, False, None)
+    damaged = nemo_row("5") | {"metadata": {"source_dataset": "sudoku"}}
+    reply = server.post("/verify", json=damaged).json()
+    assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (0.0, True, "verifier_error")
+    assert reply["failure_reason"].startswith("error: ")
+    assert server.get("/reverify_mode").json() == "stateless"
+    assert server.post("/seed_session", json={}).json() == {}
+
+
+def test_remote_reward_models(server: SimpleNamespace) -> None:
+    entry = entry_of(GCD)
+    good, bad = f"<answer>{entry['answer']}</answer>", "<answer>-1</answer>"
+    slime = [
+        server.post("/reward", json={"prompt": "p", "response": text, "label": GCD}).json() for text in (good, bad)
+    ]
+    assert slime == [1.0, 0.0]
+    labels = [GCD, json.dumps(entry)]
+    body = {
+        "query": [f"Q {good}", f"<answer>7</answer>{bad}"],
+        "prompts": ["Q ", "<answer>7</answer>"],
+        "labels": labels,
+    }
+    assert server.post("/reward", json=body).json()["rewards"] == [1.0, 0.0]
+    broken = json.dumps({"question": "?", "metadata": {"source_dataset": "sudoku"}})
+    reply = server.post("/reward", json={"response": good, "label": broken})
+    assert reply.status_code == 422 and reply.json()["error"].startswith("error: ")
+
+
+def test_a_token_is_needed_where_others_may_ask() -> None:
+    refused = subprocess.run(
+        [sys.executable, "-m", "rg_env", "serve", "--host", "0.0.0.0"], capture_output=True, text=True, timeout=60
+    )
+    assert refused.returncode == 2 and "RG_ENV_TOKEN" in refused.stderr and refused.stderr.count("\n") == 1
+    with serving("--token", "secret") as server:
+        assert server.get("/health").status_code == 401
+        assert server.get("/health", headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert server.get("/health", headers={"Authorization": "Bearer secret"}).status_code == 200
+        taken = server.url.rpartition(":")[2]
+        second = subprocess.run(
+            [sys.executable, "-m", "rg_env", "serve", "--port", taken], capture_output=True, text=True, timeout=60
+        )
+        assert second.returncode == 2 and "choose another --port" in second.stderr
+
+
+def test_a_function_of_ones_own_and_the_end_of_the_server() -> None:
+    """SIGTERM answers what is being scored, then ends, and leaves no process."""
+    with serving("--scorer", "tests.integrations.served:sleeper", "--workers", "2") as server:
+        family = psutil.Process(server.process.pid)
+        first = server.post("/score", json={"calls": [[0.0], ["x"], [0.1]]}).json()["results"]
+        assert [(call["value"], call["status"]) for call in first] == [(0.0, "ok"), (None, "error"), (0.1, "ok")]
+        replies: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda: replies.append(server.post("/score", json={"calls": [[2.0]]})))
+        asking.start()
+        while server.get("/health").json()["waiting"] == 0:
+            time.sleep(0.05)
+        children = family.children(recursive=True)
+        server.process.send_signal(signal.SIGTERM)
+        asking.join(30)
+        assert replies[0].json()["results"][0]["value"] == 2.0
+        server.client.close()
+        assert server.process.wait(30) in (0, -signal.SIGTERM, 143)
+        assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+def test_an_answer_that_hangs_is_a_status_and_too_many_waiting_answers_are_a_503() -> None:
+    async def ask() -> None:
+        with Scorer(workers=1) as scorer:
+            desk = Desk(scorer, most_waiting=1)
+            transport = httpx.ASGITransport(make_app(desk))
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                reply = await client.post("/score", json={"item": GCD, "answer": ["1", "2"]})
+                assert (reply.status_code, reply.headers["Retry-After"]) == (503, "2")
+                assert (await client.post("/score", json={"item": GCD, "answer": ["1"]})).status_code == 200
+
+    asyncio.run(ask())
+    with serving("--scorer", "tests.integrations.served:burner", "--timeout", "0.3") as server:
+        (result,) = server.post("/score", json={"calls": [["x"]]}).json()["results"]
+        assert (result["value"], result["status"]) == (None, "timeout")
+
+
+def test_killed_workers_and_clients_that_go_away_cost_nobody_an_answer() -> None:
+    right = entry_of(GCD)["answer"]
+
+    def kill(pid: int) -> None:
+        for _ in range(3):
+            time.sleep(0.3)
+            for process in psutil.Process(pid).children(recursive=True):
+                process.kill()
+
+    async def ask(url: str) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=url, timeout=200) as client:
+            many = {"item": GCD, "answer": [right] * 20}
+            gone = [asyncio.ensure_future(client.post("/score", json=many)) for _ in range(5)]
+            await asyncio.sleep(0.05)
+            for request in gone:
+                request.cancel()
+            answer = {"item": GCD, "answer": right}
+            return await asyncio.gather(*(client.post("/score", json=answer) for _ in range(200)))
+
+    with serving("--workers", "2") as server:
+        server.post("/score", json={"item": GCD, "answer": right}).raise_for_status()
+        killer = threading.Thread(target=kill, args=(server.process.pid,))
+        killer.start()
+        replies = asyncio.run(ask(server.url))
+        killer.join()
+        assert server.post("/score", json={"item": GCD, "answer": right}).json()["verdicts"][0]["score"] == 1
+    for reply in replies:  # killed twice is `crashed`, and says so: never a wrong answer
+        verdict = reply.json()["verdicts"][0]
+        assert (verdict["score"], verdict["status"]) in ((1.0, "ok"), (0.0, "crashed"))
+    assert sum(reply.json()["verdicts"][0]["score"] for reply in replies) > 150
+
+
+@pytest.mark.slow
+def test_the_attacks_run_nothing_poison_nothing_and_are_all_answered(server: SimpleNamespace, tmp_path: Any) -> None:
+    canary = tmp_path / "executed"
+    for task in sorted(EVALUATING_TASKS):
+        item_id = f"{task}-train-42-0"
+        question = entry_of(item_id)["question"]
+        texts = [text for attack in attacks(str(canary), ["1"]) if (text := attack.answer(question)) is not None]
+        texts = [text for text in texts if text.isascii() or text.isprintable()][:160]
+        verdicts = server.post("/score", json={"item": item_id, "answer": texts}).json()["verdicts"]
+        assert len(verdicts) == len(texts)
+        assert {verdict["status"] for verdict in verdicts} <= {*Status} - {"crashed", "error"}
+        reply = server.post("/verify", json=nemo_row(texts[-1], item_id)).json()
+        assert reply["reward"] < 1
+        (wrong,) = server.post("/score", json={"item": item_id, "answer": "certainly wrong"}).json()["verdicts"]
+        assert wrong["score"] == 0
+    assert not canary.exists()
+
+
+@pytest.mark.long
+def test_two_hundred_clients_get_ten_thousand_answers(server: SimpleNamespace) -> None:
+    right = entry_of(GCD)["answer"]
+
+    async def client_of(number: int) -> list[float]:
+        scores = []
+        async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
+            for k in range(50):
+                answer = right if (number + k) % 2 else "-1"
+                reply = await client.post("/score", json={"item": GCD, "answer": answer})
+                scores.append(reply.json()["verdicts"][0]["score"] - ((number + k) % 2))
+        return scores
+
+    async def all_clients() -> list[list[float]]:
+        return await asyncio.gather(*map(client_of, range(200)))
+
+    differences = [score for scores in asyncio.run(all_clients()) for score in scores]
+    assert len(differences) == 10_000 and not any(differences)
