@@ -16,7 +16,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -32,21 +34,22 @@ METRICS = {
 }
 
 
-def rg_env(*args, log=os.devnull, **env):
+def rg_env(*args: object, log: str | Path = os.devnull, **env: str) -> tuple[int, str]:
     """Run a command of `rg-env`, whose output is printed as it comes and goes to `log`. Exit code and output."""
     print(f"\n$ rg-env {shlex.join(map(str, args))}", flush=True)
     command = [sys.executable, "-c", "from rg_env.cli import main; main()", *map(str, args)]
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    lines = []
-    with subprocess.Popen(command, env={**os.environ, **env}, **output) as process, Path(log).open("w") as file:
-        for line in process.stdout:
+    lines: list[str] = []
+    joined = {**os.environ, **env}
+    started = subprocess.Popen(command, env=joined, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with started as process, Path(log).open("w") as file:
+        for line in process.stdout or ():
             print(line, end="", flush=True)
             file.write(line)
             lines.append(line)
     return process.returncode, "".join(lines)
 
 
-def train(config, out, overrides):
+def train(config: Path, out: Path, overrides: Sequence[str]) -> tuple[int, dict[str, list[float]]]:
     """One run with all its files in a folder. Returns the exit code, and the values of each metric by step."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [f"trainer.{name}_path={out}/{name}" for name in ("ckpt", "export", "log")]
@@ -60,27 +63,27 @@ def train(config, out, overrides):
     return code, {name: [e.value for e in events.Scalars(tag)] for name, tag in METRICS.items() if tag in known}
 
 
-def path_with(folder):
+def path_with(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
 
-def compare(config, out, overrides, steps):
+def compare(config: Path, out: Path, overrides: Sequence[str], steps: int) -> dict[str, Any]:
     """Seconds per step with and without rg_dump, over the same batches and weights. The first step warms up."""
     off = [f"trainer.{name}_interval=-1" for name in ("eval", "ckpt", "hf_save")]
     same = [f"trainer.max_training_steps={steps}", "trainer.policy.optimizer_config.lr=0", "trainer.resume_mode=none"]
     settings = [*overrides, *off, *same, "trainer.eval_before_train=false"]
-    sides = {"with": [], "without": [f"{RG}.experiment_class=skyrl_alone.SkyRLAlone"]}
+    sides: dict[str, list[str]] = {"with": [], "without": [f"{RG}.experiment_class=skyrl_alone.SkyRLAlone"]}
     times = {}
     for side, own in sides.items():
         _, values = train(config, out / side, [*settings, *own])
         times[side] = values.get("seconds_per_step", [])
-    result = {"steps": times, "goal_on_a_gpu": GOAL}
+    result: dict[str, Any] = {"steps": times, "goal_on_a_gpu": GOAL}
     if all(len(seconds) == steps for seconds in times.values()):
         result["ratio"] = sum(times["with"][1:]) / sum(times["without"][1:])
     return result
 
 
-def check(config, out, overrides, steps):
+def check(config: Path, out: Path, overrides: Sequence[str], steps: int) -> dict[str, Any]:
     """Run everything; what came out, as one dict."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -98,7 +101,7 @@ def check(config, out, overrides, steps):
     return {"config": str(config), "passed": passed, "metrics": values, "rg_dump": times, "installed": installed}
 
 
-def as_text(result):
+def as_text(result: dict[str, Any]) -> Iterator[str]:
     yield f"gpu-check {result['config']}"
     for name, ok in result["passed"].items():
         yield f"{'ok    ' if ok else 'FAILED'} {name}"
@@ -111,7 +114,7 @@ def as_text(result):
         yield f"steps after the first, with / without rg_dump: {times['ratio']:.3f} (goal on a GPU: at most {GOAL})"
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path("configs/debug_1gpu.yaml"))
     parser.add_argument("--out", type=Path, default=Path("runs/gpu_check"))

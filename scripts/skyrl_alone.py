@@ -4,16 +4,18 @@ The environment scores the responses as usual, as it does in SkyRL. There are no
 no record of a group.
 """
 
+from typing import Any
+
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from rg_env.skyrl.experiment import RGExperiment
 
 
 class SkyRLAlone(RGExperiment):
-    def get_generator(self, *args):
-        generator = super().get_generator(*args)
+    def get_generator(self, *args: Any) -> Any:
+        generator: Any = super().get_generator(*args)
 
-        async def generate(batch, disable_tqdm=False):
+        async def generate(batch: Any, disable_tqdm: bool = False) -> Any:
             output = await SkyRLGymGenerator.generate(generator, batch, disable_tqdm)
             names = batch["trajectory_ids"]
             lists = {"group_ids": [name.instance_id for name in names], "masked": [False] * len(names)}

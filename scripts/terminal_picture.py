@@ -9,7 +9,9 @@ The panel and the last lines are drawn by the code that draws them on a terminal
 import io
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -21,7 +23,7 @@ from rg_env.terminal.supervisor import supervise
 WIDTH = 100
 
 
-def draw(console, screen, args, lines):
+def draw(console: Console, screen: Screen, args: list[str], lines: Iterable[Any]) -> None:
     console.print(f"$ rg-env train {' '.join(args)}")
     screen._console = console
     console.print(screen.panel())
@@ -29,7 +31,7 @@ def draw(console, screen, args, lines):
         console.print(line, soft_wrap=True)
 
 
-def main():
+def main() -> None:
     out, *args = sys.argv[1:]
     guard_streams()
     screen = Screen("train")

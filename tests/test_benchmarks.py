@@ -64,3 +64,10 @@ def test_an_unknown_benchmark_is_one_line():
     done = subprocess.run([sys.executable, "-m", "benchmarks", "speed"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "there is no benchmark 'speed'; choose from " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.long
+def test_every_benchmark_runs():
+    """In a few seconds each, so that a renamed function cannot break them unnoticed. Their figures are not judged."""
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "--quick"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]

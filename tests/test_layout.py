@@ -1,9 +1,12 @@
-"""The layout: no import circles, and the packages that read dumps import neither torch nor Ray nor SkyRL.
+"""The layout: no import circles, no two packages that import each other, leaves that only the command line imports, and
+the packages that read dumps import neither torch nor Ray nor SkyRL.
 
 Imports in functions count. Imports under TYPE_CHECKING count for circles only.
 """
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +63,48 @@ def test_a_circle_is_found():
 
 def test_no_module_imports_itself_by_way_of_others():
     assert circle({module: {name for name in imports(module) if name in FILES} for module in FILES}) == []
+
+
+LEAVES = {"analysis", "attack", "browser", "cpu", "formats", "integrations", "terminal"}
+ALLOWED = {
+    ("browser", "analysis"),  # a group is shown as the report shows it
+    ("terminal", "analysis"),  # what was learned is said in statistics
+    *(("skyrl", "cpu"), ("evaluate", "cpu")),  # by the choice of device, and for the model that is shipped
+    *(("skyrl", "terminal"), ("train", "terminal")),  # what a run reports
+}
+"""Arrows to a leaf, beside those of the command line and of the lazy names in `rg_env`."""
+
+
+def package_of(module: str) -> str:
+    """`dump` for all modules of `rg_env.dump`; a module at the top is a package of its own."""
+    return module.split(".")[1] if "." in module else module
+
+
+def arrows() -> set[tuple[str, str]]:
+    pairs = {(package_of(module), package_of(name)) for module in FILES for name in imports(module) if name in FILES}
+    return {(one, other) for one, other in pairs if one != other}
+
+
+def test_no_two_packages_import_each_other():
+    pairs = arrows()
+    assert {pair for pair in pairs if pair[::-1] in pairs} == set()
+
+
+def test_only_the_command_line_imports_a_leaf():
+    to_leaves = {pair for pair in arrows() if pair[1] in LEAVES and pair[0] not in ("cli", "rg_env")}
+    assert to_leaves == ALLOWED
+
+
+def test_what_training_and_reading_load():
+    """In the end at most 8,500 lines in 50 files: these bounds are lowered, never raised."""
+    code = (
+        "import sys, rg_env.skyrl.generator, rg_env.analysis.stats, rg_env.dump as dump; dump.open_run; "
+        "print(*{m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'rg_env' and m.__file__}, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    files = [Path(line) for line in done.stdout.splitlines() if line.endswith(".py")]
+    assert len(files) <= 60
+    assert sum(path.read_text().count("\n") for path in files) <= 11_700
 
 
 @pytest.mark.parametrize("package", LIGHT)
