@@ -1,4 +1,4 @@
-"""docs/coming-from.md has a row for every setting and behavior of the Atropos environment's README."""
+"""docs/coming-from.md names every setting of the Atropos environment's README, and what behaves differently."""
 
 import re
 
@@ -26,32 +26,35 @@ README_OTHER_SETTINGS = {
     *("tokenizer_name", "group_size", "max_token_length", "mask_too_long_completions"),
     *("complexity_mode", "curriculum_target_accuracy"),
 }
-README_BEHAVIOR = {
-    *("tasks", "installation", "starting a run", "repeatability"),
-    *("difficulty `None`", "difficulty `random`", "difficulty `curriculum`", "curriculum target"),
-    *("curriculum statistics", "complexity mappings", "changing one task's difficulty"),
-    *("answer format", "system prompt", "dual-format scoring", "partial credit", "length penalty"),
-    *("successful rollouts", "failed rollouts", "folder of the dump", "names and lines of the files", "save progress"),
-    *("evaluation", "logging", "debug mode", "no rollouts were saved", "adding tasks"),
+BEHAVIOR = {
+    *("tasks", "starting a run", "repeatability", "difficulty `curriculum`", "complexity mappings"),
+    *("changing one task's difficulty", "answer format", "system prompt", "dual-format scoring", "partial credit"),
+    *("length penalty", "successful rollouts", "failed rollouts", "folder of the dump", "names and lines of the files"),
+    *("evaluation", "no rollouts were saved", "adding tasks"),
 }
-"""The sections and lists of that README, one subject each."""
+"""What that README describes and rg_env does differently."""
 
 
 def rows(heading):
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()[3:] if "|" in line]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 ELSEWHERE = {
-    name.strip("`"): (re.findall(r"`([^`]+)`", settings), note)
+    name: (re.findall(r"`([^`]+)`", settings), note)
     for heading in ("Settings of the Atropos environment", "Settings and modules of an older SkyRL")
-    for name, settings, note in rows(heading)
+    for names, settings, note in rows(heading)
+    for name in re.findall(r"`([^`]+)`", names)
 }
 """Names elsewhere → our settings, and a note."""
 
 
-def test_every_setting_of_the_readme_has_a_row_with_settings_that_exist():
-    assert README_SETTINGS.keys() | README_OTHER_SETTINGS <= ELSEWHERE.keys()
+def test_every_setting_of_the_readme_is_named_and_what_replaces_it_exists():
+    same_names = PAGE.split("The same names, ")[1].split("\n\n")[0]
+    assert README_SETTINGS.keys() <= set(re.findall(r"`(\w+)`", same_names))
+    assert {PREFIX + name for name in README_SETTINGS} <= known_settings().keys()
+    assert ELSEWHERE.keys() >= README_OTHER_SETTINGS
     for name, (settings, note) in ELSEWHERE.items():
         assert name not in known_settings() and set(settings) <= set(known_settings()), name
         assert settings or note, name
@@ -64,9 +67,15 @@ def test_the_defaults_that_differ_are_all_listed():
     assert shown == {name: (str(theirs).lower(), str(getattr(ours, name)).lower()) for name, theirs in differ.items()}
 
 
-def test_every_behavior_of_the_readme_has_a_row_that_names_a_setting_or_a_page():
+def test_settings_that_moved_into_the_engine_exist():
+    moved = PAGE.split("are now in `generator.inference_engine`: ")[1].split(".\n")[0]
+    names = re.findall(r"`(\w+)`", moved)
+    assert len(names) > 10 and {f"generator.inference_engine.{name}" for name in names} <= known_settings().keys()
+
+
+def test_every_difference_in_behavior_has_a_row_that_names_a_setting_or_a_page():
     table = rows("Behavior")
-    assert {row[0] for row in table} >= README_BEHAVIOR
+    assert {row[0] for row in table} >= BEHAVIOR
     for subject, theirs, ours, see in table:
         assert theirs and ours, subject
         settings = [name for name in re.findall(r"`([^`]+)`", see) if not name.startswith("rg-env ")]

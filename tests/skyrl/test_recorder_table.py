@@ -1,4 +1,4 @@
-"""The table in docs/recorder.md: every generator, loop and kind of environment, in SkyRL's own loops without models."""
+"""The table in docs/your-code.md: every generator, loop and kind of environment, in SkyRL's own loops without models."""
 
 import asyncio
 import itertools
@@ -129,7 +129,7 @@ ENVIRONMENTS = {"`rg_dump`": "rg_dump", "one turn": "gsm8k", "several turns": "g
 
 def table():
     """Of the page: (generator, loop) → environment → content."""
-    lines = (ROOT / "docs" / "recorder.md").read_text().split("| generator |")[1].split("\n\n")[0].splitlines()
+    lines = (ROOT / "docs" / "your-code.md").read_text().split("| generator |")[1].split("\n\n")[0].splitlines()
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {
         (generator.strip("`"), loop): dict(zip(header[1:], cells, strict=True))

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists exactly our metrics, and SwanLab gets the settings."""
+"""docs/train.md lists exactly our metrics, and SwanLab gets the settings."""
 
 import re
 import sys
@@ -39,7 +39,7 @@ def test_the_page_lists_every_metric(done):
     names = {f"environment/{name}" for name in RGDumpEnv.aggregate_metrics(episodes) if "/gcd/" not in name}
     names |= {name for name in done if name.startswith("rg_dump/")}
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "train.md").read_text()
     assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
 
 
