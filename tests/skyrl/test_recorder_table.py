@@ -1,4 +1,4 @@
-"""The table in docs/your-code.md: every generator, loop and kind of environment, in SkyRL's own loops without models."""
+"""The table in docs/your-code.md: every generator, loop and kind of environment, in SkyRL's loops without models."""
 
 import asyncio
 import itertools
