@@ -27,10 +27,10 @@ README_OTHER_SETTINGS = {
     *("complexity_mode", "curriculum_target_accuracy"),
 }
 BEHAVIOR = {
-    *("tasks", "starting a run", "repeatability", "difficulty `curriculum`", "complexity mappings"),
-    *("changing one task's difficulty", "answer format", "system prompt", "dual-format scoring", "partial credit"),
-    *("length penalty", "successful rollouts", "failed rollouts", "folder of the dump", "names and lines of the files"),
-    *("evaluation", "no rollouts were saved", "adding tasks"),
+    *("tasks", "difficulty `curriculum`", "complexity mappings", "changing one task's difficulty", "answer format"),
+    *("system prompt", "dual-format scoring", "partial credit", "length penalty"),
+    *("successful rollouts", "failed rollouts", "names and lines of the files"),
+    *("evaluation", "no rollouts were saved"),
 }
 """What that README describes and rg_env does differently."""
 

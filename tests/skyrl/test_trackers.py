@@ -40,7 +40,7 @@ def test_the_page_lists_every_metric(done):
     names |= {name for name in done if name.startswith("rg_dump/")}
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
     page = (ROOT / "docs" / "train.md").read_text()
-    assert names == set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
+    assert names == set(re.findall(r"^- `([\w/]+)`: ", page, re.MULTILINE))
 
 
 def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
