@@ -15,7 +15,7 @@ from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
-from rg_env.formats.atropos import import_atropos
+from rg_env.formats import FORMATS, import_records
 from rg_env.scoring.types import Status
 
 UUID = "6a1f0f3e-8a65-4d57-9f2c-000000000001"
@@ -24,6 +24,10 @@ UUID = "6a1f0f3e-8a65-4d57-9f2c-000000000001"
 def line(*scores, task="gcd"):
     conversation = [{"role": "user", "content": "é?", "more": 1}, {"role": "assistant", "content": "a\ud800"}]
     return json.dumps({"item_id": task, "rollouts": [{"conversation": conversation, "score": s} for s in scores]})
+
+
+def import_atropos(source, out):
+    return import_records("atropos", FORMATS["atropos"], source, out)
 
 
 def dumps(*args):
@@ -41,20 +45,21 @@ def test_what_the_lines_have_is_in_the_dump_and_what_they_lack_is_said(tmp_path)
     (source / "mine.jsonl").write_text(line(float("nan"), 1.0))
     done = dumps("import", "atropos", source, "--out", tmp_path / "out")
     assert done.exit_code == 0
-    assert "4 groups with 8 rollouts, 2 without a score of 2 runs in" in done.stdout
-    assert "Atropos' files lack questions and reference answers" in done.stdout.replace("\n", " ")
+    said = "8 rollouts in 4 groups; no step, no reference answer, no raw and tagged scores, no policy version,"
+    assert " ".join(done.stdout.split()).startswith(said)
+    assert "reward of 2 unknown: status unscored" in " ".join(done.stdout.split())
     dump = open_run(tmp_path / "out")
     assert [run.run_id for run in dump.runs] == [UUID, "mine"]
     groups = {group.uid: group for group in dump.groups()}
-    first = groups[f"reasoning_gym_environment_rollouts_{UUID}_0000.jsonl:1"]
-    assert (first.task, first.environment, first.outcome, first.no_signal) == ("gcd", "atropos", "mixed", False)
+    first = groups[f"reasoning_gym_environment_rollouts_{UUID}_0000.jsonl:0"]
+    assert (first.task, first.environment, first.outcome, first.no_signal) == ("gcd", "imported", "mixed", False)
     assert [(r.base_score, r.reward, r.status) for r in first.rollouts] == [(1.0, 1.0, "ok"), (0.5, 0.5, "ok")]
     assert first.rollouts[0].conversation == [
         {"role": "user", "content": "é?"},
         {"role": "assistant", "content": "a?"},
     ]
     assert all(r.raw_score is None and not r.violation and r.response_tokens is None for r in first.rollouts)
-    assert [r.status for r in groups["mine.jsonl:1"].rollouts] == [Status.UNSCORED, Status.OK]
+    assert [r.status for r in groups["mine.jsonl:0"].rollouts] == [Status.UNSCORED, Status.OK]
     assert validate(tmp_path / "out").good
     (row,) = json.loads(dumps("stats", tmp_path / "out", "--json", "--where", "task = 'lcm'").stdout)
     assert (row["solve_rate"], row["format_rate"], row["mean_raw_score"], row["rollouts"]) == (0.0, None, None, 2)
@@ -104,7 +109,7 @@ def test_mistakes_are_one_line(tmp_path):
     (tmp_path / "torn.jsonl.zst").write_bytes(zstd.compress(line(1).encode())[:-5])
     for source, out, says in [
         (tmp_path / "no.jsonl", tmp_path / "out", "cannot be read"),
-        (tmp_path / "full", tmp_path / "out", "has no .jsonl files"),
+        (tmp_path / "full", tmp_path / "out", "has no file of Atropos"),
         (tmp_path / "torn.jsonl.zst", tmp_path / "out", "damaged zstd data"),
         (tmp_path / "torn.jsonl.zst", tmp_path / "full", "is not empty"),
     ]:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 export_app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
-    help="""Make a data set for supervised fine-tuning or DPO from a dump.
+    help="""Make a data set for supervised fine-tuning or DPO from a dump, or write it in the format of another program.
 
     Prompts without responses are made by `rg-env dataset`.
 
     Examples:
       rg-env dumps export sft runs/quickstart/dumps --out data/sft/train.jsonl
       rg-env dumps export dpo runs/quickstart/dumps --out data/dpo/train.jsonl
+      rg-env dumps export atif runs/quickstart/dumps --out data/trajectories.jsonl
     """,
 )
 
@@ -123,3 +124,36 @@ def _export(
         print_error(note)
     print_remarks(dump)
     raise typer.Exit(int(not result.rows))
+
+
+@export_app.command(cls=Command)
+def atif(
+    paths: DumpPaths,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="FILE.jsonl, or a new folder for a file of each rollout.")
+    ],
+    where: Where = None,
+    force: Force = False,
+) -> None:
+    """Export all rollouts with text as trajectories in ATIF, Harbor's format. `rg-env dumps import atif` reads them.
+
+    Examples:
+      rg-env dumps export atif dumps/sample --out atif/trajectories.jsonl
+      rg-env dumps export atif dumps/sample --where "phase = 'eval'" --out atif/eval
+    """
+    _export_records("atif", paths, out, where, force)
+
+
+def _export_records(name: str, paths: list[Path], out: Path, where: list[str] | None, force: bool) -> None:
+    from rg_env.dump import open_run
+    from rg_env.formats import DOCUMENTS, export_records
+
+    dump = open_run(*paths).where(where or [])
+    with spinner("reading"):
+        result = export_records(dump, DOCUMENTS[name], out, force=force)
+    source = f"{counted(result.rollouts, 'rollout')} in {counted(result.groups, 'group')}"
+    print_line(f"{source} in {out}" if result.rollouts else "nothing to export")
+    if result.without_text:
+        print_line(f"left out: {counted(result.without_text, 'group')} whose text was not kept")
+    print_remarks(dump)
+    raise typer.Exit(int(not result.rollouts))

@@ -1,0 +1,121 @@
+"""What a record of ours carries through another program's format, and the files of an export.
+
+Invariant: a rollout that was exported comes back equal, with its group's values, if its texts come back as they were.
+Not covered: groups without rollouts or text, records of steps and of training, and the manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import jsonlines
+import msgspec
+
+from rg_env.atomic import replacing
+from rg_env.dump import SCHEMA_VERSION, Dump, GroupRecord, RolloutRecord
+from rg_env.dump.schema import answered
+from rg_env.errors import DumpError
+from rg_env.formats.importing import Row
+
+_GROUP = [name for name in GroupRecord.__struct_fields__ if name != "rollouts"]
+_ROLLOUT = [name for name in RolloutRecord.__struct_fields__ if name != "conversation"]
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass
+class Exported:
+    """The result: what was written, and how many groups are only in the ledger."""
+
+    groups: int = 0
+    rollouts: int = 0
+    without_text: int = 0
+
+
+def carried(group: GroupRecord, rollout: RolloutRecord) -> dict[str, Any]:
+    """All values of a rollout and its group but texts.
+
+    `advantage` is the reward minus the mean of the group's; it is for readers elsewhere. `roles` are those of the
+    messages, of which other formats have fewer.
+    """
+    rewards = [other.reward for other in answered(group.rollouts)]
+    is_answered = any(other is rollout for other in answered(group.rollouts))
+    return {
+        "group": {name: getattr(group, name) for name in _GROUP},
+        "rollout": {name: getattr(rollout, name) for name in _ROLLOUT},
+        "advantage": rollout.reward - sum(rewards) / len(rewards) if is_answered else None,
+        "roles": [message["role"] for message in rollout.conversation],
+    }
+
+
+def restored(carried: object, texts: Sequence[object]) -> Row:
+    """The rollout of what `carried` gave, with these texts; a ValueError if they do not fit."""
+    try:
+        assert isinstance(carried, Mapping)
+        pairs = zip(carried["roles"], texts, strict=True) if carried["roles"] else ()
+        conversation = [{"role": role, "content": text} for role, text in pairs]
+        group = msgspec.convert({**carried["group"], "rollouts": []}, GroupRecord)
+        rollout = msgspec.convert({**carried["rollout"], "conversation": conversation}, RolloutRecord)
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the values of rg_env's record are damaged ({error})") from None
+    if group.schema_version > SCHEMA_VERSION:
+        raise ValueError(f"schema version {group.schema_version}; this rg_env reads up to {SCHEMA_VERSION}")
+    if not re.fullmatch(r"[\w.-]{1,200}", group.run_id):
+        raise ValueError("the run id is not a name")
+    return Row(rollout, {name: getattr(group, name) for name in _GROUP}, group.group_id)
+
+
+def export_records(
+    dump: Dump,
+    document: Callable[[GroupRecord, RolloutRecord, str], Mapping[str, Any]],
+    out: Path,
+    *,
+    force: bool = False,
+) -> Exported:
+    """Write every rollout whose text was kept as a document of another program; nothing if there is none.
+
+    Args:
+        document: makes it of a rollout, with the name of the run's model.
+        out: a name that ends in `.jsonl` gets a line for each; any other is a folder that gets a file for each.
+        force: replace a file of this name.
+
+    Raises:
+        DumpError: `out` exists or cannot be written.
+    """
+    as_lines = out.suffix == ".jsonl"
+    if out.is_dir() and (as_lines or any(out.iterdir())):
+        raise DumpError(f"{out} is {'a folder' if as_lines else 'not empty'}: choose another --out")
+    if out.is_file() and not (as_lines and force):
+        raise DumpError(f"{out} exists; {'replace it with --force' if as_lines else 'choose another --out'}")
+    models = {run.run_id: run.model for run in dump.runs}
+    result = Exported()
+
+    def documents() -> Iterator[Mapping[str, Any]]:
+        for group in dump.groups():
+            result.groups += 1
+            for rollout in group.rollouts:
+                result.rollouts += 1
+                yield document(group, rollout, models.get(group.run_id, ""))
+
+    result.without_text = sum(not record.text for record in dump.ledger())
+    content = documents()
+    first = next(content, None)
+    if first is None:
+        return result
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as draft:
+            if as_lines:
+                with draft.open("wb") as file:
+                    jsonlines.Writer(file, dumps=_encode).write_all(chain([first], content))
+            else:
+                draft.mkdir()
+                for number, values in enumerate(chain([first], content)):
+                    (draft / f"{number:06d}.json").write_bytes(_encode(values))
+    except OSError as error:
+        raise DumpError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+    return result

@@ -1,0 +1,73 @@
+"""Writes `files/` with the real programs: SkyRL's `dump_per_dataset_eval_results`, a step of TRL's trainer, and verl's
+writer, taken from the source of a wheel that is unpacked in the folder given.
+
+    python -m tests.formats.make_files VERL_WHEEL_FOLDER
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from rg_env.cpu import nano_path
+from rg_env.dataset import ReasoningGymDataset
+from tests.integrations.trl_run import TASKS, train
+
+FILES = Path(__file__).parent / "files"
+
+
+def skyrl() -> None:
+    from skyrl.train.utils.trainer_utils import dump_per_dataset_eval_results
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    rows = [ReasoningGymDataset(TASKS, size=2, split="eval")[k] for k in (0, 0, 1, 1)]
+    texts = ["<think>a</think><answer>b</answer>", "no", "<think>é</think><answer>c</answer>", ""]
+    output = {
+        "prompt_token_ids": [tokenizer.apply_chat_template(row[0], return_dict=False) for row in rows],
+        "response_ids": [tokenizer.encode(text) for text in texts],
+        "rewards": [1.0, 0.0, [0.0, 0.5], float("nan")],
+        "stop_reasons": ["stop", "stop", "stop", "length"],
+    }
+    folder = FILES / "skyrl" / "global_step_4_evals"
+    folder.mkdir(parents=True)
+    extras = [row[2] for row in rows]
+    sources = [extra["data_source"] for extra in extras]
+    classes = [row[1] for row in rows]
+    dump_per_dataset_eval_results(folder, tokenizer, output, sources, classes, extras, {"eval/all/avg_score": 0.5})
+
+
+def trl() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = {"per_device_train_batch_size": 4, "max_completion_length": 16}
+        train(folder, f"{folder}/dump", max_steps=1, logging_steps=1, log_completions=True, **sizes)
+        (FILES / "trl").mkdir()
+        for path in Path(folder, "completions").iterdir():
+            shutil.copy(path, FILES / "trl")
+
+
+def verl(wheel: Path) -> None:
+    source = (wheel / "verl" / "trainer" / "ppo" / "v1" / "trainer_base.py").read_text()
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    (write,) = [node for node in functions if node.name == "_write_generations"]
+    write.decorator_list = []
+    names: dict = {"json": json, "os": os}
+    exec(compile(ast.Module([write], []), "verl", "exec"), names)
+    prompts = ["system\nReason.\nuser\nWhat is 1+1?\nassistant\n"] * 2 + ["user\nWhat is 2+2?\nassistant\n"] * 2
+    keys = [f"{question}_{sample}_0" for question in ("q7", "q8") for sample in range(2)]
+    names["_write_generations"](
+        prompts, ["2", "3", "4", "<answer>é</answer>"], ["2", "2", "4", "4"], [1.0, 0.0, 1.0, 1.0],
+        {"uid": keys, "acc": [True, False, True, True]}, FILES / "verl", 3,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    shutil.rmtree(FILES, ignore_errors=True)
+    verl(Path(sys.argv[1]))
+    skyrl()
+    trl()

@@ -1,0 +1,63 @@
+"""What was exported comes back equal, whatever the texts, and other programs' readers accept it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from rg_env.cli import app
+from rg_env.dump import DumpWriter, Phase, open_run
+from rg_env.dump.validate import validate
+from rg_env.scoring.types import Status
+from tests.dump.records import RUN_ID, group, rollout, unanswered, violating
+
+SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
+HOSTILE = "\0\x1b[2J\u2028</think><script>__import__('os')</script>{{7*7}}\ud7ff\U0010ffff\r\n" * 3
+TURNS = [
+    {"role": "user", "content": HOSTILE},
+    {"role": "assistant", "content": ""},
+    {"role": "tool", "content": "{}"},
+    {"role": "critic", "content": "hm"},
+    {"role": "assistant", "content": HOSTILE},
+]
+
+
+def dumps(*args):
+    return CliRunner().invoke(app, ["dumps", *map(str, args)])
+
+
+def lines(path):
+    return sorted(msgspec.json.encode(group) for group in open_run(path).groups(all_attempts=True))
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """Records of every kind: several turns, no response, violations, unknown numbers, evaluation, other attempts."""
+    folder = tmp_path_factory.mktemp("odd")
+    with DumpWriter(folder, RUN_ID, 1) as writer:
+        several = rollout(math.nan, 3, status=Status.UNSCORED, conversation=TURNS, turns=2, custom_reward=-1.5)
+        groups = [
+            group(0, [rollout(1.0), violating(1), unanswered(2), several], environment="gym"),
+            group(1, [rollout(1.0, conversation=[])], attempt=2, step=None),
+            group(2, [0.9, 0.8], phase=Phase.TRAIN, level='{"a": 1}', complexity=0.5, solved_at=0.75),
+        ]
+        assert writer.write_blocking(groups)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["atif"])
+@pytest.mark.parametrize("form", ["lines.jsonl", "folder"])
+@pytest.mark.parametrize("source", ["sample", "odd"])
+def test_what_was_exported_comes_back_equal(name, form, source, odd, tmp_path):
+    dump = SAMPLE if source == "sample" else odd
+    done = dumps("export", name, dump, "--out", tmp_path / form)
+    assert done.exit_code == 0, done.output
+    done = dumps("import", name, tmp_path / form, "--out", tmp_path / "back")
+    assert done.exit_code == 0, done.output
+    assert lines(tmp_path / "back") == lines(dump)
+    assert validate(tmp_path / "back").good
+    assert dumps("stats", tmp_path / "back").exit_code == 0
