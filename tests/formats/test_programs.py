@@ -1,4 +1,4 @@
-"""What the real programs wrote (`make_files`) becomes a dump that says what it lacks; a bad record costs itself only."""
+"""What the real programs wrote (`make_files`) becomes a dump that says what it lacks; a bad one costs itself only."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import_app = typer.Typer(
 
     Examples:
       rg-env dumps import trl out/completions --out runs/trl
-      rg-env dumps import verifiers outputs --out runs/verifiers
+      rg-env dumps import skyrl exports/dumped_evals --out runs/skyrl
     """,
 )
 
