@@ -6,16 +6,18 @@ from rg_env.formats.atropos import atropos_rows
 from rg_env.formats.carry import Exported, export_records
 from rg_env.formats.importing import Format, Imported, import_records
 from rg_env.formats.tables import skyrl_rows, trl_rows, verl_rows
+from rg_env.formats.verifiers import episode_of, episode_rows
 
 FORMATS = {
     "atif": Format("ATIF", ("*.json", "*.jsonl", "*.jsonl.zst"), atif_rows, Phase.EVAL),
+    "verifiers": Format("verifiers", ("traces.jsonl", "traces.jsonl.zst"), episode_rows, Phase.EVAL),
     "trl": Format("TRL", ("completions_*.parquet",), trl_rows, Phase.TRAIN),
     "skyrl": Format("SkyRL", ("*.jsonl", "*.jsonl.zst"), skyrl_rows, Phase.EVAL),
     "verl": Format("verl", ("*.jsonl", "*.jsonl.zst"), verl_rows, Phase.TRAIN),
     "atropos": Format("Atropos", ("*.jsonl", "*.jsonl.zst"), atropos_rows, Phase.TRAIN),
 }
 """What can be imported, by the command's name."""
-DOCUMENTS = {"atif": atif_document}
+DOCUMENTS = {"atif": atif_document, "traces": episode_of}
 """What can be exported: the document of a rollout."""
 
 __all__ = ["DOCUMENTS", "FORMATS", "Exported", "Format", "Imported", "export_records", "import_records"]

@@ -94,6 +94,24 @@ def test_verl(tmp_path):
     assert "equal prompts" not in said
 
 
+def test_verifiers(tmp_path):
+    groups, rewards, said = imported("verifiers", FILES / "verifiers", tmp_path / "out")
+    assert said == "3 rollouts in 2 groups; no raw and tagged scores; reward of 1 unknown: status unscored"
+    first, second = groups
+    assert (first.uid, second.uid, first.item, first.task) == ("g", "sum-1", "sum-1", "sums")
+    assert (first.phase, first.step, first.expected_answer) == ("train", 7, "2")
+    assert rewards[0] == [1.5, 0.0] and second.rollouts[0].status == "unscored"
+    several = first.rollouts[1]
+    assert (several.turns, several.response_tokens, several.stop_reason, several.truncated) == (2, 10, "length", True)
+    assert several.policy_version == "6-7"
+    assert [message["content"] for message in several.conversation] == [
+        "What is 1+1?",
+        '<think>Hm.</think>\n[tool_call add({"a": 1})]',
+        "2",
+        "It is 2",
+    ]
+
+
 def test_a_trajectory_of_another_agent(tmp_path):
     (tmp_path / "jobs" / "1").mkdir(parents=True)
     (tmp_path / "jobs" / "1" / "trajectory.json").write_text(json.dumps(ATIF, indent=2))
@@ -112,6 +130,7 @@ def test_a_trajectory_of_another_agent(tmp_path):
 
 
 DEEP = "[" * 100_000
+NAMES = {"trl": "completions_1.parquet", "verifiers": "traces.jsonl"}
 BAD = {
     "another version": (
         "atif",
@@ -130,6 +149,8 @@ BAD = {
         json.dumps(ATIF | {"extra": {"rl": {"group": {"run_id": "../x"}, "rollout": {}, "roles": []}}}),
         "the values of rg_env's record are damaged",
     ),
+    "a later trace": ("verifiers", '{"traces": [{"version": 2}]}', "trace of version 2: 1 is read"),
+    "a circle": ("verifiers", '{"traces": [{"version": 1, "nodes": [{"parent": 0}]}]}', "are no graph"),
     "no parquet": ("trl", "PAR1", "is not a whole parquet file"),
 }
 
@@ -137,7 +158,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_source_without_a_rollout_is_one_line_and_nothing_is_written(case, tmp_path):
     name, text, why = BAD[case]
-    path = tmp_path / ("completions_1.parquet" if name == "trl" else "a.jsonl")
+    path = tmp_path / NAMES.get(name, "a.jsonl")
     path.write_text(text)
     code, said = dumps("import", name, tmp_path, "--out", tmp_path / "out")
     assert code == 2 and why in said and len(said) < 400 and "\n" not in said

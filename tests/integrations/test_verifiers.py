@@ -201,3 +201,17 @@ def test_a_request_that_fails_is_an_error_of_the_provider(tmp_path):
 def test_mistakes_are_answered_before_the_first_request(taskset, message):
     with pytest.raises(ValidationError, match=message):
         vf.resolve_env_config({"taskset": {"id": "rg-env-verifiers", **taskset}})
+
+
+def test_verifiers_reads_the_traces_that_are_exported(tmp_path):
+    from verifiers.v1.trace import WireTrace
+    from verifiers.v1.utils.trace_store import read_episodes
+
+    command = ["dumps", "export", "traces", "dumps/sample", "--out", str(tmp_path / "traces.jsonl")]
+    subprocess.run([Path(sys.executable).with_name("rg-env"), *command], check=True, cwd=Path(__file__).parents[2])
+    episodes = read_episodes(tmp_path, WireTrace)
+    carried = [(trace, trace.info["rl"]) for episode in episodes for trace in episode.traces]
+    assert len({episode.group.id for episode in episodes}) == 32 and len(carried) == 224
+    for trace, values in carried:
+        assert trace.reward == values["rollout"]["reward"] and trace.num_turns == 1
+        assert trace.is_truncated == values["rollout"]["truncated"]

@@ -144,10 +144,23 @@ def atif(
     _export_records("atif", paths, out, where, force)
 
 
+@export_app.command(cls=Command)
+def traces(paths: DumpPaths, out: Out, where: Where = None, force: Force = False) -> None:
+    """Export all rollouts with text as traces of verifiers. `rg-env dumps import verifiers` reads them.
+
+    Examples:
+      rg-env dumps export traces dumps/sample --out verifiers/traces.jsonl
+    """
+    _export_records("traces", paths, out, where, force)
+
+
 def _export_records(name: str, paths: list[Path], out: Path, where: list[str] | None, force: bool) -> None:
     from rg_env.dump import open_run
+    from rg_env.errors import DumpError
     from rg_env.formats import DOCUMENTS, export_records
 
+    if name == "traces" and out.suffix != ".jsonl":
+        raise DumpError(f"--out {out}: the name must end in .jsonl, as in traces.jsonl")
     dump = open_run(*paths).where(where or [])
     with spinner("reading"):
         result = export_records(dump, DOCUMENTS[name], out, force=force)

@@ -39,6 +39,18 @@ def atif(source: Source, out: Out) -> None:
 
 
 @import_app.command(cls=Command)
+def verifiers(source: Source, out: Out) -> None:
+    """Import traces.jsonl of verifiers or prime-rl.
+
+    What the source lacks stays empty and is said. Exit code 1 if a record was left out, 2 if none fits.
+
+    Examples:
+      rg-env dumps import verifiers outputs --out runs/verifiers
+    """
+    _import("verifiers", source, out)
+
+
+@import_app.command(cls=Command)
 def trl(source: Source, out: Out) -> None:
     """Import TRL's completions_*.parquet (log_completions=True).
 
