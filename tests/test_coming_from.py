@@ -27,10 +27,8 @@ README_OTHER_SETTINGS = {
     *("complexity_mode", "curriculum_target_accuracy"),
 }
 BEHAVIOR = {
-    *("tasks", "difficulty `curriculum`", "changing one task's difficulty", "answer format"),
-    *("dual-format scoring", "partial credit", "length penalty"),
-    *("successful rollouts", "failed rollouts", "names and lines of the files"),
-    *("evaluation", "no rollouts were saved"),
+    *("tasks", "difficulty `curriculum`", "answer format", "dual-format scoring", "partial credit", "length penalty"),
+    *("successful rollouts", "failed rollouts", "evaluation"),
 }
 """What that README describes and rg_env does differently."""
 
