@@ -17,7 +17,7 @@ import jsonlines
 import msgspec
 
 from rg_env.atomic import replacing
-from rg_env.dump import SCHEMA_VERSION, Dump, GroupRecord, RolloutRecord
+from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from_line
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.formats.importing import Row
@@ -58,15 +58,13 @@ def restored(carried: object, texts: Sequence[object]) -> Row:
         assert isinstance(carried, Mapping)
         pairs = zip(carried["roles"], texts, strict=True) if carried["roles"] else ()
         conversation = [{"role": role, "content": text} for role, text in pairs]
-        group = msgspec.convert({**carried["group"], "rollouts": []}, GroupRecord)
-        rollout = msgspec.convert({**carried["rollout"], "conversation": conversation}, RolloutRecord)
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the values of rg_env's record are damaged ({error})") from None
-    if group.schema_version > SCHEMA_VERSION:
-        raise ValueError(f"schema version {group.schema_version}; this rg_env reads up to {SCHEMA_VERSION}")
+        line = _encode({**carried["group"], "rollouts": [{**carried["rollout"], "conversation": conversation}]})
+        group = from_line(GroupRecord, line)
+    except (AssertionError, KeyError, TypeError, ValueError, OverflowError, NewerSchemaError) as error:
+        raise ValueError(f"the values of rg_env's record do not fit ({error})") from None
     if not re.fullmatch(r"[\w.-]{1,200}", group.run_id):
         raise ValueError("the run id is not a name")
-    return Row(rollout, {name: getattr(group, name) for name in _GROUP}, group.group_id)
+    return Row(group.rollouts[0], {name: getattr(group, name) for name in _GROUP}, group.group_id)
 
 
 def export_records(

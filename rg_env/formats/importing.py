@@ -178,7 +178,7 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
         with DumpWriter(out, run_id, 1, policy=policy) as writer:
             for number, of_group in groupby(of_run, key=group_of.__getitem__):
                 rows = [reader.read(*(column[k] for column in places)) for k in of_group]
-                record = _group(rows, run_id, number, form.phase)
+                record = group_of_rows(rows, run_id, number, form.phase)
                 if not writer.submit([record]).result():
                     raise DumpError(f"{out} cannot be written: is the disk full?")
                 result.groups += 1
@@ -188,7 +188,7 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
     return result
 
 
-def _group(rows: Sequence[Row], run_id: str, number: int, phase: Phase) -> GroupRecord:
+def group_of_rows(rows: Sequence[Row], run_id: str, number: int, phase: Phase) -> GroupRecord:
     if "outcome" in rows[0].group:  # it was ours
         return GroupRecord(**rows[0].group, rollouts=[row.rollout for row in rows])
     facts = {name: value for name, value in rows[0].group.items() if value != ""}
@@ -313,7 +313,7 @@ def as_object(value: object) -> Mapping[str, Any]:
 
 def answer_entry(answer: object) -> str:
     """The entry of a question of which only the reference answer is known; "{}" if it is not."""
-    return "{}" if answer in (None, "") else orjson.dumps({"answer": answer}, default=str).decode()
+    return "{}" if answer in (None, "") else json.dumps({"answer": answer}, ensure_ascii=False, default=str)
 
 
 def as_messages(messages: object) -> list[dict[str, str]]:
@@ -331,7 +331,7 @@ def as_messages(messages: object) -> list[dict[str, str]]:
         for call in calls if isinstance(calls, list) else ():
             function = as_object(as_object(call).get("function")) or as_object(call)
             called, arguments = function.get("name") or function.get("function_name"), function.get("arguments")
-            shown = arguments if isinstance(arguments, str) else orjson.dumps(arguments, default=str).decode()
+            shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
             lines.append(f"[tool_call {called}({shown})]")
         result.append({"role": role, "content": "\n".join(lines)})
     return result

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def skyrl_rows(row: Mapping[str, Any], path: Path, place: int) -> Iterator[Row]:
     if "input_prompt" not in row or "output_response" not in row:
         raise ValueError("has no `input_prompt` and `output_response`")
     rewards = row.get("score")
-    each = rewards if isinstance(rewards, list) else [rewards]
+    each = (rewards or [None]) if isinstance(rewards, list) else [rewards]
     reason = as_text(row.get("stop_reason"))
     rollout = scored_rollout(
         _one_turn(row["input_prompt"], row["output_response"]),
@@ -60,7 +59,7 @@ def skyrl_rows(row: Mapping[str, Any], path: Path, place: int) -> Iterator[Row]:
         truncated=reason == "length",
         turns=1,
     )
-    step = re.fullmatch(r"global_step_(\d+)_evals", path.parent.name)
+    step = re.fullmatch(r"global_step_(\d{1,18})_evals", path.parent.name)
     extras = row.get("env_extras")
     extras = extras if isinstance(extras, Mapping) else {}
     facts = {"phase": Phase.EVAL, "step": int(step[1]) if step else None, "task": as_text(row.get("data_source"))}
@@ -80,12 +79,15 @@ def verl_rows(row: Mapping[str, Any], path: Path, place: int) -> Iterator[Row]:
 
 def item_facts(extra_info: object) -> dict[str, Any]:
     """The values of a group whose question is one of our rows; none if it is another."""
-    with suppress(ConfigError, RecursionError):
+    try:
         item = Item.from_extra_info(extra_info)
-        names = ("item", "task", "entry", "task_config", "level", "complexity")
-        values = (item.id, item.task, item.entry_json, item.config_json, item.level, item.complexity)
-        return dict(zip(names, values, strict=True))
-    return {}
+    except (ConfigError, OverflowError, RecursionError):
+        return {}
+    names = ("item", "task", "entry", "task_config", "level")
+    values = (item.id, item.task, item.entry_json, item.config_json, item.level)
+    if not all(isinstance(value, str) for value in values):
+        return {}
+    return {**dict(zip(names, values, strict=True)), "complexity": item.complexity}
 
 
 def _one_turn(prompt: object, response: object) -> list[dict[str, str]]:

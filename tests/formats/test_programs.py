@@ -123,7 +123,7 @@ def test_a_trajectory_of_another_agent(tmp_path):
     assert first.response_tokens == 12
     assert [message["content"] for message in first.conversation] == [
         "What?",
-        '<think>Where?</think>\nI look.\n[image]\n[tool_call ls({"path":"/"})]',
+        '<think>Where?</think>\nI look.\n[image]\n[tool_call ls({"path": "/"})]',
         "bin",
         "Done.",
     ]
@@ -147,7 +147,7 @@ BAD = {
     "a run id that is a path": (
         "atif",
         json.dumps(ATIF | {"extra": {"rl": {"group": {"run_id": "../x"}, "rollout": {}, "roles": []}}}),
-        "the values of rg_env's record are damaged",
+        "the values of rg_env's record do not fit",
     ),
     "a later trace": ("verifiers", '{"traces": [{"version": 2}]}', "trace of version 2: 1 is read"),
     "a circle": ("verifiers", '{"traces": [{"version": 1, "nodes": [{"parent": 0}]}]}', "are no graph"),
