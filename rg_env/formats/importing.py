@@ -56,7 +56,7 @@ _ROLLOUT_NAMES = {
     "stop_reason": "stop reason",
     "response_tokens": "length in tokens",
 }
-_IN_A_DIGEST = ("run_id", "attempt", "phase", "call", "step", "task")
+_IN_A_DIGEST = ("run_id", "attempt", "phase", "call", "step", "task", "item")
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,26 @@ def test_verifiers(tmp_path):
     ]
 
 
+def test_the_same_questions_of_two_programs_are_compared(tmp_path):
+    (tmp_path / "outputs").mkdir()
+    with (tmp_path / "outputs" / "traces.jsonl").open("w") as file:
+        for line in (FILES / "skyrl" / "global_step_4_evals" / "spell_backward.jsonl").read_text().splitlines():
+            info = json.loads(line)["env_extras"]["extra_info"]
+            nodes = [{"message": {"role": "assistant", "content": "x"}, "sampled": True}]
+            task = {"data": {"id": info["item"], "item": json.dumps(info)}}
+            trace = {"version": 1, "task": task, "nodes": nodes, "ok": True, "rewards": {"right": {"score": 0.0}}}
+            file.write(json.dumps({"traces": [trace]}) + "\n")
+    imported("skyrl", FILES / "skyrl", tmp_path / "skyrl")
+    imported("verifiers", tmp_path / "outputs", tmp_path / "verifiers")
+    code, said = dumps("stats", tmp_path / "skyrl", "--against", tmp_path / "verifiers", "--json")
+    assert code == 0, said
+    compared = json.loads(said)
+    assert (compared["questions_this"], compared["questions_other"], compared["questions_shared"]) == (2, 2, 2)
+    assert [(flip["item"], flip["this"], flip["other"]) for flip in compared["flips"]] == [
+        ("spell_backward-eval-42-0", 0.5, 0.0)
+    ]
+
+
 def test_a_trajectory_of_another_agent(tmp_path):
     (tmp_path / "jobs" / "1").mkdir(parents=True)
     (tmp_path / "jobs" / "1" / "trajectory.json").write_text(json.dumps(ATIF, indent=2))
