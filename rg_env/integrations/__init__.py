@@ -1,4 +1,4 @@
-"""Rewards for other trainers, over the same guard and scorer processes: `trl` and `verifiers`.
+"""Reasoning Gym outside of SkyRL: rewards for TRL, verifiers and verl, and the scorers over HTTP (`serve`).
 
-Each module needs its trainer's package. Importing this package needs neither.
+Import the modules themselves: each needs the packages of its extra.
 """

@@ -1,6 +1,6 @@
 """Reasoning Gym for verl: `compute_score` as its reward function, on rows that `rg-env dataset --format verl` writes.
 
-    custom_reward_function.path=…/rg_env/integrations/verl.py custom_reward_function.name=compute_score
+    reward.custom_reward_function.path=…/rg_env/integrations/verl.py
 
 Invariant: the score is that of the answer. verl has no word for a response that was not scored, so a failure of the
 machine, after another try, raises: a run must stop rather than train on zeros. Not covered: groups, which verl shows to
@@ -35,7 +35,7 @@ def compute_score(
         data_source: the task's name; the item itself is in `extra_info`, with which `ground_truth` is not needed.
         solution_str: the response.
         extra_info: the column of that name.
-        format, prefilled_think: the settings; others arrive in `custom_reward_function.reward_kwargs`.
+        format, prefilled_think: the settings of these names; verl takes them from `reward_kwargs`.
 
     Returns:
         `score`, the base score in [0, 1], which verl trains on; `acc`, whether it is solved; `violation` and `status`.
