@@ -3,7 +3,7 @@
 from rg_env.dump import Phase
 from rg_env.formats.atif import atif_document, atif_rows
 from rg_env.formats.atropos import atropos_rows
-from rg_env.formats.carry import Exported, export_records
+from rg_env.formats.carry import ExportedDocuments, export_records
 from rg_env.formats.importing import Format, Imported, import_records
 from rg_env.formats.tables import skyrl_rows, trl_rows, verl_rows
 from rg_env.formats.verifiers import episode_of, episode_rows
@@ -20,4 +20,4 @@ FORMATS = {
 DOCUMENTS = {"atif": atif_document, "traces": episode_of}
 """What can be exported: the document of a rollout."""
 
-__all__ = ["DOCUMENTS", "FORMATS", "Exported", "Format", "Imported", "export_records", "import_records"]
+__all__ = ["DOCUMENTS", "FORMATS", "ExportedDocuments", "Format", "Imported", "export_records", "import_records"]

@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass
-class Exported:
+class ExportedDocuments:
     """The result: what was written, and how many groups are only in the ledger."""
 
     groups: int = 0
@@ -73,7 +73,7 @@ def export_records(
     out: Path,
     *,
     force: bool = False,
-) -> Exported:
+) -> ExportedDocuments:
     """Write every rollout whose text was kept as a document of another program; nothing if there is none.
 
     Args:
@@ -90,7 +90,7 @@ def export_records(
     if out.is_file() and not (as_lines and force):
         raise DumpError(f"{out} exists; {'replace it with --force' if as_lines else 'choose another --out'}")
     models = {run.run_id: run.model for run in dump.runs}
-    result = Exported()
+    result = ExportedDocuments()
 
     def documents() -> Iterator[Mapping[str, Any]]:
         for group in dump.groups():

@@ -148,7 +148,7 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
     if not paths:
         raise DumpError(f"{source} has no file of {form.program} ({', '.join(form.files)})")
     source_run = re.sub(r"[^\w.-]", "-", source.resolve().name.partition(".json")[0])[:100] or name
-    reader, result = _Reader(paths, form), Imported()
+    reader, result = _SourceReader(paths, form), Imported()
     columns = [array("L") for _ in range(4)]  # of each rollout: group, file, place in the file, number in the record
     groups: dict[bytes, int] = {}
     run_of: list[str] = []
@@ -210,7 +210,7 @@ def group_of_rows(rows: Sequence[Row], run_id: str, number: int, phase: Phase) -
     )
 
 
-class _Reader:
+class _SourceReader:
     """Reads records of files in any order. One file is open at a time, and the rollouts of one record are kept."""
 
     def __init__(self, paths: Sequence[Path], form: Format) -> None:
