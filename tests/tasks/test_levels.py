@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -68,13 +67,6 @@ def test_options_of_the_record_hold_until_a_mix_gives_others() -> None:
     assert scale("largest_island").options(0)["min_rows"] == 25
     assert scale("rotten_oranges").options(1) == {"p_oranges": 0.95, "p_rotten": 0.02, "min_n": 100, "max_n": 100}
     assert scale("rotten_oranges", p_oranges=0.9).options(0) == {"p_oranges": 0.9, "min_n": 10, "max_n": 10}
-
-
-def test_the_page_lists_every_task_with_fewer_levels() -> None:
-    page = (RECORD.parents[2] / "docs" / "difficulty.md").read_text()
-    without, fewer = page.split("Tasks without levels")[1].split("Tasks with fewer levels")
-    assert set(re.findall(r"`(\w+)`", without)) == set(task_names()) - set(SCALED)
-    assert set(re.findall(r"`(\w+)`", fewer.split("\n\n")[0])) == {task for task in SCALED if why_cut(task)}
 
 
 @pytest.mark.parametrize("task", SCALED)
