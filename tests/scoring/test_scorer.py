@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError, ScorerPoolError
-from rg_env.scoring import Scorer, Status, Verdict, Violation, pool, shared_scorer
+from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, pool, shared_scorer
 from rg_env.scoring.fork_server import JobFailedError, Worker
 from rg_env.scoring.types import ScorerConfig
 from rg_env.user_code import IMPORTS
@@ -242,13 +242,13 @@ def test_a_hanging_answer_times_out_and_harms_no_other(impatient: Scorer, item: 
     assert impatient.score_answer(entry, "4").status is not Status.TIMEOUT
 
 
-def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, float], None]) -> None:
-    """Call `act` with a worker that is about to get an answer, and the answer's limit of CPU seconds."""
+def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, bytes, float], None]) -> None:
+    """Call `act` with a worker that is about to get an answer, what it gets, and its limit of CPU seconds."""
     ask = Worker.ask
 
     async def acting(worker: Worker, target: bytes, arguments: bytes, cpu: float, wall: float) -> object:
         if arguments:
-            act(worker, cpu)
+            act(worker, arguments, cpu)
         return await ask(worker, target, arguments, cpu, wall)
 
     monkeypatch.setattr(Worker, "ask", acting)
@@ -261,7 +261,7 @@ def test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembere
     entry = item("chain_sum")
     with Scorer(workers=1, timeout=0.1, normalize=True) as scorer:
         with monkeypatch.context() as busy:
-            when_asked(busy, lambda worker, _: os.kill(worker.pid, signal.SIGSTOP))
+            when_asked(busy, lambda worker, *_: os.kill(worker.pid, signal.SIGSTOP))
             scored = scorer.score_answer(entry, entry["answer"])
         assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, True)
         assert "no core was free" in scored.detail
@@ -295,7 +295,7 @@ def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
 ) -> None:
     """The worker is stopped for longer than its limit."""
 
-    def interrupt(worker: Worker, cpu: float) -> None:
+    def interrupt(worker: Worker, _: bytes, cpu: float) -> None:
         os.kill(worker.pid, signal.SIGSTOP)
         threading.Timer(1.5 * cpu, os.kill, (worker.pid, signal.SIGCONT)).start()
 
@@ -312,7 +312,7 @@ def test_half_a_reply_is_not_waited_for_and_the_answer_tried_once_more(
 ) -> None:
     """A worker sends its reply at once: the deadline, of an hour, has no part in this."""
     workers: list[Worker] = []
-    when_asked(monkeypatch, lambda worker, _: workers.append(worker))
+    when_asked(monkeypatch, lambda worker, *_: workers.append(worker))
     program = """
 import os, time
 for fd in range(3, 20):
@@ -394,24 +394,38 @@ def test_a_blocking_call_in_the_thread_of_a_loop_that_has_all_workers_busy(item:
 
 
 def test_a_cancelled_rollout_takes_nothing_from_its_group(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if it was the first to need the baseline that all others wait for."""
+    """Neither one whose answer a worker has, nor the first to need the baseline that all others wait for."""
     entry = item("sudoku")
-    asked = threading.Event()
-    when_asked(monkeypatch, lambda worker, _: asked.set())
+    cancelled: list[int] = []
+
+    async def cancel(*numbers: int) -> None:
+        cancelled.extend(numbers)
+        for number in numbers:
+            tasks[number].cancel()
+        await asyncio.wait([tasks[number] for number in numbers])
+
+    def act(worker: Worker, arguments: bytes, cpu: float) -> None:
+        """With one worker, the answers come in order, and then those that the baseline needs."""
+        is_baseline = pickle.loads(arguments)[1] != entry["answer"]
+        if not cancelled:
+            asyncio.run_coroutine_threadsafe(cancel(0), loop).result()
+        elif is_baseline and len(cancelled) == 1:
+            asyncio.run_coroutine_threadsafe(cancel(1, 2), loop).result()
+
+    when_asked(monkeypatch, act)
 
     async def group() -> list[Any]:
-        tasks = [asyncio.ensure_future(scorer.score_answer_async(entry, entry["answer"])) for _ in range(8)]
-        for number in range(3):
-            asked.clear()
-            while not asked.is_set():
-                await asyncio.sleep(0.001)
-            tasks[number].cancel()
+        nonlocal loop, tasks
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(scorer.score_answer_async(entry, entry["answer"])) for _ in range(8)]
         return await asyncio.gather(*tasks, return_exceptions=True)
 
+    loop: asyncio.AbstractEventLoop
+    tasks: list[asyncio.Task[AnswerScore]]
     with Scorer(workers=1) as scorer:
-        cancelled, others = (results := asyncio.run(group()))[:3], results[3:]
-        assert all(isinstance(result, asyncio.CancelledError) or result.score == 1.0 for result in cancelled)
-        assert [(scored.status, scored.score) for scored in others] == [(Status.OK, 1.0)] * 5
+        results = asyncio.run(group())
+    assert [isinstance(result, asyncio.CancelledError) for result in results] == [True] * 3 + [False] * 5
+    assert [(scored.status, scored.score) for scored in results[3:]] == [(Status.OK, 1.0)] * 5
 
 
 def test_a_loop_that_is_closed_while_it_waits_costs_no_worker(item: Item) -> None:
