@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
-from rg_env.dump.manifest import RunSettings, default_settings
 from rg_env.dump.runs import settings_of_attempts
 from rg_env.errors import ConfigError, DumpError
 from rg_env.output import visible
@@ -121,14 +121,14 @@ def rescore(
         ScorerPoolError: scorers cannot be started.
     """
     result = Rescored()
-    attempts, defaults = settings_of_attempts(dump.runs), default_settings()
-    waiting: deque[tuple[GroupRecord, RunSettings, Future[list[Scores]]]] = deque()
+    attempts, defaults = settings_of_attempts(dump.runs), RGDumpConfig()
+    waiting: deque[tuple[GroupRecord, RGDumpConfig, Future[list[Scores]]]] = deque()
 
     def take() -> None:
         group, settings, future = waiting.popleft()
         scores = future.result()
         changes = result.tasks.setdefault(group.task, TaskChanges(group.task))
-        changes.add(group, scores, settings.config.solved_at, whole=dump.whole_groups)
+        changes.add(group, scores, settings.solved_at, whole=dump.whole_groups)
         each(group, scores)
 
     with ThreadPoolExecutor(workers) as threads:
@@ -166,9 +166,8 @@ def question_of(group: GroupRecord) -> Question | None:
 
 
 def _score_again(
-    group: GroupRecord, question: Question, settings: RunSettings, workers: int, timeout: float | None
+    group: GroupRecord, question: Question, config: RGDumpConfig, workers: int, timeout: float | None
 ) -> list[Scores]:
-    config = settings.config
     scorer = replace(config.scorer, workers=workers, timeout=config.scorer.timeout if timeout is None else timeout)
     entry, options = question
     scores: list[Scores] = []
@@ -199,7 +198,7 @@ def _check_task(dump: Dump, task: str) -> None:
         check_name(task)
     except ConfigError:
         attempts = settings_of_attempts(dump.runs).values()
-        modules = list(dict.fromkeys(name for settings in attempts for name in named_modules(settings.config)))
+        modules = list(dict.fromkeys(name for config in attempts for name in named_modules(config)))
         hint = f"the run imported {', '.join(modules)}" if modules else "its manifest names no module"
         message = (
             f"cannot score {task}: not a task of Reasoning Gym, and what a dump names is not imported by itself "

@@ -15,7 +15,7 @@ import platform
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -196,32 +196,14 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """The settings of one attempt of a run: `environment.skyrl_gym.rg_dump`."""
-
-    config: RGDumpConfig
-
-
-def settings_of(manifest: Mapping[str, Any] | None) -> dict[int, RunSettings]:
-    """The settings of every attempt in a manifest; what is absent or invalid today has its default."""
-    attempts = (manifest or {}).get("attempts")
-    starts = attempts if isinstance(attempts, list) else []
-    settings = {}
-    for start in starts:
-        values: Any = start
-        for name in ("settings", *PREFIX.split(".")):
-            values = values.get(name) if isinstance(values, Mapping) else None
-        if isinstance(start, Mapping) and isinstance(start.get("attempt"), int):
-            config = RGDumpConfig()
-            _fill(config, values)
-            settings[start["attempt"]] = RunSettings(config)
-    return settings
-
-
-def default_settings() -> RunSettings:
-    """The settings to use where there is no manifest."""
-    return RunSettings(RGDumpConfig())
+def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig:
+    """The settings of an attempt that a manifest describes; what is absent or invalid today has its default."""
+    values: Any = attempt
+    for name in ("settings", *PREFIX.split(".")):
+        values = values.get(name) if isinstance(values, Mapping) else None
+    config = RGDumpConfig()
+    _fill(config, values)
+    return config
 
 
 def _fill(config: Any, values: object) -> None:

@@ -234,7 +234,7 @@ class Dump:
                 if record.text:
                     return None
                 reasons[record.text_reason] += 1
-        thresholds = {s.config.rollout_save_score_threshold for s in settings_of_attempts(self.runs).values()}
+        thresholds = {settings.rollout_save_score_threshold for settings in settings_of_attempts(self.runs).values()}
         decided = ["dump_other_rollouts=false", *(f"rollout_save_score_threshold={number:g}" for number in thresholds)]
         words: dict[str, str] = {
             NotKept.ROLLOUTS_OFF: "above the threshold (dump_rollouts=false)",
