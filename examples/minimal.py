@@ -10,7 +10,7 @@ import tempfile
 from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
 from rg_env.analysis import statistics
 from rg_env.dump import DumpWriter, new_run_id, open_run, write_manifest
-from rg_env.rewards import Origin, Rollout, group_record, group_rewards
+from rg_env.rewards import Origin, Rollout, group_record, set_rewards
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.tasks import Item
 
@@ -54,16 +54,16 @@ def main(folder: str) -> None:
     ]
 
     # Rewards: the rules of the group, such as the length penalty, turn base scores into scores and rewards.
-    rewards = group_rewards(group, config, max_length=100, penalize=True)
-    for rollout, one in zip(group, rewards, strict=True):
+    set_rewards(group, config, max_length=100, penalize=True)
+    for rollout in group:
         why = rollout.verdict.parsed.violation or rollout.verdict.scored.status
-        print(f"base score {rollout.verdict.scored.score:.2f} ({why}), reward {one.reward:.2f}")
+        print(f"base score {rollout.verdict.scored.score:.2f} ({why}), reward {rollout.reward:.2f}")
 
     # Dump: one line for the group in the ledger, and one with its texts.
     run_id = new_run_id()
     write_manifest(folder, run_id, {"attempt": 1, "model": "none", "settings": config.as_nested()})
     origin = Origin(run_id, attempt=1, phase="train", step=1, call=0)
-    record = group_record(origin, item, item.id, group, rewards, config.solved_at)
+    record = group_record(origin, item, item.id, group, config.solved_at)
     with DumpWriter.from_config(config, run_id, attempt=1) as writer:
         writer.submit([record])
 

@@ -1,9 +1,9 @@
 """A rollout from the response to its record: `Rollout`, the rules of its group, and the record of both.
 
 The order is fixed: base score → penalty factor → score → reward. A penalty never changes a group's outcome, because
-the outcome depends on base scores. Text, score and reward of a recorded rollout come from one `Rollout` and its
-`RolloutReward`. Reading and every kind of training share this: no files, no processes, no SkyRL. What a user's function
-says comes from `RewardFunction`, which has a thread of its own; everything else is pure.
+the outcome depends on base scores. Text, score and reward of a recorded rollout come from one `Rollout`. Reading and
+every kind of training share this: no files, no processes, no SkyRL. What a user's function says comes from
+`RewardFunction`, which has a thread of its own.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Stopwatch:
         return seconds
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Rollout:
     """One response to a question, from the request to the record: whoever learns something about it sets it here.
 
@@ -95,6 +95,13 @@ class Rollout:
         item: the question.
         text: the response as the environment got it.
         turns: `tokens` and `stop_reason` of every turn of the assistant, where there may be several; else None.
+        score: base score × penalty_factor, in [0, 1]. It and `reward` and `masked` are set by the rules of the group.
+        reward: what SkyRL trains on.
+        masked: whether the rollout is kept out of the loss, because there is no response, or its scorer died, cannot
+            score the item, or got no CPU time, or the user's function failed.
+        penalty_factor: in [0, 1].
+        custom_reward: what the user's function returned for it; None without one.
+        reward_error: one line saying how that function failed for the group; empty if it did not.
     """
 
     verdict: Verdict = field(default_factory=lambda: Verdict.no_response("the rollout failed before it was scored"))
@@ -106,6 +113,12 @@ class Rollout:
     item: Item | None = None
     text: str = ""
     turns: list[dict[str, Any]] | None = None
+    score: float = field(init=False)
+    reward: float = field(init=False)
+    masked: bool = field(init=False)
+    penalty_factor: float = 1.0
+    custom_reward: float | None = None
+    reward_error: str = ""
 
     @property
     def entry(self) -> Mapping[str, Any]:
@@ -128,29 +141,6 @@ class Rollout:
         return self.stop_reason in (None, "stop")
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutReward:
-    """The score and the reward of one rollout after the rules of its group.
-
-    Attributes:
-        score: base score × penalty_factor, in [0, 1].
-        penalty_factor: in [0, 1].
-        reward: what SkyRL trains on.
-        masked: True if the rollout is kept out of the loss, because there is no response, or its scorer died, cannot
-            score the item, or got no CPU time.
-        custom_reward: what the user's function returned for it; None without one.
-        reward_error: one line saying how that function failed; it is empty if it did not. Then all rollouts of the
-            group are kept out of the loss.
-    """
-
-    score: float
-    penalty_factor: float
-    reward: float
-    masked: bool
-    custom_reward: float | None = None
-    reward_error: str = ""
-
-
 # --------------------------------------------------------------------------------------------- the rules of a group
 def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
     """The reward of one rollout: the score plus format bonus and additive penalty."""
@@ -168,7 +158,7 @@ def is_masked(rollout: Rollout, config: RGDumpConfig) -> bool:
     return not scored.status.is_counted or scored.starved or excused
 
 
-def group_rewards(
+def set_rewards(
     group: Sequence[Rollout],
     config: RGDumpConfig,
     *,
@@ -176,8 +166,11 @@ def group_rewards(
     penalize: bool,
     zero_on_non_stop: bool = False,
     custom: CustomRewards | None = None,
-) -> list[RolloutReward]:
-    """Apply the group's rules.
+) -> None:
+    """Apply the group's rules: set score, penalty factor and reward of every rollout.
+
+    A masked rollout gets the mean reward of the others, so that dynamic sampling judges the group as if it were not
+    there.
 
     Args:
         group: the rollouts of one prompt.
@@ -187,10 +180,6 @@ def group_rewards(
         zero_on_non_stop: SkyRL's `generator.zero_reward_on_non_stop`, applied to the reward as SkyRL does.
         custom: from `RewardFunction.rate` of this group; replaces the base scores in the rewards. Outcome and score do
             not depend on it.
-
-    Returns:
-        one `RolloutReward` per rollout, in order. A masked rollout gets the mean reward of the others, so that dynamic
-        sampling judges the group as if it were not there.
     """
     sound = [rollout for rollout in group if not is_masked(rollout, config)]
     scores = [rollout.verdict.scored.score for rollout in sound]
@@ -200,20 +189,20 @@ def group_rewards(
     penalty = group_penalty(penalty_config, ScoredGroup(scores, lengths, solved), max_length)
     error = custom if isinstance(custom, str) else ""
     values: Sequence[float | None] = [None] * len(sound) if custom is None or isinstance(custom, str) else custom
-    rewards = []
     for rollout, factor, addition, value in zip(sound, penalty.factors, penalty.additions, values, strict=True):
-        score = rollout.verdict.scored.score * factor
-        value_or_score = score if value is None else value * factor
-        reward = compose_reward(value_or_score, rollout.verdict.parsed.violation is None, config, addition)
+        base = rollout.verdict.scored.score
+        rollout.score, rollout.penalty_factor = base * factor, factor
+        rollout.custom_reward, rollout.reward_error, rollout.masked = value, error, bool(error)
+        well_formed = rollout.verdict.parsed.violation is None
+        rollout.reward = compose_reward((base if value is None else value) * factor, well_formed, config, addition)
         if error or (zero_on_non_stop and not rollout.stopped):
-            reward = 0.0
-        rewards.append(RolloutReward(score, factor, reward, bool(error), value, error))
-    totals = [reward.reward for reward in rewards]
+            rollout.reward = 0.0
+    rewards = [rollout.reward for rollout in sound]
     # The mean of equal rewards is exactly that reward, so that the group still has no signal.
-    mean = sum(totals) / len(totals) if len(set(totals)) > 1 else max(totals, default=0.0)
-    neutral = RolloutReward(0.0, 1.0, mean, masked=True)
-    remaining = iter(rewards)
-    return [neutral if is_masked(rollout, config) else next(remaining) for rollout in group]
+    mean = sum(rewards) / len(rewards) if len(set(rewards)) > 1 else max(rewards, default=0.0)
+    for rollout in group:
+        if is_masked(rollout, config):
+            rollout.score, rollout.reward, rollout.masked = 0.0, mean, True
 
 
 # --------------------------------------------------------------------------------------------------------- the record
@@ -243,7 +232,6 @@ def group_record(
     question: Item | Prompt,
     uid: str,
     group: Sequence[Rollout],
-    rewards: Sequence[RolloutReward],
     solved_at: float,
 ) -> GroupRecord:
     """The record of a group.
@@ -251,12 +239,10 @@ def group_record(
     Args:
         question: the item, or the prompt of another environment.
         uid: the prompt's id; unique within a call.
-        group: the rollouts, and `rewards` one for each.
+        group: the rollouts, after the rules of the group.
         solved_at: a rollout with at least this base score is correct.
     """
-    rollouts = [
-        _rollout_record(rollout, reward, origin.policy_version) for rollout, reward in zip(group, rewards, strict=True)
-    ]
+    rollouts = [_rollout_record(rollout, origin.policy_version) for rollout in group]
     counted = answered(rollouts)
     facts: dict[str, Any]
     if isinstance(question, Prompt):
@@ -292,28 +278,28 @@ def group_record(
     )
 
 
-def _rollout_record(rollout: Rollout, reward: RolloutReward, policy_version: str) -> RolloutRecord:
+def _rollout_record(rollout: Rollout, policy_version: str) -> RolloutRecord:
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
-    failed = reward.reward_error and scored.status is Status.OK
+    failed = rollout.reward_error and scored.status is Status.OK
     return RolloutRecord(
         conversation=[{key: _storable(text) for key, text in message.items()} for message in rollout.conversation],
-        score=float(reward.score),
-        reward=float(reward.reward),
+        score=float(rollout.score),
+        reward=float(rollout.reward),
         base_score=float(scored.score),
         raw_score=scored.raw,
         tagged_score=scored.tagged,
         violation=parsed.violation or "",
         status=Status.REWARD_ERROR if failed else scored.status,
-        detail=_storable(reward.reward_error if failed else scored.detail),
+        detail=_storable(rollout.reward_error if failed else scored.detail),
         answer=_storable(parsed.answer or ""),
         response_tokens=rollout.response_tokens,
         stop_reason=rollout.stop_reason or "",
         truncated=rollout.stop_reason == "length",
-        penalty_factor=reward.penalty_factor,
+        penalty_factor=rollout.penalty_factor,
         repetition=rollout.repetition,
         policy_version=policy_version,
         normalized=scored.normalized,
-        custom_reward=reward.custom_reward,
+        custom_reward=rollout.custom_reward,
         turns=None if rollout.turns is None else len(rollout.turns),
         each_turn="" if rollout.turns is None else json.dumps(rollout.turns),
     )

@@ -37,7 +37,7 @@ from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.evaluate.suites import SuiteTask, suite_facts
 from rg_env.processes import usable_cores
 from rg_env.prompts import build_messages
-from rg_env.rewards import Origin, Rollout, group_record, group_rewards
+from rg_env.rewards import Origin, Rollout, group_record, set_rewards
 from rg_env.scoring import Scorer, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
 from rg_env.tasks import Item, encode_entry
@@ -117,8 +117,8 @@ def group_of(published: Published, index: int, origin: Origin, config: RGDumpCon
         Rollout(verdict, None, None, [*prompt, {"role": "assistant", "content": text or ""}], number)
         for number, (text, verdict) in enumerate(zip(texts, judge(item, problem, texts), strict=True))
     ]
-    rewards = group_rewards(judged, config, max_length=1, penalize=False)
-    group = group_record(origin, item, item.id, judged, rewards, config.solved_at)
+    set_rewards(judged, config, max_length=1, penalize=False)
+    group = group_record(origin, item, item.id, judged, config.solved_at)
     rollouts = [
         msgspec.structs.replace(rollout, published_score=score)
         for rollout, score in zip(group.rollouts, scores, strict=True)

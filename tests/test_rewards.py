@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rg_env import rewards
 from rg_env.config import RGDumpConfig
-from rg_env.rewards import Rollout, Stopwatch, group_rewards
+from rg_env.rewards import Rollout, Stopwatch, set_rewards
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
@@ -21,7 +21,8 @@ def rollout(base, tokens=10, *, violation=None, status=Status.OK, stopped=True):
 
 
 def rewards_of(group, config=None, **kwargs):
-    return group_rewards(group, config or RGDumpConfig(), **{"max_length": 100, "penalize": True, **kwargs})
+    set_rewards(group, config or RGDumpConfig(), **{"max_length": 100, "penalize": True, **kwargs})
+    return group
 
 
 def test_a_group_of_right_answers_is_penalized_for_length():

@@ -19,8 +19,8 @@ from rg_env.rewards import (
     Rollout,
     Stopwatch,
     group_record,
-    group_rewards,
     load_reward,
+    set_rewards,
     try_reward_function,
 )
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
@@ -58,7 +58,8 @@ def rewards_of(reward, *scores, **config):
     group = [Rollout(verdict(score), 5, "stop") for score in scores]
     settings = RGDumpConfig(**config)
     custom = reward.rate(group, settings) if reward else None
-    return group_rewards(group, settings, max_length=100, penalize=True, custom=custom)
+    set_rewards(group, settings, max_length=100, penalize=True, custom=custom)
+    return group
 
 
 def test_a_reward_function_replaces_the_base_score_before_bonus_and_penalty():
@@ -89,11 +90,7 @@ def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, 
     assert all(one.masked and one.reward == 0 and error in one.reward_error for one in rewards)
     assert [one.score for one in rewards] == [1.0, 0.0]
     item = Item.from_extra_info(a_row()["extra_info"])
-    group = [
-        Rollout(verdict(score), 5, "stop", [{"role": "user", "content": "?"}], number)
-        for number, score in enumerate((1.0, 0.0))
-    ]
-    record = group_record(Origin("20261121-053012-ab12", 1, "train", 1, 0), item, "0", group, rewards, 0.99)
+    record = group_record(Origin("20261121-053012-ab12", 1, "train", 1, 0), item, "0", rewards, 0.99)
     assert {rollout.status for rollout in record.rollouts} == {Status.REWARD_ERROR}
     assert record.outcome == "mixed" and [r.base_score for r in record.rollouts] == [1.0, 0.0]
     assert all(error in rollout.detail and rollout.custom_reward is None for rollout in record.rollouts)

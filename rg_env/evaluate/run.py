@@ -34,7 +34,7 @@ from rg_env.evaluate.server import Server, ServerError, program_for, serving
 from rg_env.evaluate.settings import generator_settings
 from rg_env.evaluate.suites import Question, Questions
 from rg_env.output import console, counted, print_error, print_text
-from rg_env.rewards import Origin, Rollout, Stopwatch, group_record, group_rewards, load_reward
+from rg_env.rewards import Origin, Rollout, Stopwatch, group_record, load_reward, set_rewards
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
 
@@ -393,7 +393,7 @@ class _Attempt:
         totals.solved += sum(rollout.verdict.scored.score >= config.solved_at for rollout in responded)
         if responded:
             self.unanswered_in_succession = 0
-            rewards = group_rewards(
+            set_rewards(
                 rollouts,
                 config,
                 max_length=self.job.options.sampling.max_tokens,
@@ -401,7 +401,7 @@ class _Attempt:
                 custom=await self.reward.rate_async(rollouts, config) if self.reward else None,
             )
             origin = Origin(self.run_id, self.attempt, self.phase, None, number)
-            record = group_record(origin, question.item, question.item.id, rollouts, rewards, config.solved_at)
+            record = group_record(origin, question.item, question.item.id, rollouts, config.solved_at)
             await self.writer.write([record])
             if self.log:
                 self.log.add([record])

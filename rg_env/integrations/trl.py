@@ -24,7 +24,7 @@ from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manife
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.evaluate.settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import Origin, Rollout, RolloutReward, group_record, group_rewards, load_reward
+from rg_env.rewards import Origin, Rollout, group_record, load_reward, set_rewards
 from rg_env.tasks import Item
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def to_dataset(rows: ReasoningGymDataset, count: int | None = None) -> datasets.
     )
 
 
-_Scored = list[tuple[Sequence[Rollout], Sequence[RolloutReward]]]
-"""Groups with their rewards."""
+_Groups = list[list[Rollout]]
+"""Groups after the rules of the group."""
 
 
 class GRPOReward:
@@ -106,7 +106,7 @@ class GRPOReward:
             ConfigError: the batch does not consist of whole groups, or a row is not from `to_dataset`.
             ScorerPoolError: the scorer processes cannot be started.
         """
-        scored: _Scored = []
+        scored: _Groups = []
         failure: Exception | None = None
         try:
             scored = self._score(prompts, completions, completion_ids, rg_item)
@@ -116,7 +116,7 @@ class GRPOReward:
         if failure is not None:
             raise failure
         self._write(recorded, trainer_state and trainer_state.global_step)
-        return [None if reward.masked else reward.reward for _, rewards in scored for reward in rewards]
+        return [None if rollout.masked else rollout.reward for group in scored for rollout in group]
 
     def _score(
         self,
@@ -124,7 +124,7 @@ class GRPOReward:
         completions: Sequence[Any],
         completion_ids: Sequence[Sequence[int]],
         rg_item: Sequence[str],
-    ) -> _Scored:
+    ) -> _Groups:
         """The groups of a batch with their rewards."""
         items = [item_from_text(text) for text in rg_item]
         blocks = list(self._blocks(items))
@@ -144,7 +144,15 @@ class GRPOReward:
             )
         ]
         groups = [[replace(rollouts[row], repetition=k) for k, row in enumerate(block)] for block in blocks]
-        return [(group, self._rewards_of(group)) for group in groups]
+        for group in groups:
+            set_rewards(
+                group,
+                self.config,
+                max_length=self._max_length,
+                penalize=_item(group).split == Phase.TRAIN,
+                custom=self._reward.rate(group, self.config) if self._reward else None,
+            )
+        return groups
 
     def close(self) -> None:
         """Finish the dump. Otherwise that happens when the process ends."""
@@ -171,17 +179,8 @@ class GRPOReward:
             yield block
             start = block.stop
 
-    def _rewards_of(self, group: Sequence[Rollout]) -> list[RolloutReward]:
-        return group_rewards(
-            group,
-            self.config,
-            max_length=self._max_length,
-            penalize=_item(group).split == Phase.TRAIN,
-            custom=self._reward.rate(group, self.config) if self._reward else None,
-        )
-
-    def _of_all_processes(self, scored: _Scored, failure: Exception | None) -> _Scored:
-        """Each group with its rewards. TRL calls the reward functions of all processes for the same step.
+    def _of_all_processes(self, scored: _Groups, failure: Exception | None) -> _Groups:
+        """The groups of all processes. TRL calls the reward functions of all processes for the same step.
 
         Raises:
             RGEnvError: another process failed.
@@ -190,25 +189,25 @@ class GRPOReward:
             return scored
         from accelerate.utils import gather_object
 
-        gathered: list[tuple[_Scored, str]] = gather_object([(scored, describe(failure) if failure else "")])
+        gathered: list[tuple[_Groups, str]] = gather_object([(scored, describe(failure) if failure else "")])
         failures = [text for _, text in gathered if text]
         if failures and failure is None:
             raise RGEnvError(f"another process of this run failed: {failures[0]}")
         return [group for groups, _ in gathered for group in groups]
 
-    def _write(self, recorded: _Scored, done: int | None) -> None:
+    def _write(self, recorded: _Groups, done: int | None) -> None:
         """Record groups after `done` steps of the optimizer."""
         if self.writer is None:
             return
         call, seen = next(self._calls), Counter[str]()
         records: list[GroupRecord] = []
-        for group, rewards in recorded:
+        for group in recorded:
             item = _item(group)
             seen[item.id] += 1
             uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
             step = None if done is None else done + (item.split == Phase.TRAIN)
             origin = Origin(self.writer.run_id, 1, Phase(item.split), step, call)
-            record = group_record(origin, item, uid, group, rewards, self.config.solved_at)
+            record = group_record(origin, item, uid, group, self.config.solved_at)
             records.append(msgspec.structs.replace(record, started_at=None, generation_seconds=None))
         self.writer.write_blocking(records)
 

@@ -24,7 +24,7 @@ from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.evaluate.settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.rewards import RewardFunction, Rollout, group_rewards, load_reward
+from rg_env.rewards import RewardFunction, Rollout, load_reward, set_rewards
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
 
@@ -139,16 +139,16 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         """Base score, format bonus and the user's reward function, as in SkyRL's evaluation."""
         config, custom = self.config.rg_env, self.config.reward_function
         rollout = Rollout(await self._judged(trace), item=item_from_text(self.data.item), text=_text_of(trace))
-        (reward,) = group_rewards(
+        set_rewards(
             [rollout],
             config,
             max_length=1,
             penalize=False,
             custom=await custom.rate_async([rollout], config) if custom else None,
         )
-        if reward.masked:
-            raise RuntimeError(reward.reward_error or _why(rollout.verdict))
-        return reward.reward
+        if rollout.masked:
+            raise RuntimeError(rollout.reward_error or _why(rollout.verdict))
+        return rollout.reward
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """Whether the scorer gives the stored answer at least `solved_at`; None if there is none."""

@@ -22,7 +22,7 @@ from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpWriter, GroupRecord, Outcome, Phase
 from rg_env.dump.schema import answered
 from rg_env.errors import describe
-from rg_env.rewards import Stopwatch, group_rewards, load_reward
+from rg_env.rewards import Stopwatch, load_reward, set_rewards
 from rg_env.rollout_log import RolloutLog
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
 from rg_env.skyrl.groups import Group, TurnReader, read_groups, with_slots
@@ -119,7 +119,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
 
     async def _reward_group(self, group: Group, output: GeneratorOutput, *, penalize: bool) -> None:
         """Apply the rules of a group, and put the rewards into SkyRL's output."""
-        group.rewards = group_rewards(
+        set_rewards(
             group.rollouts,
             self.config,
             max_length=self.generator_cfg.sampling_params.max_generate_length,
@@ -127,15 +127,15 @@ class RGDumpGenerator(SkyRLGymGenerator):
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
             custom=await self._reward.rate_async(group.rollouts, self.config) if self._reward else None,
         )
-        for error in {reward.reward_error for reward in group.rewards} - self.reward_errors - {""}:
+        for error in {rollout.reward_error for rollout in group.rollouts} - self.reward_errors - {""}:
             self.reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
-        for rows, reward in zip(group.rows, group.rewards, strict=True):
+        for rows, rollout in zip(group.rows, group.rollouts, strict=True):
             if rows:
                 returned = output["rewards"][rows[-1]]
                 before_last = [0.0] * (len(returned) - 1) if isinstance(returned, list) else None
-                output["rewards"][rows[-1]] = reward.reward if before_last is None else [*before_last, reward.reward]
-            for row in rows if reward.masked else ():
+                output["rewards"][rows[-1]] = rollout.reward if before_last is None else [*before_last, rollout.reward]
+            for row in rows if rollout.masked else ():
                 output["loss_masks"][row] = [0] * len(output["loss_masks"][row])
 
     def _add_metrics(self, output: GeneratorOutput, groups: Sequence[Group], records: Sequence[GroupRecord]) -> None:
@@ -171,7 +171,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if responses:
             metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in responses) / len(responses)
             metrics["rg_dump/mean_penalty_factor"] = sum(r.penalty_factor for r in responses) / len(responses)
-        masked = [reward.masked for group in groups if group.env_class == ENV_CLASS for reward in group.rewards]
+        masked = [rollout.masked for group in groups if group.env_class == ENV_CLASS for rollout in group.rollouts]
         metrics["rg_dump/mean_masked"] = sum(masked) / len(masked)
         metrics["rg_dump/mean_no_response"] = 1 - len(responses) / len(rollouts)
 

@@ -26,7 +26,7 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, Traject
 from rg_env.dataset import ENV_CLASS
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError
-from rg_env.rewards import Prompt, Rollout, RolloutReward, Stopwatch
+from rg_env.rewards import Prompt, Rollout, Stopwatch
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT
 from rg_env.tasks import Item
@@ -43,10 +43,9 @@ class Group:
         uid: SkyRL's uid of the prompt.
         env_class: the environment that scored it.
         question: an item of rg_dump, or the prompt of another environment.
-        rollouts: in the order of the call, and one entry for each in all that follows.
-        rows: its rows in the output: one, or one for each turn in step-wise mode, where a rollout that was never
-            answered has none.
-        rewards: as the output has them, until the rules of the group are applied.
+        rollouts: in the order of the call, with the rewards of the output until the rules of the group are applied.
+        rows: of each rollout, its rows in the output: one, or one for each turn in step-wise mode, where a rollout that
+            was never answered has none.
     """
 
     uid: str
@@ -54,7 +53,6 @@ class Group:
     question: Item | Prompt
     rollouts: list[Rollout] = field(default_factory=list)
     rows: list[range] = field(default_factory=list)
-    rewards: list[RolloutReward] = field(default_factory=list)
 
 
 def with_slots(batch: GeneratorInput) -> GeneratorInput:
@@ -106,8 +104,8 @@ def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnRead
         group.rollouts.append(rollout)
         group.rows.append(rows)
         # SkyRL trains step-wise rows on the reward of the last one.
-        reward = _total(output["rewards"][rows[-1]]) if rows else 0.0
-        group.rewards.append(RolloutReward(rollout.verdict.scored.score, 1.0, reward, masked=not rows))
+        rollout.reward = _total(output["rewards"][rows[-1]]) if rows else 0.0
+        rollout.score, rollout.masked = rollout.verdict.scored.score, not rows
     return list(groups.values())
 
 
@@ -119,9 +117,9 @@ def mark_rows(output: GeneratorOutput, groups: Sequence[Group], group_ids: Seque
     count = len(output["response_ids"])
     ids, masked, names = [""] * count, [False] * count, [TrajectoryID("", 0)] * count
     for group, group_id in zip(groups, group_ids, strict=True):
-        for rollout, rows, reward in zip(group.rollouts, group.rows, group.rewards, strict=True):
+        for rollout, rows in zip(group.rollouts, group.rows, strict=True):
             for row in rows:
-                ids[row], masked[row] = group_id, reward.masked
+                ids[row], masked[row] = group_id, rollout.masked
                 names[row] = TrajectoryID(group.uid, rollout.repetition)
     output.update({"group_ids": ids, "masked": masked, "trajectory_ids": names})
 

@@ -51,14 +51,7 @@ class GroupRecorder:
     def records(self, origin: Origin, groups: Sequence[Group], output: GeneratorOutput) -> list[GroupRecord]:
         """The records of a call's groups, which are then named in the output of a training call."""
         records = [
-            group_record(
-                origin,
-                group.question,
-                group.uid,
-                group.rollouts,
-                group.rewards,
-                self._solved_at.get(group.env_class, 0.99),
-            )
+            group_record(origin, group.question, group.uid, group.rollouts, self._solved_at.get(group.env_class, 0.99))
             for group in groups
         ]
         if origin.phase is Phase.TRAIN:

@@ -11,7 +11,7 @@ from typing import Any
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, write_manifest
-from rg_env.rewards import Rollout, group_rewards
+from rg_env.rewards import Rollout, set_rewards
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
 from tests.dump.records import RUN_ID, group, rollout
@@ -44,14 +44,14 @@ def recorded(
     ]
     judged = [Rollout(verdict, 16 * (k + 1), "stop" if k != 4 else "length") for k, verdict in enumerate(verdicts)]
     penalize = changes.get("phase") != "eval"
-    rewards = group_rewards(judged, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
+    set_rewards(judged, config, max_length=MAX_LENGTH, penalize=penalize, zero_on_non_stop=True)
     rollouts = [
         rollout(
             verdict.scored.score,
             k,
             conversation=[{"role": "user", "content": "?"}, {"role": "assistant", "content": text}],
-            score=reward.score,
-            reward=reward.reward,
+            score=one_judged.score,
+            reward=one_judged.reward,
             raw_score=verdict.scored.raw,
             tagged_score=verdict.scored.tagged,
             violation=verdict.parsed.violation or "",
@@ -60,9 +60,9 @@ def recorded(
             answer=verdict.parsed.answer or "",
             response_tokens=one_judged.response_tokens,
             stop_reason=one_judged.stop_reason,
-            penalty_factor=reward.penalty_factor,
+            penalty_factor=one_judged.penalty_factor,
         )
-        for k, (text, verdict, one_judged, reward) in enumerate(zip(responses, verdicts, judged, rewards, strict=True))
+        for k, (text, verdict, one_judged) in enumerate(zip(responses, verdicts, judged, strict=True))
     ]
     values = {"task": task, "entry": one.entry_json, "task_config": one.config_json, "item": one.id}
     values |= {"level": one.level, "complexity": one.complexity}

@@ -70,15 +70,15 @@ LOOPS = {
 @pytest.mark.parametrize("loop", LOOPS)
 def test_in_skyrls_loops(tmp_path, monkeypatch, loop):
     """Of three samples, the first may be right and the last gets no score."""
-    group_rewards = generator.group_rewards
+    set_rewards = generator.set_rewards
 
     def starving(rollouts, *args, **settings):
         for rollout in rollouts[2:]:
             starved = AnswerScore(None, None, 0.0, Status.TIMEOUT, starved=True)
             rollout.verdict = Verdict(rollout.verdict.parsed, starved)
-        return group_rewards(rollouts, *args, **settings)
+        set_rewards(rollouts, *args, **settings)
 
-    monkeypatch.setattr(generator, "group_rewards", starving)
+    monkeypatch.setattr(generator, "set_rewards", starving)
     trainer = build(tmp_path, **LOOPS[loop])
     train(trainer)
     groups = [group for group in open_run(tmp_path / "dumps").groups() if group.phase == "train"]
