@@ -16,7 +16,6 @@ import operator
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from itertools import batched
@@ -108,7 +107,6 @@ class ItemSource:
         need(split in list(Split), "split", split, "must be train or eval")
         self.seed, self.split, self.complexity, self.prompts = seed, Split(split), complexity, prompts
         self._streams: dict[tuple[str, str], ItemStream] = {}
-        self._faults: dict[ItemStream, str] = {}
         self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
         self._scales = scales_of(mix, complexity)
@@ -127,26 +125,21 @@ class ItemSource:
             complexities = (self.complexity,)
         faults = []
         for complexity in complexities:
-            if fault := self.fault(task, complexity):
+            if fault := self._fault(task, complexity):
                 faults.append(fault)
             else:
                 yield complexity
         if len(faults) == len(complexities):
             raise ConfigError(faults[0])
 
-    def fault(self, task: TaskSpec, complexity: float | None) -> str:
+    def _fault(self, task: TaskSpec, complexity: float | None) -> str:
         """Why a task has no items at a complexity; empty if it has some."""
         if not task.options and self.prompts.max_length is None and task.name in AUDITED_TASKS:
             return ""
         stream = self.stream(task, complexity)
-        if stream not in self._faults:
-            try:
-                stream.check()
-                self._faults[stream] = ""
-            except ConfigError as error:
-                self._faults[stream] = str(error)
-                self._say(stream, complexity, str(error))
-        return self._faults[stream]
+        if stream.fault:
+            self._say(stream, complexity, stream.fault)
+        return stream.fault
 
     def _say(self, stream: ItemStream, complexity: float | None, fault: str) -> None:
         if self.complexity == "random" and complexity is not None and stream not in self._said:
@@ -167,13 +160,11 @@ class ItemSource:
 
     def label(self, item: Item, complexity: float | None, index: int) -> Item:
         """An item of a stream with its place in a set, and its level."""
-        item_id = f"{item.task}-{self.split}-{self.seed}-{index}"
         if complexity is None:
-            return dataclasses.replace(item, id=item_id, index=index)
+            return item
+        item_id = f"{item.task}-{self.split}-{self.seed}-{index}@{complexity:g}"
         level = json.dumps(self._scales[item.task].level(complexity))
-        return dataclasses.replace(
-            item, id=f"{item_id}@{complexity:g}", index=index, level=level, complexity=complexity
-        )
+        return dataclasses.replace(item, id=item_id, index=index, level=level, complexity=complexity)
 
     def item(self, task: TaskSpec, index: int) -> Item:
         """The item of a training row.
@@ -186,7 +177,7 @@ class ItemSource:
         """
         fault = ""
         for complexity in self._complexities(task, index):
-            fault = self.fault(task, complexity)
+            fault = self._fault(task, complexity)
             if not fault:
                 stream = self.stream(task, complexity)
                 try:
@@ -401,15 +392,15 @@ class EvalSet(Rows):
         try:
             source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks)
             complexities = {task.name: list(source.usable(task)) for task in source.mix.tasks}
-            taken: Counter[ItemStream] = Counter()
+            fixed: dict[ItemStream, Iterator[Item]] = {}
             items = []
             for number in range(samples_per_task):
                 for task in source.mix.tasks:
                     usable = complexities[task.name]
                     complexity = usable[number % len(usable)]
                     stream = source.stream(task, complexity)
-                    items.append(source.label(stream.fixed_item(taken[stream]), complexity, number))
-                    taken[stream] += 1
+                    item = next(fixed.setdefault(stream, stream.fixed_items()))
+                    items.append(source.label(item, complexity, number))
                     self.progress = f"{len(items):,} of {samples_per_task * len(source.mix.tasks):,} questions"
             self._made.set_result(items)
         except BaseException as error:

@@ -7,9 +7,10 @@ wrong split is redrawn. Every index has an item.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,72 +128,60 @@ class ItemStream:
         prompt_length: Callable[[str, str], int] | None = None,
         max_prompt_length: int | None = None,
     ) -> None:
-        self._arguments = (task, dict(options), seed, split, prompt_length, max_prompt_length)
         self.task, self.seed, self.split = task, seed, split
         self._prompt_length, self._max_prompt_length = prompt_length, max_prompt_length
         self._options, self._config_json = dict(options), encode_entry(dict(options))
         self._dataset = UpstreamDataset(task, options)
-        self._lock = threading.RLock()
-        self._first: Item | None = None
-        self._fixed: list[Item] = []
-        self._fixed_questions: set[str] = set()
         self._warned: set[str] = set()
 
-    def __reduce__(self) -> tuple[type[ItemStream], tuple[Any, ...]]:
-        return ItemStream, self._arguments
-
-    def check(self) -> None:
-        """Find the item of index 0, which is the fallback of every index.
+    @functools.cached_property
+    def first(self) -> Item:
+        """The item of index 0, which is the fallback of every index.
 
         Raises:
             ConfigError: why the task cannot be used.
         """
-        self._get_first()
+        return next(self._draws(0, strict=True))
+
+    @functools.cached_property
+    def fault(self) -> str:
+        """Why the task cannot be used; empty if it can."""
+        try:
+            _ = self.first
+        except ConfigError as error:
+            return str(error)
+        return ""
 
     def item(self, index: int) -> Item:
-        """The item of an index, which is an integer of at least 0."""
+        """The item of an index, which is an integer of at least 0. Raises as `first`."""
         item = next(self._draws(index), None)
-        if item is not None:
-            return item
-        first = self._get_first()
-        self._warn("none of {} draws fits row {}; such rows repeat its first item", MAX_REDRAWS, index)
-        return replace(first, id=self._id(index), index=index)
+        if item is None:
+            item = replace(self.first, id=self._id(index), index=index)
+            self._warn("none of {} draws fits row {}; such rows repeat its first item", MAX_REDRAWS, index)
+        return item
 
-    def fixed_item(self, number: int) -> Item:
-        """Item `number` of the fixed set, whose questions are distinct until the task runs out of them."""
-        with self._lock:
-            while (known := len(self._fixed)) <= number:
-                self._fixed.append(replace(self._next_fixed(known), id=self._id(known), index=known))
-            return self._fixed[number]
-
-    def _get_first(self) -> Item:
-        with self._lock:
-            if self._first is None:
-                self._first = next(self._draws(0, strict=True))
-            return self._first
-
-    def _next_fixed(self, number: int) -> Item:
-        first = self._get_first()
-        repeated = None
-        for item in self._draws(number) if number else [first]:
-            question = item.entry["question"]
-            if question not in self._fixed_questions:
-                self._fixed_questions.add(question)
-                return item
-            repeated = repeated or item
-            if len(self._fixed_questions) < number:  # it has repeated before, so there is no point in a search
-                break
-        known = len(self._fixed_questions)
-        self._warn("only {} different questions found for the fixed {} set; it repeats some", known, self.split)
-        return repeated or first
+    def fixed_items(self) -> Iterator[Item]:
+        """The items of the fixed set, with distinct questions until the task runs out of them. Raises as `first`."""
+        questions: set[str] = set()
+        for number in itertools.count():
+            draws = self._draws(number) if number else iter([self.first])
+            item = next(draws, self.first)
+            if len(questions) == number:  # otherwise it has repeated one before, so that there is no point in a search
+                draws = itertools.chain([item], draws)
+                item = next((other for other in draws if other.entry["question"] not in questions), item)
+            if item.entry["question"] in questions:
+                known = len(questions)
+                self._warn("only {} different questions found for the fixed {} set; it repeats some", known, self.split)
+            questions.add(item.entry["question"])
+            yield replace(item, id=self._id(number), index=number)
 
     def _draws(self, index: int, strict: bool = False) -> Iterator[Item]:
         """The items drawn for an index that belong to this split and fit the prompt limit, in order.
 
         Raises:
-            ConfigError: with `strict`, why the task has none, as soon as that is clear.
+            ConfigError: with `strict`, why there is none, as soon as that is clear.
         """
-        usable = failures = endless = 0
+        failures = endless = 0
         too_long: list[int] = []
         for redraw in range(MAX_REDRAWS):
             try:
@@ -204,7 +193,7 @@ class ItemStream:
                 raise
             except Exception as error:
                 failures += 1
-                if strict and failures == MAX_FAILURES and not usable:
+                if strict and failures == MAX_FAILURES:
                     raise ConfigError(f"it cannot make an item: {describe(error)}") from error
                 if isinstance(error, EndlessDrawError):  # logged where it was ended
                     endless += 1
@@ -218,14 +207,13 @@ class ItemStream:
                 length = self._prompt_length(self.task, question)
                 if length > self._max_prompt_length:
                     too_long.append(length)
-                    if strict and len(too_long) == MAX_TOO_LONG and not usable:
+                    if strict and len(too_long) == MAX_TOO_LONG:
                         raise ConfigError(
                             f"its prompts do not fit max_prompt_length={self._max_prompt_length}: "
                             f"the shortest of {MAX_TOO_LONG} has {min(too_long)} tokens"
                         )
                     continue
             if split_of(self.task, question) is self.split:
-                usable += 1
                 yield Item(
                     id=self._id(index),
                     task=self.task,
@@ -237,7 +225,7 @@ class ItemStream:
                     config=self._options or None,
                     config_json=self._config_json,
                 )
-        if strict and not usable:
+        if strict:
             raise ConfigError(
                 f"it has too few questions: none of {MAX_REDRAWS} draws is usable for the {self.split} split"
             )

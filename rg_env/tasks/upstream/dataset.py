@@ -11,19 +11,17 @@ import decimal
 import functools
 import importlib
 import random
-import sys
 import threading
 import types
 from collections.abc import Mapping
-from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Any
 
 from loguru import logger
 
 from rg_env.errors import ConfigError, describe
 from rg_env.tasks.soundness import check_audited
-from rg_env.tasks.upstream import UnusableItemError, deadline
+from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream.deadline import EndlessDrawError, make_in_time
 from rg_env.tasks.upstream.generators import FIXES
 from rg_env.tasks.upstream.oracles import correct
 
@@ -64,15 +62,17 @@ def registered() -> dict[str, tuple[type[Any], type[Any]]]:
 class UpstreamDataset:
     """One task with one set of options; makes any number of items, each from its own seed.
 
-    Thread-safe. The underlying dataset is built on first use (up to 0.3 CPU s; n_queens of size 12: 1.3), then copied
-    per item.
+    Thread-safe, one item at a time. The underlying dataset is built on first use (up to 0.3 CPU s; n_queens of size 12:
+    1.3), then copied per item.
     """
 
     def __init__(self, task: str, options: Mapping[str, Any]) -> None:
         self.task = task
         self.options = dict(options)
         self._lock = threading.Lock()
-        self._warm: Any = None
+
+    def __reduce__(self) -> tuple[type[UpstreamDataset], tuple[Any, ...]]:
+        return UpstreamDataset, (self.task, self.options)
 
     def make(self, seed: int) -> dict[str, Any]:
         """The entry of `seed`.
@@ -85,22 +85,16 @@ class UpstreamDataset:
             UnusableItemError, EndlessDrawError: draw another one.
         """
         try:
-            if deadline.can_stop_here():
-                return deadline.make_in_time(functools.partial(self.make_here, seed), CPU_SECONDS)
-            module = registered()[self.task][0].__module__
-            if module == "__main__":
-                return self.make_here(seed)
-            entry: dict[str, Any] = deadline.make_elsewhere(self.task, module, self.options, seed, CPU_SECONDS)
-            return entry
-        except deadline.EndlessDrawError as error:
+            return make_in_time(functools.partial(self.make_here, seed), CPU_SECONDS)
+        except EndlessDrawError as error:
             logger.warning("task {}: the draw of seed {} with options {} was {}", self.task, seed, self.options, error)
             raise
 
     def make_here(self, seed: int) -> dict[str, Any]:
         """The entry of `seed`, without a deadline."""
         # A fresh context: decimal_arithmetic changes the precision of the current one.
-        with decimal.localcontext(decimal.Context()):
-            warm = self._template()
+        with self._lock, decimal.localcontext(decimal.Context()):
+            warm = self._warm
             config = copy.copy(warm.config)
             config.seed = seed
             if self.task in COMPUTED_AT_CREATION:
@@ -120,29 +114,9 @@ class UpstreamDataset:
         entry["metadata"].setdefault("source_dataset", self.task)
         return correct(dict(entry), getattr(config, "male_names", None))
 
-    def _template(self) -> Any:
-        with self._lock:
-            if self._warm is None:
-                size = COMPUTED_AT_CREATION.get(self.task, 1)
-                warm = reasoning_gym().create_dataset(self.task, **self.options, seed=0, size=size)
-                FIXES.get(self.task, lambda _: None)(warm)
-                self._warm = warm
-            return self._warm
-
-
-def serve(descriptor: int) -> None:
-    """Body of the process that makes items for threads (`deadline`)."""
-    connection = Connection(descriptor)
-    datasets: dict[str, UpstreamDataset] = {}
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while True:
-            sys.path[:], task, module, options, seed, cpu_seconds = connection.recv()
-            try:
-                importlib.import_module(module)
-                dataset = datasets.setdefault(f"{task} {options!r}", UpstreamDataset(task, options))
-                result: Any = deadline.make_in_time(functools.partial(dataset.make_here, seed), cpu_seconds)
-            except (deadline.EndlessDrawError, UnusableItemError, MemoryError, OSError) as error:
-                result = error
-            except Exception as error:
-                result = ValueError(describe(error))
-            connection.send(result)
+    @functools.cached_property
+    def _warm(self) -> Any:
+        size = COMPUTED_AT_CREATION.get(self.task, 1)
+        warm = reasoning_gym().create_dataset(self.task, **self.options, seed=0, size=size)
+        FIXES.get(self.task, lambda _: None)(warm)
+        return warm

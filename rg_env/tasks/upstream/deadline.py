@@ -1,24 +1,21 @@
 """The end of a draw that does not return: a last resort behind the bounds of `generators`.
 
 A draw ends after 60 CPU seconds of its thread, far above any that returns, so that machines agree on which draws these
-are. Only a main thread can be stopped, by SIGVTALRM. In other threads, or if the program uses this signal itself, the
-draw is made in the main thread of a process kept for that. Not covered: a call into C that checks for no signals; tasks
-that the main script defines, in other threads.
+are (where threads have no CPU clock, as on macOS: 60 seconds). While draws run, one thread watches all of the process,
+and raises an exception in the thread of a draw that is over its time. Not covered: a call into C that does not return.
 """
 
 from __future__ import annotations
 
-import atexit
+import ctypes
 import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import NamedTuple
+
+PAUSE = 0.25
+"""Seconds between two looks at the clocks of draws."""
 
 
 class EndlessDrawError(Exception):
@@ -29,86 +26,75 @@ class _Stop(BaseException):
     """Raised in the draw; no `except Exception` of a generator catches it."""
 
 
-def can_stop_here() -> bool:
-    """Whether this is the main thread, and the signal is free."""
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    free = signal.getsignal(signal.SIGVTALRM) in (signal.SIG_DFL, signal.SIG_IGN)
-    return free and signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+class _End(NamedTuple):
+    """When a draw ends: a clock of the system, and its time."""
+
+    clock: int
+    seconds: float
+
+
+class _Watcher:
+    """The thread that ends draws. It runs while there are any, of which each has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ends: dict[int, _End] = {}
+        self._runs = False
+
+    def add(self, thread: int, cpu_seconds: float) -> None:
+        """Watch the draw that a thread begins."""
+        clock = time.pthread_getcpuclockid(thread) if hasattr(time, "pthread_getcpuclockid") else time.CLOCK_MONOTONIC
+        with self._lock:
+            self._ends[thread] = _End(clock, time.clock_gettime(clock) + cpu_seconds)
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._watch, name="rg-draws", daemon=True).start()
+
+    def remove(self, thread: int) -> None:
+        """From now on, nothing is raised in the thread."""
+        with self._lock:
+            self._ends.pop(thread, None)
+            _raise_in(thread, None)
+
+    def _watch(self) -> None:
+        while self._runs:
+            time.sleep(PAUSE)
+            with self._lock:
+                for thread, end in self._ends.items():
+                    if time.clock_gettime(end.clock) >= end.seconds:
+                        _raise_in(thread, _Stop)  # again after each pause, if a bare `except` caught it
+                self._runs = bool(self._ends)
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    """Raise an exception in another thread, as soon as it runs Python; None: take back one that waits for that."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception and ctypes.py_object(exception))
+
+
+_watcher = _Watcher()
+
+
+def _start_anew() -> None:
+    global _watcher
+    _watcher = _Watcher()
+
+
+os.register_at_fork(after_in_child=_start_anew)  # a fork has one thread
 
 
 def make_in_time[T](make: Callable[[], T], cpu_seconds: float) -> T:
     """What `make` returns.
 
     Raises:
-        EndlessDrawError: it took too long, and `can_stop_here`.
+        EndlessDrawError: it took too long.
     """
-    if not can_stop_here():
-        return make()
-    end = time.thread_time() + cpu_seconds
-
-    def stop(*_: object) -> None:
-        if time.thread_time() >= end:  # the timer counts the time of all threads
-            raise _Stop
-
-    before = signal.signal(signal.SIGVTALRM, stop)
+    thread = threading.get_ident()
     try:
         try:
-            signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds, 1)  # then each second, if a bare `except` caught it
+            _watcher.add(thread, cpu_seconds)
             return make()
         finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            _watcher.remove(thread)
     except _Stop:
+        _watcher.remove(thread)  # it may have come between the end of `make` and the other removal
         raise EndlessDrawError(f"stopped after {cpu_seconds:g} CPU seconds") from None
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
-def make_elsewhere(*request: Any) -> Any:
-    """What `rg_env.tasks.upstream.dataset.serve` answers to the request, in the other process.
-
-    Raises:
-        OSError: the process ended.
-    """
-    result = _processes.setdefault(os.getpid(), _Process()).ask((sys.path, *request))
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
-class _Process:
-    """Makes entries in its main thread, one at a time. Starts with the first; ends with this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-
-    def ask(self, request: tuple[Any, ...]) -> Any:
-        with self._lock:
-            self._connection = self._connection or _start()
-            try:
-                self._connection.send(request)
-                return self._connection.recv()
-            except (EOFError, OSError) as error:
-                self._connection = None
-                raise OSError("the process that makes items has ended") from error
-
-
-_processes: dict[int, _Process] = {}
-"""By the pid of who asks: a forked process must not use the connection of the other."""
-
-
-def _start() -> Connection:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        code = f"from rg_env.tasks.upstream.dataset import serve; serve({theirs.fileno()})"
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},  # noqa: PTH100
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # this process handles Ctrl-C
-        )
-    atexit.register(process.kill)
-    return Connection(ours.detach())
