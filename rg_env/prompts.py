@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rg_env.choices import ResponseFormat
+from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, need_number, refuse
 
 THINK_ANSWER = (
@@ -92,28 +93,16 @@ def check_worked_examples(examples: object, format: str = ResponseFormat.STRICT)
             raise ConfigError(f"worked_examples[{number}]: its response breaks the format ({violation}); write {right}")
 
 
-def format_warning(
-    system_prompt: str | None,
-    examples: Iterable[Mapping[str, Any]],
-    *,
-    format: str,
-    prefilled_think: bool,
-    setting: str = "format",
-) -> str | None:
-    """A warning if the format requires a think block that no message asks for or shows.
-
-    Args:
-        system_prompt: already resolved text, or None.
-        examples: worked examples. One without a `task`, thus before every question, shows the format.
-        setting: name of the setting to change.
-    """
-    asked = "<think>" in (system_prompt or "") or any("task" not in example for example in examples)
-    if asked or prefilled_think or format == ResponseFormat.LENIENT:
+def format_warning(config: RGDumpConfig) -> str | None:
+    """A warning if the format requires a think block that no message asks for or shows."""
+    system_prompt = resolve_system_prompt(config.system_prompt)
+    shown = any("task" not in example for example in config.worked_examples)  # before every question
+    if "<think>" in (system_prompt or "") or shown or config.prefilled_think or config.format == ResponseFormat.LENIENT:
         return None
     what = "the system prompt never asks for <think>" if system_prompt else "there is no system prompt"
     return (
-        f"{what}, but {setting}=strict scores every response without {_STRICT_FORM} as 0; "
-        f"set {setting}=lenient or system_prompt=think_answer, "
+        f"{what}, but {PREFIX}.format=strict scores every response without {_STRICT_FORM} as 0; "
+        f"set {PREFIX}.format=lenient or system_prompt=think_answer, "
         "or prefilled_think=true if the chat template opens <think>"
     )
 

@@ -37,14 +37,20 @@ def set_value(cfg: Any, name: str, value: Any) -> None:
     setattr(value_of(cfg, group) if group else cfg, leaf, value)
 
 
-def check_fields(config: Any, prefix: str) -> None:
-    """Check every field of a config by its declared type and limits; names begin with `prefix`. Raises ConfigError."""
-    for declared in dataclasses.fields(config):
-        name, value = f"{prefix}.{declared.name}", getattr(config, declared.name)
+def fields_of(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
+    """Every setting of a config by its dotted name."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
-            check_fields(value, name)
+            yield from fields_of(value, f"{prefix}{field.name}.")
         else:
-            check_value(name, value, declared.type, declared.metadata)
+            yield f"{prefix}{field.name}", field
+
+
+def check_fields(config: Any, prefix: str) -> None:
+    """Check every setting of a config by its type and limits; names begin with `prefix`. Raises ConfigError."""
+    for name, field in fields_of(config):
+        check_value(f"{prefix}.{name}", value_of(config, name), field.type, field.metadata)
 
 
 def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> None:

@@ -67,11 +67,6 @@ def inherited_modules() -> list[str]:
     return [name for name in os.environ.get(IMPORTS, "").split(",") if name]
 
 
-def import_inherited() -> None:
-    """Import `inherited_modules`. Raises UserCodeError."""
-    import_named(inherited_modules())
-
-
 def load_object(setting: str, path: str) -> Any:
     """The object that a setting names as `module.name`.
 

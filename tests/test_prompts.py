@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.prompts import THINK_ANSWER, build_messages, check_worked_examples, format_warning, resolve_system_prompt
 
@@ -67,22 +70,20 @@ def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None
 def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:
     from reasoning_gym.utils import SYSTEM_PROMPTS
 
-    def warning(
-        prompt: str | None, format: str = "strict", prefilled: bool = False, examples: object = ()
-    ) -> str | None:
-        return format_warning(prompt, examples, format=format, prefilled_think=prefilled)
+    def warning(prompt: str | None, **settings: Any) -> str | None:
+        return format_warning(RGDumpConfig(system_prompt=prompt, **settings))
 
     assert {name for name, text in SYSTEM_PROMPTS.items() if warning(text)} == set(SYSTEM_PROMPTS) - {"DeepSeekZero"}
     found = warning(SYSTEM_PROMPTS["default"])
     assert found
     assert "never asks for <think>" in found
-    assert "set format=lenient or system_prompt=think_answer" in found
+    assert "format=lenient or system_prompt=think_answer" in found
     assert "there is no system prompt" in (warning(None) or "")
     assert warning(THINK_ANSWER) is None
-    assert warning("Be brief, please.", "lenient") is None
-    assert warning("Be brief, please.", prefilled=True) is None
-    assert warning("Be brief, please.", examples=[GOOD]) is None
-    assert warning("Be brief, please.", examples=[GOOD | {"task": "gcd"}]) is not None
+    assert warning("Be brief, please.", format="lenient") is None
+    assert warning("Be brief, please.", prefilled_think=True) is None
+    assert warning("Be brief, please.", worked_examples=[GOOD]) is None
+    assert warning("Be brief, please.", worked_examples=[GOOD | {"task": "gcd"}]) is not None
 
 
 def test_worked_examples_need_the_format_of_the_run() -> None:

@@ -6,6 +6,7 @@ import platform
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -160,7 +161,7 @@ def tasks(
 
     known = list_tasks()
     if as_json:
-        print_json([task.as_dict() for task in known])
+        print_json([asdict(task) for task in known])
         return
     table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
     table.columns[0].no_wrap = True

@@ -7,7 +7,6 @@ is typed is honored or refused.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, did_you_mean, need, refuse
-from rg_env.settings import read_file, read_value
+from rg_env.settings import fields_of, read_file, read_value, set_value
 from rg_env.user_code import import_modules
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
@@ -127,7 +126,7 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
         ConfigError: naming the setting and what would be right.
     """
     config = RGDumpConfig()
-    known = {f"{PREFIX}.{name}" for name in _places(config)}
+    known = {f"{PREFIX}.{name}" for name, _ in fields_of(config)}
     files: dict[str, Any] = {}
     typed: dict[str, Any] = {}
     for arg in args:
@@ -197,16 +196,7 @@ def generator_settings(
 
 
 def _set(config: RGDumpConfig, name: str, value: Any) -> None:
-    key, places = name.removeprefix(f"{PREFIX}."), _places(config)
-    if key not in places:
-        raise ConfigError(f"unknown setting {key!r}{did_you_mean(key, places, 'docs/settings.md lists them')}")
-    setattr(*places[key], value)
-
-
-def _places(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
-    """Every setting by its dotted name: the dataclass that has it, and its name there."""
-    places: dict[str, tuple[Any, str]] = {}
-    for declared in dataclasses.fields(config):
-        value, name = getattr(config, declared.name), f"{prefix}{declared.name}"
-        places |= _places(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: (config, declared.name)}
-    return places
+    key, known = name.removeprefix(f"{PREFIX}."), dict(fields_of(config))
+    if key not in known:
+        raise ConfigError(f"unknown setting {key!r}{did_you_mean(key, known, 'docs/settings.md lists them')}")
+    set_value(config, key, value)

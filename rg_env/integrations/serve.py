@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -324,7 +324,7 @@ def make_app(desk: Desk) -> FastAPI:
 
     @app.get("/tasks")
     async def tasks() -> list[dict[str, Any]]:
-        return [task.as_dict() for task in list_tasks()]
+        return [asdict(task) for task in list_tasks()]
 
     @app.post("/score")
     async def score_texts(request: ScoreRequest) -> dict[str, Any]:

@@ -187,9 +187,7 @@ def check_rows(cfg: Any) -> Mistakes:
     if rg.dump_rollouts and rg.rollout_save_score_threshold == 1:
         why = "no score is above it, so the text of no solved group is kept; lower it"
         logger.warning(f"{PREFIX}.rollout_save_score_threshold=1.0: {why}")
-    options = {"format": rg.format, "prefilled_think": rg.prefilled_think, "setting": f"{PREFIX}.format"}
-    warning = format_warning(resolve_system_prompt(rg.system_prompt), rg.worked_examples, **options)
-    if warning and not files:
+    if (warning := format_warning(rg)) and not files:
         logger.warning(warning)
     scales_of(TaskMix.parse(rg.tasks), None if files else rg.complexity)
 

@@ -118,22 +118,10 @@ GUARDED: dict[str, str] = {
 """Tasks with a check in `rg_env.scoring.guard`: what upstream does, and what the check accepts."""
 
 _SOUND = frozenset(
-    {
-        "ab",
-        "bitwise_arithmetic",
-        "decimal_arithmetic",
-        "decimal_chain_sum",
-        "dice",
-        "family_relationships",
-        "kakurasu",
-        "needle_haystack",
-        "number_format",
-        "palindrome_partitioning",
-        "path_star",
-        "self_reference",
-        "survo",
-        "zebra_puzzles",
-    }
+    """
+    ab bitwise_arithmetic decimal_arithmetic decimal_chain_sum dice family_relationships kakurasu needle_haystack
+    number_format palindrome_partitioning path_star self_reference survo zebra_puzzles
+    """.split()  # noqa: SIM905
 )
 """Tasks whose scorers give 0 to everything but correct answers."""
 

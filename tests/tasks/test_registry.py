@@ -32,7 +32,7 @@ def test_listing() -> None:
     assert listed["chain_sum"].in_default_mix
     assert listed["chain_sum"].has_levels
     assert not listed["acre"].has_levels
-    assert listed["chain_sum"].as_dict()["category"] == "arithmetic"
+    assert listed["chain_sum"].category == "arithmetic"
     assert set(KNOWN_UNSOUND) < set(listed)
 
 

@@ -109,38 +109,29 @@ def solve_swap(
     """
     squares = sorted(board)
     bit_of = {square: 1 << number for number, square in enumerate(squares)}
-    jumps = {bit_of[square]: [bit_of[other] for other in board[square]] for square in squares}
+    jumps = [(bit_of[square], [bit_of[other] for other in board[square]]) for square in squares]
     white, black = (sum(bit_of[square] for square, piece in pieces.items() if piece == color) for color in "wB")
-    start = (white, black, start_turn == "w")
-    came_from: dict[tuple[int, int, bool], tuple[tuple[int, int, bool], int, int] | None] = {start: None}
-    queue = deque([start])
+    state = (white, black, start_turn == "w")
+    known, queue = {state}, deque[Any]([(state, None)])  # with the last move, and with that the one before it
     while queue:
-        state = queue.popleft()
-        whites, blacks, is_whites_turn = state
+        (whites, blacks, is_whites_turn), move = queue.popleft()
         if (whites, blacks) == (black, white):
-            return _moves_to(state, came_from, squares)
+            moves = []
+            while move is not None:
+                move, color, *ends = move
+                moves.append((color, *(squares[end.bit_length() - 1] for end in ends)))
+            return moves[::-1]
         mine, taken = whites if is_whites_turn else blacks, whites | blacks
-        left = mine
-        while left:
-            here = left & -left
-            left ^= here
-            for there in jumps[here]:
-                if there & taken:
+        for here, near in jumps:
+            for there in near:
+                if not here & mine or there & taken:
                     continue
                 moved = mine ^ here ^ there
-                after = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
-                if after not in came_from:
-                    came_from[after] = (state, here, there)
-                    queue.append(after)
+                state = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
+                if state not in known:
+                    known.add(state)
+                    queue.append((state, (move, "w" if is_whites_turn else "B", here, there)))
     return None
-
-
-def _moves_to(state: Any, came_from: Mapping[Any, Any], squares: list[str]) -> list[tuple[str, str, str]]:
-    moves = []
-    while (step := came_from[state]) is not None:
-        state, here, there = step
-        moves.append(("w" if state[2] else "B", squares[here.bit_length() - 1], squares[there.bit_length() - 1]))
-    return moves[::-1]
 
 
 def _sort_fonts(dataset: Any) -> None:
