@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.estimates import CONFIDENCE, t_quantiles
+from rg_env.analysis.estimates import t_quantiles
 from rg_env.analysis.stats import Measured, by_keys, key_columns, measure
 from rg_env.choices import By
 from rg_env.dump import Dump, Phase
@@ -38,19 +38,18 @@ def compare(
     by: str = By.TASK,
     *,
     unmatched: Collection[str] = (),
-    confidence: float = CONFIDENCE,
 ) -> pl.DataFrame:
     """Differences between two sides over the questions that both have. All runs of a side are pooled.
 
     Args:
-        by, confidence: as for `statistics`.
+        by: as for `statistics`.
         unmatched: tasks whose questions differ although their ids may be equal: they are left out.
 
     Returns:
         one row for each phase, environment, value of `by` and measure (a statistic or pass@k): `phase`, `environment`,
         the columns of `by`, `measure`, `questions`, `this` and `other` (the means), `difference` = this − other with
-        `low` and `high`, its confidence interval (null for a single question, and in the train phase), and `clear`:
-        whether the interval excludes 0.
+        `low` and `high`, its 95 % interval (null for a single question, and in the train phase), and `clear`: whether
+        the interval excludes 0.
 
     Raises:
         DumpError: as `statistics`.
@@ -75,7 +74,7 @@ def compare(
     center = questions * change / (questions + added)
     squares += pl.when("bounded").then(1 + questions * (change - center) ** 2 + 2 * center**2).otherwise(0)
     variance = squares / ((questions + added) * (questions + added - 1))
-    half = t_quantiles(questions - 1, [count - 1 for count in rows["questions"].unique()], confidence) * variance.sqrt()
+    half = t_quantiles(questions - 1, [count - 1 for count in rows["questions"].unique()]) * variance.sqrt()
     limit = pl.when("bounded").then(1.0).otherwise(float("inf"))
     known = half.is_not_null() & (pl.col("phase") != Phase.TRAIN.value)
     return (

@@ -24,7 +24,7 @@ from statistics import NormalDist
 
 import polars as pl
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 _ROUNDING = 1e-20
 """Variances below this are rounding errors."""
 
@@ -78,18 +78,17 @@ def moments(name: str) -> list[pl.Expr]:
     ]
 
 
-def with_intervals(table: pl.DataFrame, names: dict[str, bool], confidence: float = CONFIDENCE) -> pl.DataFrame:
+def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
     """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`.
 
     Args:
         table: the aggregation.
         names: the means, and whether each lies in [0, 1].
-        confidence: of the intervals, between 0 and 1.
 
     Returns:
         the table; the bounds are null for fewer than two groups.
     """
-    bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded, confidence)]
+    bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded)]
     helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "clusters", "values"))
     return table.with_columns(bounds).drop(helpers)
 
@@ -110,22 +109,22 @@ def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
     return [change.alias(name), (change - down).alias(f"{name}_low"), (change + up).alias(f"{name}_high")]
 
 
-def t_quantiles(degrees: pl.Expr, values: Iterable[int | None], confidence: float = CONFIDENCE) -> pl.Expr:
+def t_quantiles(degrees: pl.Expr, values: Iterable[int | None]) -> pl.Expr:
     """`t_quantile` of a column, which has these values; null where it is below 1."""
     positive = sorted({value for value in values if value is not None and value > 0})
-    quantiles = [t_quantile(value, confidence) for value in positive]
+    quantiles = list(map(t_quantile, positive))
     return degrees.replace_strict(positive, quantiles, default=None, return_dtype=pl.Float64)
 
 
-def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """The two-sided quantile of Student's t.
+def t_quantile(degrees: int) -> float:
+    """The two-sided 95 % quantile of Student's t.
 
     Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, accurate to 0.5 %.
 
     >>> round(t_quantile(1), 3), round(t_quantile(9), 3), round(t_quantile(10**6), 3)
     (12.706, 2.262, 1.96)
     """
-    tail = (1 - confidence) / 2
+    tail = (1 - _CONFIDENCE) / 2
     if degrees == 1:
         return 1 / math.tan(math.pi * tail)
     if degrees == 2:
@@ -140,9 +139,9 @@ def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
     return z + math.fsum(term / degrees**power for power, term in enumerate(terms, 1))
 
 
-def _bounds(table: pl.DataFrame, name: str, bounded: bool, confidence: float) -> list[pl.Expr]:
+def _bounds(table: pl.DataFrame, name: str, bounded: bool) -> list[pl.Expr]:
     mean, variance, groups = pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters")
-    t = t_quantiles(groups - 1, [count - 1 for count in table[f"{name}_clusters"].unique()], confidence)
+    t = t_quantiles(groups - 1, [count - 1 for count in table[f"{name}_clusters"].unique()])
     if not bounded:
         half = t * variance.sqrt()
         return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]

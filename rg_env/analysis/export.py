@@ -25,9 +25,7 @@ import polars as pl
 from rg_env.analysis.reparse import without_think
 from rg_env.atomic import replacing
 from rg_env.choices import Think
-from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
-from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import as_violation
 from rg_env.errors import RGEnvError
 from rg_env.scoring.types import Status
@@ -167,7 +165,6 @@ def export(
 def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, result: Exported) -> Iterator[Row]:
     """The lines of all groups; counts them and what is left out."""
     seen: set[bytes] = set()
-    settings, defaults = settings_of_attempts(dump.runs), RGDumpConfig()
     evaluations, asks = 0, False
     for group in dump.groups():
         result.groups += 1
@@ -178,9 +175,7 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         evaluations += group.phase == Phase.EVAL
         first = group.rollouts[0].conversation[:1] if group.rollouts else []
         asks = asks or any(message["role"] == "system" and "<think>" in message["content"] for message in first)
-        solved_at = settings.get((group.run_id, group.attempt), defaults).solved_at
-        solved_at = solved_at if group.solved_at is None else group.solved_at
-        min_score = solved_at if kind.min_score is None else kind.min_score
+        min_score = dump.solved_at(group) if kind.min_score is None else kind.min_score
         for row in kind.rows(list(_usable(group, think, result.left_out)), min_score, result.left_out):
             digest = _digest(row)
             if digest in seen:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
-from rg_env.dump.runs import settings_of_attempts
+from rg_env.dump.schema import RG_DUMP
 from rg_env.errors import ConfigError, DumpError
 from rg_env.output import visible
 from rg_env.scoring import Status, shared_scorer
@@ -87,12 +87,14 @@ class Rescored:
     Attributes:
         tasks: by name.
         without_question: groups that were skipped because their lines do not contain the question.
-        without_settings: groups of attempts without a manifest, scored with the current default settings.
+        without_settings: groups of attempts whose settings are unknown, scored with the current defaults.
+        lenient: those of them that are imports or of another environment, scored in the lenient format.
     """
 
     tasks: dict[str, TaskChanges] = field(default_factory=dict)
     without_question: int = 0
     without_settings: int = 0
+    lenient: int = 0
 
     @property
     def changed(self) -> int:
@@ -121,14 +123,13 @@ def rescore(
         ScorerPoolError: scorers cannot be started.
     """
     result = Rescored()
-    attempts, defaults = settings_of_attempts(dump.runs), RGDumpConfig()
-    waiting: deque[tuple[GroupRecord, RGDumpConfig, Future[list[Scores]]]] = deque()
+    waiting: deque[tuple[GroupRecord, Future[list[Scores]]]] = deque()
 
     def take() -> None:
-        group, settings, future = waiting.popleft()
+        group, future = waiting.popleft()
         scores = future.result()
         changes = result.tasks.setdefault(group.task, TaskChanges(group.task))
-        changes.add(group, scores, settings.solved_at, whole=dump.whole_groups)
+        changes.add(group, scores, dump.solved_at(group), whole=dump.whole_groups)
         each(group, scores)
 
     with ThreadPoolExecutor(workers) as threads:
@@ -140,11 +141,11 @@ def rescore(
             if group.task not in result.tasks:
                 _check_task(dump, group.task)
                 result.tasks[group.task] = TaskChanges(group.task)
-            attempt = (group.run_id, group.attempt)
-            settings = attempts.get(attempt, defaults)
-            result.without_settings += attempt not in attempts
-            future = threads.submit(_score_again, group, question, settings, workers, timeout)
-            waiting.append((group, settings, future))
+            is_unknown = (group.run_id, group.attempt) not in dump.settings
+            result.without_settings += is_unknown
+            result.lenient += is_unknown and group.environment != RG_DUMP
+            future = threads.submit(_score_again, group, question, dump.settings_for(group), workers, timeout)
+            waiting.append((group, future))
             if len(waiting) >= workers * _AHEAD:
                 take()
         while waiting:
@@ -197,8 +198,7 @@ def _check_task(dump: Dump, task: str) -> None:
     try:
         check_name(task)
     except ConfigError:
-        attempts = settings_of_attempts(dump.runs).values()
-        modules = list(dict.fromkeys(name for config in attempts for name in named_modules(config)))
+        modules = list(dict.fromkeys(name for config in dump.settings.values() for name in named_modules(config)))
         hint = f"the run imported {', '.join(modules)}" if modules else "its manifest names no module"
         message = (
             f"cannot score {task}: not a task of Reasoning Gym, and what a dump names is not imported by itself "

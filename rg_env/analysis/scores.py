@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rg_env.analysis.stats import statistics, with_keys
+from rg_env.analysis.stats import measure, statistics, with_keys
 from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.files import list_files
 from rg_env.dump.reader import open_run
 from rg_env.output import cell, new_table
-from rg_env.scoring.types import Status
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,26 +57,23 @@ class Summary:
         return facts | {"no_response": self.no_response} | parts
 
 
-def summarize(folder: Path, run_id: str, name: str, solved_at: float) -> Summary:
+def summarize(folder: Path, run_id: str, name: str) -> Summary:
     """Compute the scores of a run.
 
     Raises:
         DumpError: it has no responses.
     """
     dump = open_run(*(file.path for file in list_files(folder, run_id)))
-    rollouts = with_keys(dump.ledger_frame(all_attempts=True), [By.CATEGORY]).with_columns(total=pl.lit("total"))
-    responses = rollouts.filter(pl.col("status").cast(pl.String).ne_missing(Status.NO_RESPONSE.value))
+    measured = measure(dump)
     rows = []
-    for kind in ("total", By.CATEGORY, By.TASK):
-        key = pl.col(kind).cast(pl.String)
-        upstream = dict(responses.group_by(key.alias("task")).agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
-        for row in statistics(rollouts.with_columns(task=key), By.TASK, solved_at=solved_at, pool_runs=True).iter_rows(
-            named=True
-        ):
-            facts = {"kind": str(kind), "name": row["task"], "upstream_score": upstream[row["task"]]}
+    for kind, by in {"total": By.PHASE, "category": By.CATEGORY, "task": By.TASK}.items():
+        of_kind = with_keys(measured.rollouts, [by]).group_by(pl.col(by).cast(pl.String))
+        upstream = dict(of_kind.agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
+        for row in statistics(measured, by).iter_rows(named=True):
+            facts = {"kind": kind, "name": "total" if kind == "total" else row[by], "upstream_score": upstream[row[by]]}
             rows.append(facts | {name: row[name] for name in row if name.startswith(_SHOWN)})
     suite = (dump.runs[0].manifest or {}).get("suite")
-    return Summary(name, run_id, folder, suite, rollouts.height - responses.height, rows)
+    return Summary(name, run_id, folder, suite, measured.left_out, rows)
 
 
 def render(summaries: Sequence[Summary], width: int) -> Table:

@@ -12,9 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, FileKind, Phase
-from rg_env.dump.runs import settings_of_attempts
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.parse import is_same_answer
@@ -63,11 +61,10 @@ class _Seen:
 def find_signs(dump: Dump) -> Examined:
     """Look for signs in the train phase of a dump, or in a dump that has only evaluations. Errors as `Dump.groups`."""
     result, tasks = Examined(), defaultdict[str, _Seen](_Seen)
-    attempts, defaults = settings_of_attempts(dump.runs), RGDumpConfig()
     only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
     phase = Phase.EVAL if only_eval else Phase.TRAIN
     for group in dump.groups():
-        config = attempts.get((group.run_id, group.attempt), defaults)
+        config = dump.settings_for(group)
         seen, reference = tasks[group.task], group.expected_answer
         for rollout in answered(group.rollouts):
             if not rollout.conversation:

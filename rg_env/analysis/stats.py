@@ -1,8 +1,8 @@
 """Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend.
 
 Invariant: rates over rollouts count every rollout once, and rates over groups every group once; train and evaluation
-never share a row, nor do two environments, nor two runs unless they are pooled explicitly. Every figure is a count or a
-mean of recorded values, except for intervals and pass@k (see `estimates`). A statistic is one entry of `STATISTICS`.
+never share a row, nor do two environments or two runs. Every figure is a count or a mean of recorded values, except
+for intervals and pass@k (see `estimates`). A statistic is one entry of `STATISTICS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rg_env.analysis.estimates import CONFIDENCE, difference, moments, pass_at_k, tries_up_to, with_intervals
+from rg_env.analysis.estimates import difference, moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.choices import By, parse_by
 from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.reader import Dump
@@ -113,7 +113,8 @@ class Measured:
     """Rollouts and groups, read once for several tables.
 
     Attributes:
-        rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`.
+        rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`; `solved_at`
+            is known of each.
         groups: a row for each group: its columns, and `NAME:total` and `NAME:count` of each statistic.
         chosen: the statistics that were read for.
         whole: whether all groups are complete; otherwise pass@k and outcomes are unknown.
@@ -130,17 +131,16 @@ class Measured:
 def measure(
     rollouts: Dump | pl.LazyFrame | pl.DataFrame,
     *,
-    solved_at: float = SOLVED_AT,
-    whole: bool = True,
+    solved_at: float | None = None,
     to_match: bool = False,
     names: Collection[str] | None = None,
 ) -> Measured:
     """Read what statistics are computed from.
 
     Args:
-        rollouts: a dump, or rows as `Dump.scan` gives them, in any order; of whole groups, unless `whole` is False.
-        solved_at: a rollout is solved when its base score is at least this, in [0, 1], unless its group says otherwise.
-        whole: `Dump.whole_groups`, which is known of a dump.
+        rollouts: a dump, or rows of whole groups as `Dump.scan` gives them, in any order.
+        solved_at: a rollout is solved when its base score is at least this, in [0, 1], unless its group says otherwise;
+            None: as `threshold` says.
         to_match: also read the columns that `compare` needs.
         names: of the statistics that are wanted, beside the solve rate; all by default. Fewer are faster.
 
@@ -149,32 +149,49 @@ def measure(
         ConditionError: as `Dump.where`.
     """
     chosen = tuple(each for each in STATISTICS if names is None or each.name in {*names, "solve_rate"})
-    sources = [column for each in chosen for column in each.value.meta.root_names() if column in SCHEMA]
-    vital = ("violation", "status", "base_score", "solved_at", "response_tokens", *(_TO_MATCH if to_match else ()))
+    dump = rollouts if isinstance(rollouts, Dump) else None
+    solved_from = threshold(dump, solved_at)
+    expressions = [solved_from, *(each.value for each in chosen)]
+    sources = [column for each in expressions for column in each.meta.root_names() if column in SCHEMA]
+    vital = ("violation", "status", "base_score", "response_tokens", *(_TO_MATCH if to_match else ()))
     columns = [
         pl.col(name).cast(_TYPES.get(name, SCHEMA[name])) for name in dict.fromkeys([*_OF_GROUP, *vital, *sources])
     ]
     source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
     rows = source.select(*columns, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
-    runs = rows["run_id"].cast(pl.String).unique(maintain_order=True)
-    well_formed = pl.when(pl.col("environment") == RG_DUMP).then(pl.col("violation") == "")
-    counted = rows.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).with_columns(
-        pl.col("run_id").cast(pl.Enum(runs)),
-        solved=(pl.col("base_score") >= pl.col("solved_at").fill_null(solved_at)).fill_null(False),
-        well_formed=well_formed,
-    )
-    if isinstance(rollouts, Dump):
-        whole = rollouts.whole_groups
-    if rows.is_empty() and isinstance(rollouts, Dump):
-        paths = ", ".join(dict.fromkeys(str(file.path) for file in rollouts.files_to_read())) or "these files"
-        problems = rollouts.problems
-        why = f"; the first of {len(problems)} problems: {problems[0]}" if problems else ""
-        raise DumpError(f"no rollout in {paths}{why}")
     if rows.is_empty():
-        raise DumpError("there are no rollouts")
+        raise DumpError("there are no rollouts" if dump is None else _why_no_rollouts(dump))
+    counted = (
+        rows.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_())
+        .with_columns(
+            pl.col("run_id").cast(pl.Enum(rows["run_id"].cast(pl.String).unique(maintain_order=True))),
+            solved_at=solved_from,
+            well_formed=pl.when(pl.col("environment") == RG_DUMP).then(pl.col("violation") == ""),
+        )
+        .with_columns(solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False))
+    )
     if counted.is_empty():
         raise DumpError(f"nothing can be counted: all {rows.height} rollouts are {' or '.join(UNCOUNTED)}")
+    whole = dump is None or dump.whole_groups
     return Measured(counted, _groups(counted, chosen), chosen, whole, rows.height - counted.height)
+
+
+def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
+    """The base score from which a rollout is solved: its group's own, else `solved_at`, else that of the attempt's
+    settings in the dump, else `SOLVED_AT`.
+    """
+    default = pl.lit(SOLVED_AT if solved_at is None else solved_at)
+    for (run_id, attempt), settings in dump.settings.items() if dump and solved_at is None else ():
+        if settings.solved_at != SOLVED_AT:
+            of_attempt = (pl.col("run_id").cast(pl.String) == run_id) & (pl.col("attempt") == attempt)
+            default = pl.when(of_attempt).then(settings.solved_at).otherwise(default)
+    return pl.coalesce("solved_at", default)
+
+
+def _why_no_rollouts(dump: Dump) -> str:
+    paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
+    problems = dump.problems
+    return f"no rollout in {paths}" + (f"; the first of {len(problems)} problems: {problems[0]}" if problems else "")
 
 
 def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
@@ -186,10 +203,7 @@ def statistics(
     rollouts: Dump | pl.LazyFrame | pl.DataFrame | Measured,
     by: str = By.TASK,
     *,
-    solved_at: float = SOLVED_AT,
-    whole: bool = True,
-    pool_runs: bool = False,
-    confidence: float = CONFIDENCE,
+    solved_at: float | None = None,
 ) -> pl.DataFrame:
     """One row for each run, phase, environment and value of `by`, runs in the order in which they were read.
 
@@ -197,13 +211,11 @@ def statistics(
         rollouts: as for `measure`, or what it returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
             of the complexity), `outcome`, `violation`, `status`, or `phase` or `environment`, which rows always have.
-        solved_at, whole: as for `measure`.
-        pool_runs: combine all runs into one row.
-        confidence: of the intervals, between 0 and 1.
+        solved_at: as for `measure`.
 
     Returns:
-        `run_id` (unless pooled), `phase`, `environment` and the columns of `by`; then the following, those with *
-        followed by their confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.estimates`):
+        `run_id`, `phase`, `environment` and the columns of `by`; then the following, those with * followed by their
+        95 % confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.estimates`):
 
         - `groups`, `rollouts`, `steps`: counts;
         - every entry of `STATISTICS`*, which says what it is;
@@ -220,8 +232,8 @@ def statistics(
     Raises:
         DumpError: `by` is invalid, or as `measure`.
     """
-    keys = [*(() if pool_runs else ("run_id",)), *key_columns(by)]
-    measured = rollouts if isinstance(rollouts, Measured) else measure(rollouts, solved_at=solved_at, whole=whole)
+    keys = ["run_id", *key_columns(by)]
+    measured = rollouts if isinstance(rollouts, Measured) else measure(rollouts, solved_at=solved_at)
     rows, groups, names = by_keys(measured, keys)
     table = groups.group_by(keys).agg(
         pl.len().alias("groups"),
@@ -229,7 +241,7 @@ def statistics(
         pl.col("step").drop_nulls().n_unique().alias("steps"),
         *(moment for name in names for moment in moments(name)),
     )
-    table = with_intervals(table, names, confidence)
+    table = with_intervals(table, names)
     table = table.with_columns(difference("solve_rate_change", "solve_rate_last", "solve_rate_first"))
     tokens = pl.col("response_tokens").cast(pl.Float64)
     percentiles = [
@@ -244,8 +256,8 @@ def statistics(
         *(percentile.meta.output_name() for percentile in percentiles),
     ]
     texts = dict.fromkeys((key for key in keys if key not in ("step", "run_id")), pl.String())
-    table = table.select(*keys, *order).cast(pl.Schema(texts)).sort(keys)
-    return table if pool_runs else table.cast({"run_id": pl.String()})
+    table = table.select(*keys, *order).cast(pl.Schema(texts)).sort(keys)  # runs in the order of reading
+    return table.cast({"run_id": pl.String()})
 
 
 def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:

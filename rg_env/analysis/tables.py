@@ -47,12 +47,10 @@ def headline(measured: Measured, dump: Dump) -> str:
     unsolved = above_threshold_unsolved(measured)
     if dump.caveat:
         source = "no ledger: groups whose text was not kept are missing"
-    elif not dump.has_every_group:
-        source = "from the ledger, not every group: see below"
-    elif all(run.manifest for run in dump.runs):
+    elif dump.has_every_group:
         source = "every group, from the ledger"
     else:
-        source = "from the ledger"  # nothing says how the run ended
+        source = "from the ledger" + (", not every group: see below" if dump.has_every_group is False else "")
     parts = [
         f"run {names[0]}" if len(names) == 1 else f"{len(names)} runs",
         f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}",

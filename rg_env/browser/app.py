@@ -199,7 +199,8 @@ class Browser(App[RGEnvError]):
             self._group = self._texts.read(row["run_id"], row["group_id"])
             facts = "the text of this group is damaged or has changed (key r)"
         if self._group:
-            facts = f"{visible(self._group.group_id, one_line=True)}\n{group_facts(self._group)}"
+            of_group = group_facts(self._group, self._dump.solved_at(self._group))
+            facts = f"{visible(self._group.group_id, one_line=True)}\n{of_group}"
         messages = prompt(self._group) if self._group else []
         self.query_one("#facts", Static).update(_content(facts))
         self.query_one("#prompt Static", Static).update(_content("\n".join(map(": ".join, messages))))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rg_env.analysis.stats import SOLVED_AT
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.frames import parse_condition
@@ -125,10 +124,9 @@ def prompt(group: GroupRecord) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in messages]
 
 
-def group_facts(group: GroupRecord) -> str:
+def group_facts(group: GroupRecord, solved_at: float) -> str:
     """The origin of a group and its outcome."""
     best = max((rollout.base_score for rollout in group.rollouts), default=0.0)
-    solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
     facts = [
         (f"step {'–' if group.step is None else group.step}", True),
         (group.phase, True),
@@ -166,15 +164,18 @@ def _joined(facts: Iterable[tuple[str, bool]]) -> str:
     return visible(" · ".join(text for text, is_shown in facts if is_shown), one_line=True)
 
 
-def group_lines(group: GroupRecord, *, every_rollout: bool = False, repetition: int | None = None) -> Iterator[str]:
+def group_lines(
+    group: GroupRecord, solved_at: float, *, every_rollout: bool = False, repetition: int | None = None
+) -> Iterator[str]:
     """A group as plain text: its prompt, its best and its worst rollout.
 
     Args:
+        solved_at: as `Dump.solved_at` says.
         every_rollout: all rollouts instead.
         repetition: only the rollout with this number instead.
     """
     yield f"== {visible(group.group_id, one_line=True)}"
-    yield group_facts(group)
+    yield group_facts(group, solved_at)
     for role, content in prompt(group):
         yield f"-- {visible(role, one_line=True)}"
         yield from _indented(content)

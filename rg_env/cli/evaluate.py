@@ -182,7 +182,7 @@ def evaluate(
             finished = run_job(job, resume=resume)
             _print_finished(finished)
             if finished.done:
-                summaries.append(summarize(place, finished.run_id, options.name, config.solved_at))
+                summaries.append(summarize(place, finished.run_id, options.name))
             if finished.exit_code:
                 raise typer.Exit(finished.exit_code)
     finally:

@@ -48,6 +48,10 @@ Where = Annotated[
         help="Condition, such as \"phase = 'eval' AND step BETWEEN 10 AND 20\" or \"task LIKE 'spell_%'\". Repeatable.",
     ),
 ]
+SolvedAt = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, metavar="SCORE", help="Score from which a rollout is solved. Default: as in the run."),
+]
 ScorerTimeout = Annotated[
     float | None, typer.Option(min=0.001, metavar="SEC", help="Seconds per answer. Default: as in the run.")
 ]

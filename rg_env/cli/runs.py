@@ -108,7 +108,7 @@ def _figures(files: list[Path]) -> dict[str, Any]:
 
     dump = open_run(*files)
     try:
-        measured = measure(dump.scan())
+        measured = measure(dump)
     except DumpError as error:
         raise DumpError(dump.problems[0] if dump.problems else error) from None
     table = statistics(measured, "step")

@@ -196,11 +196,15 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig:
-    """The settings of an attempt that a manifest describes; what is absent or invalid today has its default."""
+def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig | None:
+    """The settings of an attempt that a manifest describes, None if it has none; what is absent or invalid today has
+    its default.
+    """
     values: Any = attempt
     for name in ("settings", *PREFIX.split(".")):
         values = values.get(name) if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping):
+        return None
     config = RGDumpConfig()
     _fill(config, values)
     return config

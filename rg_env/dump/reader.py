@@ -10,19 +10,24 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rg_env.choices import ResponseFormat
+from rg_env.config import RGDumpConfig
 from rg_env.dump.files import MAX_LINE, DumpFile, Line, lines_in, open_lines, raw_lines
-from rg_env.dump.runs import IsReplaced, Run, find_runs, run_names, settings_of_attempts
+from rg_env.dump.manifest import settings_in
+from rg_env.dump.runs import IsReplaced, Run, attempts_of, find_runs, run_names
 from rg_env.dump.schema import (
+    RG_DUMP,
     ROLLOUT_FACTS,
     TEXT_KINDS,
     BadLineError,
     FileKind,
+    GroupFacts,
     GroupRecord,
     LedgerRecord,
     NotKept,
@@ -133,12 +138,41 @@ class Dump:
         ]
 
     @property
-    def has_every_group(self) -> bool:
-        """Whether all runs have a ledger in which nothing is missing, as far as anybody knows after reading it."""
+    def has_every_group(self) -> bool | None:
+        """Whether all runs have a ledger in which nothing is missing, as far as is known after reading it; None if
+        nothing is known to be missing, but no manifest says how a run ended.
+        """
         ledgers = {file.path for run in self.runs for file in run.files_of(FileKind.LEDGER)}
         damaged = any(problem.path in ledgers for problem in self.problems)
         missing = any([*run.missing_files([FileKind.LEDGER]), *run.how_it_ended()] for run in self.runs)
-        return self.caveat is None and not damaged and not missing
+        if self.caveat or damaged or missing:
+            return False
+        return True if all(attempts_of(run.manifest) for run in self.runs) else None
+
+    # -- settings
+
+    @cached_property
+    def settings(self) -> dict[tuple[str, int], RGDumpConfig]:
+        """The settings of every attempt whose manifest has them, by run id and attempt."""
+        described = [(run.run_id, entry) for run in self.runs for entry in attempts_of(run.manifest)]
+        return {
+            (run_id, entry["attempt"]): settings
+            for run_id, entry in described
+            if isinstance(entry.get("attempt"), int) and (settings := settings_in(entry))
+        }
+
+    def settings_for(self, group: GroupFacts) -> RGDumpConfig:
+        """The settings with which a group was recorded. Where no manifest has them, the defaults; for a group of
+        another environment, such as an import, with the lenient format, since its prompt may not ask for a think block.
+        """
+        known = self.settings.get((group.run_id, group.attempt))
+        if known is None and group.environment != RG_DUMP:
+            return RGDumpConfig(format=ResponseFormat.LENIENT)
+        return known or RGDumpConfig()
+
+    def solved_at(self, group: GroupFacts) -> float:
+        """The base score from which a rollout of a group counts as solved: its own, else that of the settings."""
+        return self.settings_for(group).solved_at if group.solved_at is None else group.solved_at
 
     # -- conditions
 
@@ -234,7 +268,7 @@ class Dump:
                 if record.text:
                     return None
                 reasons[record.text_reason] += 1
-        thresholds = {settings.rollout_save_score_threshold for settings in settings_of_attempts(self.runs).values()}
+        thresholds = {config.rollout_save_score_threshold for config in self.settings.values()}
         decided = ["dump_other_rollouts=false", *(f"rollout_save_score_threshold={number:g}" for number in thresholds)]
         words: dict[str, str] = {
             NotKept.ROLLOUTS_OFF: "above the threshold (dump_rollouts=false)",

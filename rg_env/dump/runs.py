@@ -17,7 +17,6 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 
-from rg_env.config import RGDumpConfig
 from rg_env.dump.files import (
     PREFIX,
     ZSTD,
@@ -31,7 +30,7 @@ from rg_env.dump.files import (
     parse_name,
     whole_lines,
 )
-from rg_env.dump.manifest import read_manifest, settings_in
+from rg_env.dump.manifest import read_manifest
 from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
 from rg_env.errors import DumpError
 from rg_env.output import counted, visible
@@ -174,16 +173,6 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
     ids = [run.run_id for run in runs]
     names = next((form for form in forms if len(set(form)) == len(form) and all(form)), ids)
     return {run_id: visible(name, one_line=True) for run_id, name in zip(ids, names, strict=True)}
-
-
-def settings_of_attempts(runs: Iterable[Run]) -> dict[tuple[str, int], RGDumpConfig]:
-    """The settings of every attempt that a manifest describes, by run id and attempt."""
-    described = [(run.run_id, entry) for run in runs for entry in attempts_of(run.manifest)]
-    return {
-        (run_id, entry["attempt"]): settings_in(entry)
-        for run_id, entry in described
-        if isinstance(entry.get("attempt"), int)
-    }
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:

@@ -40,7 +40,7 @@ def launch_training(cfg: RGTrainConfig) -> None:
     reports = Reports.of_this_process()
     log = open_log(cfg, reports)
     model = Path(cfg.trainer.policy.model.path).name
-    reports.send(title=f"{model} on {cfg.rg_dump.device}", solved_at=cfg.rg_dump.solved_at)
+    reports.send(title=f"{model} on {cfg.rg_dump.device}")
     reports.begin("starting Ray")
     logger.info("training {} on {}: starting Ray", cfg.trainer.policy.model.path, cfg.rg_dump.device)
     with running_ray(cfg):

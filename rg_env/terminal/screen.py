@@ -49,7 +49,7 @@ class Screen:
 
     Attributes:
         facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
-            `log`, `rollouts` (their log), `dump`, `run_id`, `solved_at`, `resumed` and `checkpoint` (steps),
+            `log`, `rollouts` (their log), `dump`, `run_id`, `resumed` and `checkpoint` (steps),
             `under_way` (the settings work), `finished` (what to say if nothing is left to train), `error` (the first
             one, which causes others). Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`,
             and the values of curves and the counts of each step.
@@ -219,7 +219,7 @@ def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[Rende
         dump = open_run(*(file.path for file in list_files(Path(facts["dump"]), facts["run_id"])))
         why_no_texts = dump.why_no_texts()
         if with_table:
-            rows = statistics(dump.where([f"phase = '{phase}'"]).scan(), by, solved_at=facts["solved_at"])
+            rows = statistics(dump.where([f"phase = '{phase}'"]), by)
             is_shown = (pl.col("step") == pl.col("step").min()) | (pl.col("step") == pl.col("step").max())
             yield from ("", render_table(rows.filter(is_shown) if by == "step" else rows), "")
     yield f"dump: {folder}"

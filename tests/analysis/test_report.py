@@ -62,6 +62,7 @@ def test_headline_tasks_and_curves_are_those_of_stats(dump, report):
     for row in statistics(dump.scan(), "phase").iter_rows(named=True):
         shown = section(report, row["phase"])["headline"]
         assert {"solve_rate_low", "mean_reward", "pass_at_4"} <= shown.keys()
+        assert shown.pop("solved_at") == [0.99]
         assert all(close(value, row[name]) for name, value in shown.items())
     tables = [("tasks", statistics(dump.scan(), "task")), ("steps", statistics(dump.scan(), "step"))]
     for name, expected in tables:

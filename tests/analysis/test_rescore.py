@@ -14,12 +14,12 @@ from rg_env.analysis.rescore import has_changed, question_of, rescore
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import open_run
+from rg_env.dump import open_run, write_manifest
 from rg_env.errors import ConfigError, DumpError
 from rg_env.scoring import Status, Violation
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, item, recorded, response
-from tests.dump.records import group
+from tests.dump.records import RUN_ID, group
 
 CONFIG = RGDumpConfig()
 CONFIG.scorer.timeout = 30.0
@@ -108,7 +108,8 @@ def test_the_sample_in_the_repository_is_scored_as_it_was():
 
 def test_a_dump_of_others_is_scored_where_it_has_the_question(scorer, tmp_path):
     """An import knows a score at most: what it lacks is no change, and what had no score gets one."""
-    texts = [response(item("chain_sum").entry["answer"]), response("-1"), response(item("chain_sum").entry["answer"])]
+    answer = item("chain_sum").entry["answer"]
+    texts = [response(answer), response("-1"), response(answer), f"so</think> <answer>{answer}</answer>"]
     made = recorded(scorer, "chain_sum", texts, CONFIG)
     entry = json.loads(made.entry)
     del entry["metadata"]["source_dataset"]
@@ -116,11 +117,16 @@ def test_a_dump_of_others_is_scored_where_it_has_the_question(scorer, tmp_path):
     rollouts[2] = msgspec.structs.replace(
         rollouts[2], status=Status.UNSCORED, base_score=math.nan, score=math.nan, reward=math.nan
     )
-    made = msgspec.structs.replace(made, environment="theirs", entry=json.dumps(entry), rollouts=rollouts)
-    result = rescore(dump_of(tmp_path, [made, group(1, entry="{}")], None), workers=1, timeout=30.0)
+    rollouts[3] = msgspec.structs.replace(rollouts[3], violation="", base_score=1.0)  # its prompt had opened the block
+    made = msgspec.structs.replace(made, environment="imported", entry=json.dumps(entry), rollouts=rollouts)
+    dump_of(tmp_path, [made, group(1, entry="{}")], None)
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "imported": {"from": "trl"}})
+    result = rescore(open_run(tmp_path), workers=1, timeout=30.0)
     changes = result.tasks["chain_sum"]
-    assert (changes.rollouts, changes.changed, changes.newly_scored, changes.lowered) == (3, 1, 1, 0)
-    assert (result.without_question, result.without_settings) == (1, 1)
+    assert (changes.rollouts, changes.changed, changes.newly_scored, changes.lowered) == (4, 1, 1, 0)
+    assert (result.without_question, result.without_settings, result.lenient) == (1, 1, 1)
+    done = CliRunner().invoke(app, ["dumps", "rescore", str(tmp_path), *ONE])
+    assert "1 group scored with the current default settings, 1 of them in the lenient format" in done.stdout
 
 
 def test_lines_without_questions_cannot_be_scored_again(tmp_path):

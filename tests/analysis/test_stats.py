@@ -6,14 +6,17 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import counts, measure, statistics
+from rg_env.analysis.report import build_report
 from rg_env.choices import By
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
 from tests.analysis.recount import recount, recount_kinds, splits_groups
+from tests.analysis.reports import Report
 from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_texts
 from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.repair.damage import manifest
 
 OF_GROUPS = (
     "pass_at_",
@@ -87,23 +90,34 @@ def test_conditions_choose_rows_and_unwhole_groups_have_no_pass_at_k(tmp_path):
     assert (row["task"], row["groups"], row["pass_at_2"]) == ("gcd", 3, 1.0)
     part = dump.where(["base_score = 1"])
     (row,) = statistics(part, "phase").iter_rows(named=True)
-    assert statistics(part.scan(), "phase", whole=False).row(0, named=True) == row
     assert (row["rollouts"], row["solve_rate"], row["pass_at_1"], row["no_signal"]) == (8, 1.0, None, None)
 
 
-def test_what_solved_means_can_be_said(tmp_path):
-    dump = ledger_rows(tmp_path, [group(0, [0.5, 0.4])])
-    assert statistics(dump, solved_at=0.5)["solve_rate"].to_list() == [0.5]
-    assert statistics(dump, solved_at=0.5)["pass_at_2"].to_list() == [1.0]
-    assert statistics(dump)["pass_at_2"].to_list() == [0.0]
+def test_what_solved_means_follows_from_the_group_else_from_the_call_else_from_the_attempts_settings(tmp_path):
+    made = [
+        group(0, [0.5, 0.4], step=1),
+        group(1, [0.5, 0.4], step=1, environment="gsm8k", solved_at=0.4),
+        group(2, [0.5], step=2, attempt=2),
+    ]
+    dump = ledger_dump(tmp_path, made)
+    assert statistics(dump)["solve_rate"].to_list() == [1.0, 0.0]
+    (row,) = statistics(dump, solved_at=0.5).filter(environment="rg_dump").iter_rows(named=True)
+    assert (row["solve_rate"], row["pass_at_2"]) == (2 / 3, 1.0)
+    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.4))
+    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.7) | {"attempt": 2})
+    dump = open_run(tmp_path)
+    assert statistics(dump)["solve_rate"].to_list() == [1.0, 2 / 3]
+    assert statistics(dump, solved_at=0.5)["solve_rate"].to_list() == [1.0, 2 / 3]
+    of_report = Report(build_report(dump))
+    ours = next(section["headline"] for section in of_report.summary["sections"] if section["environment"] == "rg_dump")
+    assert (ours["solve_rate"], ours["solved_at"]) == (round(2 / 3, 7), [0.4, 0.7])
+    assert [shown["solved_at"] for shown in of_report.groups] == [0.4, 0.4, 0.7]
 
 
-def test_runs_are_kept_apart_in_the_order_read_unless_pooled(tmp_path):
+def test_runs_are_kept_apart_in_the_order_read(tmp_path):
     frame = ledger_dump(tmp_path / "c", [group(0, run_id="z"), group(1, run_id="b")]).ledger_frame()
     for source in (frame, frame.lazy(), measure(frame)):
         assert statistics(source)["run_id"].to_list() == ["z", "b"]
-        pooled = statistics(source, pool_runs=True)
-        assert ("run_id" in pooled.columns, pooled["groups"].to_list()) == (False, [2])
 
 
 def test_texts_give_the_figures_of_the_groups_that_were_kept(tmp_path):

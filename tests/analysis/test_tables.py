@@ -166,7 +166,7 @@ def test_the_headline_says_every_group_only_if_the_manifest_says_that_the_run_en
         return headline(measure(dump), dump).partition("steps 1 to 2 · ")[2]
 
     assert said("whole", True, missing_groups=0) == "every group, from the ledger"
-    assert said("unknown", False) == "from the ledger"
+    assert said("unknown", False) == "from the ledger"  # neither "every group" nor "not every group"
     for name, ended in (("killed", {}), ("full disk", {"missing_groups": 3})):
         assert said(name, True, **ended) == "from the ledger, not every group: see below"
     texts = open_run(write_texts(tmp_path / "texts", [group(1)]))

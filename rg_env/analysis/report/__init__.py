@@ -15,7 +15,7 @@ from typing import Any
 from rg_env.analysis.report.figures import sections, trainer_numbers
 from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
-from rg_env.analysis.stats import SOLVED_AT, Measured, above_threshold_unsolved, measure, step_numbers
+from rg_env.analysis.stats import Measured, above_threshold_unsolved, measure, step_numbers
 from rg_env.atomic import replacing
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.runs import run_names
@@ -47,14 +47,14 @@ _SETTINGS = {
 """The settings of a run that the page shows, where the manifest has them."""
 
 
-def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float = SOLVED_AT) -> str:
+def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float | None = None) -> str:
     """The report as HTML; the same dump gives the same text.
 
     Args:
         dump: from `open_run`, or a part of it. Statistics come from its ledger or, without one, from its texts, with
             the bias that `Dump.caveat` describes.
         max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
-        solved_at: a rollout is correct if its base score is at least this, in [0, 1], unless its group says otherwise.
+        solved_at: as for `measure`.
 
     Raises:
         DumpError: the dump has no rollouts, or a file cannot be read.
@@ -65,12 +65,11 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float =
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
     # the figures first: made while the groups are in memory, they would need the most
     figures = {"sections": sections(found), "trainer": trainer_numbers(found, step_numbers(dump))}
-    groups, stride = groups_to_show(dump, found, max_groups)
+    groups, stride = groups_to_show(dump, found, max_groups, solved_at=solved_at)
     problems = [f"Skipped: {problem}." for problem in dump.problems]
     if (count := len(problems) - _SHOWN_PROBLEMS) > 0:
         problems[_SHOWN_PROBLEMS:] = [f"… and {count:,} more skipped lines."]
     summary = {
-        "solved_at": solved_at,
         "notes": [*_notes(dump, found), *_notes_on_groups(groups, stride, found.groups.height), *problems],
         "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
         "violations": MEANINGS,
@@ -125,8 +124,8 @@ def _notes(dump: Dump, found: Measured) -> Iterator[str]:
         yield f"{dump.caveat[0].upper()}{dump.caveat[1:]}."
     else:
         yield from (f"Missing: {what}." for what in dump.missing)
-        whole = "every group" if dump.has_every_group else "not every group"
-        yield f"Statistics and charts come from the ledger, which has {whole}."
+        whole = {True: ", which has every group", False: ", which has not every group", None: ""}
+        yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
     yield "Brackets and bands are 95 % confidence intervals, clustered by group."
     lacking = {
         "steps (no curves, no heat map)": "step",

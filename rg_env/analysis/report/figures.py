@@ -36,7 +36,8 @@ _TRAINER = {
 def sections(found: Measured) -> list[dict[str, Any]]:
     """The statistics of every run, phase and environment, in the order in which runs were read, train before eval.
 
-    Each has `run_id`, `phase`, `environment`, `headline` (its row of `statistics`) and tables by columns: `tasks`;
+    Each has `run_id`, `phase`, `environment`, `headline` (its row of `statistics`, and as `solved_at` the scores from
+    which its rollouts are solved: one, unless groups differ) and tables by columns: `tasks`;
     `steps`, a row per point of the curves, with medians of lengths; `heat`, the solve rate per task and point;
     `counts`, of violations and statuses, and `trouble`, the same per point; `lengths`, a row per bar, with shares of
     the correct and of the wrong rollouts. A point goes from `step` to `last_step`, of training several steps if there
@@ -68,7 +69,8 @@ def sections(found: Measured) -> list[dict[str, Any]]:
         columns = {
             name: table.filter(**section).drop(_SECTION).to_dict(as_series=False) for name, table in tables.items()
         }
-        made.append(section | {"headline": headline} | columns)
+        solved_at = found.rollouts.filter(**section)["solved_at"].unique().sort().to_list()
+        made.append(section | {"headline": headline | {"solved_at": solved_at}} | columns)
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.stats import GROUP, Measured
+from rg_env.analysis.stats import GROUP, Measured, threshold
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.frames import ROLLOUT_SCHEMA
 
@@ -32,12 +32,14 @@ Group = dict[str, Any]
 `expected`, `task_config` and, for each rollout, `text`, `answer`, `detail`."""
 
 
-def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT_BUDGET) -> tuple[list[Group], int]:
+def groups_to_show(
+    dump: Dump, found: Measured, most: int, *, solved_at: float | None = None, budget: int = TEXT_BUDGET
+) -> tuple[list[Group], int]:
     """At most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
 
     Args:
         dump: its ledger is read once, and its texts.
-        found: what was measured of it.
+        found: what was measured of it, with `solved_at`.
         budget: maximum number of characters of all texts.
     """
     rows = found.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
@@ -45,7 +47,7 @@ def groups_to_show(dump: Dump, found: Measured, most: int, *, budget: int = TEXT
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
     ledger = (
         dump.scan()
-        .with_columns(pl.col("group_id").hash().alias(GROUP))
+        .with_columns(pl.col("group_id").hash().alias(GROUP), solved_at=threshold(dump, solved_at))
         .filter(pl.col(GROUP).is_in(chosen))
         .collect(engine="streaming")
         .group_by(GROUP, maintain_order=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import DumpPaths, Where, print_remarks, spinner
+from rg_env.cli.options import DumpPaths, SolvedAt, Where, print_remarks, spinner
 from rg_env.output import print_line
 
 
@@ -20,7 +20,7 @@ def report(
             min=1, help="Maximum number of groups to browse; if there are more, a sample spread over the steps."
         ),
     ] = 5_000,
-    solved_at: Annotated[float, typer.Option(min=0, max=1, help="Score from which a rollout counts as solved.")] = 0.99,
+    solved_at: SolvedAt = None,
 ) -> None:
     """Write an HTML report with charts and a browser of groups.
 

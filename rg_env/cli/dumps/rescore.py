@@ -57,8 +57,10 @@ def rescore(
         if result.without_question:
             print_line(f"{counted(result.without_question, 'group')} skipped: their lines do not hold the question")
         if result.without_settings:
+            lenient = f", {result.lenient:,} of them in the lenient format" if result.lenient else ""
             print_line(
-                f"{counted(result.without_settings, 'group')} scored with the current default settings: no manifest"
+                f"{counted(result.without_settings, 'group')} scored with the current default settings{lenient}: "
+                "no manifest has those of the run"
             )
     print_remarks(dump)
     raise typer.Exit(int(bool(result.changed)))

@@ -59,7 +59,7 @@ def show(
     count = 0
     for group in islice(query.groups(dump, sort), limit):
         count += 1
-        for line in group_lines(group, every_rollout=every_rollout, repetition=rollout):
+        for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
             print_line(line)
     if limit is None:
         for _ in dump.ledger(all_attempts=True):  # says which texts are missing

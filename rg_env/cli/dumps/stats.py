@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.choices import By, parse_by
-from rg_env.cli.options import DumpPaths, JsonFlag, Where, print_remarks, spinner
+from rg_env.cli.options import DumpPaths, JsonFlag, SolvedAt, Where, print_remarks, spinner
 from rg_env.errors import DumpError
 from rg_env.output import console, counted, print_csv, print_error, print_json, print_line
 
@@ -60,7 +60,7 @@ def stats(
             "--csv and --against.",
         ),
     ] = "",
-    solved_at: Annotated[float, typer.Option(min=0, max=1, help="Score from which a rollout counts as solved.")] = 0.99,
+    solved_at: SolvedAt = None,
     details: Annotated[
         bool, typer.Option("--details", help="Show all statistics with their confidence intervals.")
     ] = False,
@@ -151,7 +151,7 @@ def _compare(
     dump: Dump,
     other: Dump,
     by: str,
-    solved_at: float,
+    solved_at: float | None,
     columns: Sequence[str],
     details: bool,
     as_json: bool,

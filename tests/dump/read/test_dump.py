@@ -29,6 +29,7 @@ from rg_env.dump import (
     write_manifest,
 )
 from rg_env.dump.frames import SCHEMA
+from rg_env.dump.manifest import end_manifest
 from rg_env.dump.reader import TextIndex
 from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, ledger_line
 from rg_env.errors import DumpError, RGEnvError
@@ -338,7 +339,10 @@ def test_what_is_missing_is_said(tmp_path):
     _write(tmp_path, [group(k) for k in range(6)], groups_per_file=2)
     dump = open_run(tmp_path)
     assert sum(1 for _ in dump.groups()) == 6
-    assert dump.missing == [] and dump.has_every_group
+    assert dump.missing == [] and dump.has_every_group is None, "nothing says how the run ended"
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    end_manifest(tmp_path, RUN_ID, 1, 0)
+    assert open_run(tmp_path).has_every_group
     texts = sorted(tmp_path.glob("*environment_rollouts*"))
     texts[1].unlink()
     texts[2].write_bytes(texts[2].read_bytes().splitlines(keepends=True)[0])
@@ -358,7 +362,7 @@ def test_what_is_missing_is_said(tmp_path):
     assert f"4 groups in rollouts files of run {RUN_ID} without a line in the ledger" in dump.missing
     last.write_bytes(whole)
     sorted(tmp_path.glob("*_ledger_*"))[1].unlink()
-    assert not open_run(tmp_path).has_every_group
+    assert open_run(tmp_path).has_every_group is False
     done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
     assert "not every group" in done.stdout
     assert f"file 0001 of ledger of run {RUN_ID} is missing" in done.stderr.replace("\n", " ")

@@ -21,7 +21,7 @@ async function unpackGroups() {
 function prepare(group) {
   const asked = (group.prompt ?? []).filter((message) => message.role !== "system").map((message) => carried(message.content));
   const responses = group.rollouts.map((rollout) => carried(rollout.text ?? ""));
-  const solvedAt = group.solved_at ?? report.solved_at;
+  const solvedAt = group.solved_at;
   for (const rollout of group.rollouts) rollout.right = rollout.base_score != null && rollout.base_score >= solvedAt;
   group.trouble = new Set(group.rollouts.map(troubleOf).filter(Boolean));
   group.excerpt = plain((asked.at(-1) ?? "").replace(/\s+/g, " ").slice(0, 300));

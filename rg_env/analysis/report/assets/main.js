@@ -13,7 +13,7 @@ const phaseOf = ({ phase, environment }) => (onlyOurs ? phase : plain(`${phase} 
 // Key of `statistics`, label, format, text below it, and whether to show it.
 const always = () => true;
 const inTraining = (h) => isTraining(h.phase);
-const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; score ≥ ${report.solved_at}${h.environment === "rg_dump" ? "" : ", or what their groups say"}`;
+const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; score ≥ ${h.solved_at.join(" or ")}`;
 const rewardIsScore = (h) => inTraining(h) && number(h.mean_reward) === number(h.mean_base_score);
 const penalty = (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied");
 const CARDS = [
