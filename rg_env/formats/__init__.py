@@ -1,6 +1,5 @@
 """Records of other programs, made into dumps, and dumps made into theirs. To add a format, add it to the table."""
 
-from rg_env.dump import Phase
 from rg_env.formats.atif import atif_document, atif_rows
 from rg_env.formats.atropos import atropos_rows
 from rg_env.formats.carry import ExportedDocuments, export_records
@@ -8,13 +7,14 @@ from rg_env.formats.importing import Format, Imported, import_records
 from rg_env.formats.tables import skyrl_rows, trl_rows, verl_rows
 from rg_env.formats.verifiers import episode_of, episode_rows
 
+_LINES = ("*.jsonl", "*.jsonl.zst")
 FORMATS = {
-    "atif": Format("ATIF", ("*.json", "*.jsonl", "*.jsonl.zst"), atif_rows, Phase.EVAL),
-    "verifiers": Format("verifiers", ("traces.jsonl", "traces.jsonl.zst"), episode_rows, Phase.EVAL),
-    "trl": Format("TRL", ("completions_*.parquet",), trl_rows, Phase.TRAIN),
-    "skyrl": Format("SkyRL", ("*.jsonl", "*.jsonl.zst"), skyrl_rows, Phase.EVAL),
-    "verl": Format("verl", ("*.jsonl", "*.jsonl.zst"), verl_rows, Phase.TRAIN),
-    "atropos": Format("Atropos", ("*.jsonl", "*.jsonl.zst"), atropos_rows, Phase.TRAIN),
+    "atif": Format("ATIF", ("*.json", *_LINES), atif_rows),
+    "verifiers": Format("verifiers", ("traces.jsonl", "traces.jsonl.zst"), episode_rows),
+    "trl": Format("TRL", ("completions_*.parquet",), trl_rows),
+    "skyrl": Format("SkyRL", _LINES, skyrl_rows, without=("aggregated_results.jsonl",)),
+    "verl": Format("verl", _LINES, verl_rows),
+    "atropos": Format("Atropos", _LINES, atropos_rows),
 }
 """What can be imported, by the command's name."""
 DOCUMENTS = {"atif": atif_document, "traces": episode_of}

@@ -5,21 +5,14 @@ Not covered: images, and trajectories of subagents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump import GroupRecord, RolloutRecord
+from rg_env.dump import GroupRecord, Phase, RolloutRecord
 from rg_env.formats.carry import carried, restored
-from rg_env.formats.importing import (
-    Row,
-    as_content,
-    as_count,
-    as_messages,
-    as_number,
-    scored_rollout,
-)
+from rg_env.formats.records import as_messages, get, get_objects, get_reward, one_rollout
 
 VERSION = "ATIF-v1.8"
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
@@ -46,39 +39,29 @@ def atif_document(group: GroupRecord, rollout: RolloutRecord, model: str) -> dic
     return document
 
 
-def atif_rows(document: Mapping[str, Any], path: Path, place: int) -> Iterator[Row]:
+def atif_rows(document: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
     """The rollout of a document."""
-    steps, name = document.get("steps"), document.get("schema_version")
-    if not isinstance(name, str) or not name.startswith("ATIF-v"):
-        raise ValueError("no ATIF document: `schema_version` does not begin with ATIF-v")
-    if not name.startswith("ATIF-v1."):
-        raise ValueError(f"version {name[:20]}: ATIF-v1 is read")
-    if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
-        raise ValueError("has no `steps`")
-    extra = document.get("extra")
-    extra = extra if isinstance(extra, Mapping) else {}
-    if "rl" in extra:
-        yield restored(extra["rl"], [step.get("message") for step in steps])
+    if not str(document["schema_version"]).startswith("ATIF-v1."):
+        raise ValueError(f"version {str(document['schema_version'])[:20]}: ATIF-v1 is read")
+    steps = get_objects(document, "steps")
+    if record := get(document, "extra.rl"):
+        yield restored(record, [step.get("message") for step in steps])
         return
-    agent_steps = [step for step in steps if step.get("source") == "agent"]
-    if not agent_steps:
+    turns = sum(step.get("source") == "agent" for step in steps)
+    if not turns:
         raise ValueError("has no step of the agent")
-    metrics = document.get("final_metrics")
-    tokens = as_count(metrics.get("total_completion_tokens")) if isinstance(metrics, Mapping) else None
-    conversation = as_messages([message for step in steps for message in _messages(step)])
-    reward = as_number(extra.get("reward"), "extra.reward")
-    yield Row(scored_rollout(conversation, reward, response_tokens=tokens, turns=len(agent_steps)), {})
+    yield one_rollout(
+        as_messages(message for step in steps for message in _messages(step)),
+        get_reward(document, "extra.reward"),
+        {"phase": Phase.EVAL},
+        response_tokens=get(document, "final_metrics.total_completion_tokens"),
+        turns=turns,
+    )
 
 
-def _messages(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _messages(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The step's message, then what its tools returned."""
-    role = _ROLES.get(str(step.get("source")))
-    if role is None:
-        raise ValueError("a step has no known `source`")
-    yield {**step, "role": role, "content": step.get("message")}
-    observation = step.get("observation")
-    results = observation.get("results") if isinstance(observation, Mapping) else None
-    for result in results if isinstance(results, list) else ():
-        content = as_content(result.get("content")) if isinstance(result, Mapping) else None
-        if content:
-            yield {"role": "tool", "content": content}
+    yield {**step, "role": _ROLES.get(get(step, "source", str)), "content": step["message"]}
+    for result in get_objects(step, "observation.results"):
+        if result.get("content"):
+            yield {"role": "tool", "content": result["content"]}

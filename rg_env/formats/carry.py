@@ -20,7 +20,6 @@ from rg_env.atomic import replacing
 from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from_line
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
-from rg_env.formats.importing import Row
 
 _GROUP = [name for name in GroupRecord.__struct_fields__ if name != "rollouts"]
 _ROLLOUT = [name for name in RolloutRecord.__struct_fields__ if name != "conversation"]
@@ -43,28 +42,26 @@ def carried(group: GroupRecord, rollout: RolloutRecord) -> dict[str, Any]:
     messages, of which other formats have fewer.
     """
     rewards = [other.reward for other in answered(group.rollouts)]
-    is_answered = any(other is rollout for other in answered(group.rollouts))
     return {
         "group": {name: getattr(group, name) for name in _GROUP},
         "rollout": {name: getattr(rollout, name) for name in _ROLLOUT},
-        "advantage": rollout.reward - sum(rewards) / len(rewards) if is_answered else None,
+        "advantage": rollout.reward - sum(rewards) / len(rewards) if rollout.status.is_counted else None,
         "roles": [message["role"] for message in rollout.conversation],
     }
 
 
-def restored(carried: object, texts: Sequence[object]) -> Row:
-    """The rollout of what `carried` gave, with these texts; a ValueError if they do not fit."""
+def restored(values: Any, texts: Sequence[object]) -> GroupRecord:
+    """The group of what `carried` gave, with one rollout that has these texts; a ValueError if they do not fit."""
     try:
-        assert isinstance(carried, Mapping)
-        pairs = zip(carried["roles"], texts, strict=True) if carried["roles"] else ()
+        pairs = zip(values["roles"], texts, strict=True) if values["roles"] else ()
         conversation = [{"role": role, "content": text} for role, text in pairs]
-        line = _encode({**carried["group"], "rollouts": [{**carried["rollout"], "conversation": conversation}]})
-        group = from_line(GroupRecord, line)
-    except (AssertionError, KeyError, TypeError, ValueError, OverflowError, NewerSchemaError) as error:
+        rollout = {**values["rollout"], "conversation": conversation}
+        group = from_line(GroupRecord, _encode({**values["group"], "rollouts": [rollout]}))
+    except (KeyError, TypeError, ValueError, OverflowError, NewerSchemaError) as error:
         raise ValueError(f"the values of rg_env's record do not fit ({error})") from None
     if not re.fullmatch(r"[\w.-]{1,200}", group.run_id):
         raise ValueError("the run id is not a name")
-    return Row(group.rollouts[0], {name: getattr(group, name) for name in _GROUP}, group.group_id)
+    return group
 
 
 def export_records(
@@ -106,7 +103,7 @@ def export_records(
         return result
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as draft:
+        with replacing(out.resolve()) as draft:
             if as_lines:
                 with draft.open("wb") as file:
                     jsonlines.Writer(file, dumps=_encode).write_all(chain([first], content))

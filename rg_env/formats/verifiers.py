@@ -6,7 +6,7 @@ A trace is a graph of messages; the rollout is its last branch. Not covered: tok
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -16,17 +16,7 @@ import orjson
 
 from rg_env.dump import GroupRecord, Phase, RolloutRecord
 from rg_env.formats.carry import carried, restored
-from rg_env.formats.importing import (
-    Row,
-    answer_entry,
-    as_count,
-    as_messages,
-    as_number,
-    as_object,
-    as_text,
-    scored_rollout,
-)
-from rg_env.formats.tables import item_facts
+from rg_env.formats.records import answer_entry, as_messages, get, get_objects, get_reward, item_facts, one_rollout
 
 VERSION = 1
 _ROLES = ("system", "user", "assistant", "tool")
@@ -76,78 +66,70 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
     }
 
 
-def episode_rows(episode: Mapping[str, Any], path: Path, place: int) -> Iterator[Row]:
+def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
     """The rollouts of an episode."""
-    traces = episode.get("traces")
-    if not isinstance(traces, list):
+    if "traces" not in episode:
         raise ValueError("no episode of verifiers 0.4: has no `traces`")
-    for trace in map(as_object, traces):
+    for trace in get_objects(episode, "traces"):
         if trace.get("version") != VERSION:
-            raise ValueError(f"trace of version {as_text(trace.get('version'))[:20] or 'unknown'}: {VERSION} is read")
-        messages, sampled = _last_branch(trace.get("nodes"))
-        info = as_object(trace.get("info"))
-        if "rl" in info:
-            yield restored(info["rl"], [message.get("content") for message in messages])
-        else:
-            yield _row(episode, trace, as_messages(messages), sampled)
+            raise ValueError(f"trace of version {str(trace.get('version'))[:20]}: {VERSION} is read")
+        branch = _last_branch(get_objects(trace, "nodes"))
+        messages = [node["message"] for node in branch]
+        if record := get(trace, "info.rl"):
+            yield restored(record, [get(message, "content") for message in messages])
+            continue
+        calls = [call for call in get_objects(trace, "calls") if not call.get("error")]
+        tokens = [get(call, "usage.completion_tokens", int) for call in calls]
+        reason = calls[-1].get("finish_reason") if calls else None
+        versions = [get(episode, f"run.work.policy.{end}", int) for end in ("start", "end")]
+        yield one_rollout(
+            as_messages(messages),
+            _reward(trace),
+            _group(episode, trace),
+            response_tokens=sum(tokens) if tokens and None not in tokens else None,
+            stop_reason=reason,
+            truncated=reason == "length" or trace.get("stop_condition") in _LIMITS,
+            policy_version="-".join(str(version) for version in dict.fromkeys(versions) if version is not None),
+            turns=sum(node.get("sampled") is True for node in branch),
+        )
 
 
-def _last_branch(nodes: object) -> tuple[list[Mapping[str, Any]], int]:
-    """The messages from the root to the last node, and how many of them the model wrote."""
-    if not isinstance(nodes, list):
-        raise ValueError("a trace has no `nodes`")
-    branch: list[Mapping[str, Any]] = []
+def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes from the root to the last one."""
+    branch: list[dict[str, Any]] = []
     number: Any = len(nodes) - 1 if nodes else None
     end = len(nodes)
     while number is not None:
         if not isinstance(number, int) or not 0 <= number < end:
             raise ValueError("the nodes of a trace are no graph")
-        branch.append(as_object(nodes[number]))
-        number, end = branch[-1].get("parent"), number
-    branch.reverse()
-    return [as_object(node.get("message")) for node in branch], sum(node.get("sampled") is True for node in branch)
+        branch.append(nodes[number])
+        number, end = nodes[number].get("parent"), number
+    return branch[::-1]
 
 
-def _row(episode: Mapping[str, Any], trace: Mapping[str, Any], messages: list[dict[str, str]], sampled: int) -> Row:
-    """A rollout that another program recorded."""
-    task = as_object(trace.get("task") or episode.get("task"))
-    data, run = as_object(task.get("data")), as_object(episode.get("run"))
-    work = as_object(run.get("work"))
-    policy = as_object(work.get("policy"))
-    versions = dict.fromkeys(as_text(policy.get(name)) for name in ("start", "end"))
-    raw_calls = trace.get("calls")
-    calls = [call for call in map(as_object, raw_calls if isinstance(raw_calls, list) else []) if not call.get("error")]
-    tokens = [as_count(as_object(call.get("usage")).get("completion_tokens")) for call in calls]
-    known = [count for count in tokens if count is not None]
-    reason = as_text(calls[-1].get("finish_reason")) if calls else ""
-    rollout = scored_rollout(
-        messages,
-        math.nan if trace.get("ok") is False else _reward(trace.get("rewards")),
-        response_tokens=sum(known) if tokens and len(known) == len(tokens) else None,
-        stop_reason=reason,
-        truncated=reason == "length" or trace.get("stop_condition") in _LIMITS,
-        policy_version="-".join(filter(None, versions)),
-        turns=sampled,
-    )
+def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
+    """The values of the group. Agents of other names have groups of their own."""
+    task = trace.get("task") or episode.get("task")
+    kind = get(episode, "run.work.type") or get(episode, "run.type")
     facts: dict[str, Any] = {
-        "task": as_text(data.get("name")) or as_text(as_object(episode.get("env")).get("id")),
-        "item": as_text(data.get("id")),
-        "step": as_count(work.get("step")),
-        "phase": Phase.TRAIN if (work or run).get("type") == "train" else Phase.EVAL,
-        "entry": answer_entry(data.get("answer")),
+        "task": get(task, "data.name") or get(episode, "env.id"),
+        "item": get(task, "data.id"),
+        "step": get(episode, "run.work.step"),
+        "phase": Phase.TRAIN if kind == "train" else Phase.EVAL,
+        "entry": answer_entry(get(task, "data.answer")),
     }
+    row = get(task, "data.item")
     with suppress(orjson.JSONDecodeError):
-        facts |= item_facts(orjson.loads(as_text(data.get("item"))))
-    group = as_text(as_object(episode.get("group")).get("id"))
-    key = group or as_text(task.get("key")) or as_text(task.get("hash"))
-    agent = as_text(as_object(trace.get("agent")).get("name"))
-    return Row(rollout, facts, f"{key} {agent}" if key and agent not in ("", "agent") else key)
+        facts |= item_facts(orjson.loads(row if isinstance(row, str) else ""))
+    uid = get(episode, "group.id") or get(task, "key") or get(task, "hash")
+    agent = get(trace, "agent.name") or "agent"
+    return {**facts, "uid": uid if not uid or agent == "agent" else f"{uid} {agent}"}
 
 
-def _reward(rewards: object) -> float:
+def _reward(trace: dict[str, Any]) -> float:
     """The weighted sum; NaN if there is none, or one was not scored. Those of a failed trace are not all written."""
-    values = list(rewards.values()) if isinstance(rewards, Mapping) else []
-    if not values or any(value is None for value in values):
+    rewards = get(trace, "rewards", dict[str, dict[str, Any] | None]) or {}
+    if trace.get("ok") is False or not rewards:
         return math.nan
-    pairs = [(as_object(value).get("score"), as_object(value).get("weight", 1.0)) for value in values]
-    return sum(as_number(score, "score") * as_number(weight, "weight") for score, weight in pairs)
+    each = [{"weight": 1.0, **(reward or {})} for reward in rewards.values()]
+    return sum(get_reward(reward, "score") * get_reward(reward, "weight") for reward in each)

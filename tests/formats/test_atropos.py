@@ -78,7 +78,7 @@ def test_what_the_lines_have_is_in_the_dump_and_what_they_lack_is_said(tmp_path)
         line("1"),
         line(True),
         '{"item_id": "gcd", "rollouts": [{"conversation": [3], "score": 1}]}',
-        '{"item_id": "gcd", "rollouts": [{"conversation": [{"role": "user", "content": null}], "score": 1}]}',
+        line(10**400, 1),
         "[" * 100_000,
         "\0" * 50,
     ],
@@ -99,7 +99,7 @@ def test_any_bytes_are_read_or_said(content, tmp_path_factory):
 
 
 def test_a_score_beyond_all_numbers_is_no_score(tmp_path):
-    (tmp_path / "a.jsonl").write_text(line(10**400, float("inf"), 1))
+    (tmp_path / "a.jsonl").write_text(line(1e301, float("inf"), 1))
     assert import_atropos(tmp_path / "a.jsonl", tmp_path / "out").unscored == 2
 
 

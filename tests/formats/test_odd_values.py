@@ -14,7 +14,6 @@ import pytest
 
 from rg_env.dump import GroupRecord, from_line, open_run, to_line
 from rg_env.formats import DOCUMENTS, FORMATS
-from rg_env.formats.importing import group_of_rows
 from tests.formats.test_programs import ATIF, FILES
 
 ODD = [
@@ -74,9 +73,8 @@ def test_odd_values_are_refused_or_recorded(name):
         container[key] = copy.deepcopy(random_numbers.choice(ODD))
         try:
             rows = list(form.rows(record, Path("a.jsonl"), 0))
-        except ValueError as error:
+        except (ValueError, KeyError) as error:
             assert "\n" not in str(error)
             continue
         for row in rows:
-            group = group_of_rows([row], "run", 0, form.phase)
-            assert to_line(from_line(GroupRecord, to_line(group)[:-1])) == to_line(group)
+            assert to_line(from_line(GroupRecord, to_line(row)[:-1])) == to_line(row)

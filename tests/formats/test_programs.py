@@ -25,7 +25,7 @@ ATIF = {
             "source": "agent",
             "message": [{"type": "text", "text": "I look."}, {"type": "image", "source": {}}],
             "reasoning_content": "Where?",
-            "tool_calls": [{"tool_call_id": "1", "function_name": "ls", "arguments": {"path": "/"}}],
+            "tool_calls": [{"function_name": "ls", "arguments": {"path": "/"}}],
             "observation": {"results": [{"source_call_id": "1", "content": "bin"}]},
         },
         {"step_id": 3, "source": "agent", "message": "Done."},
@@ -106,7 +106,7 @@ def test_verifiers(tmp_path):
     assert several.policy_version == "6-7"
     assert [message["content"] for message in several.conversation] == [
         "What is 1+1?",
-        '<think>Hm.</think>\n[tool_call add({"a": 1})]',
+        '<think>Hm.</think>\n[tool_call {"id": "c", "type": "function", "name": "add", "arguments": "{\\"a\\": 1}"}]',
         "2",
         "It is 2",
     ]
@@ -143,7 +143,7 @@ def test_a_trajectory_of_another_agent(tmp_path):
     assert first.response_tokens == 12
     assert [message["content"] for message in first.conversation] == [
         "What?",
-        '<think>Where?</think>\nI look.\n[image]\n[tool_call ls({"path": "/"})]',
+        '<think>Where?</think>\nI look.\n[image]\n[tool_call {"function_name": "ls", "arguments": {"path": "/"}}]',
         "bin",
         "Done.",
     ]
@@ -157,7 +157,7 @@ BAD = {
         json.dumps(ATIF | {"schema_version": "ATIF-v2.0"}),
         "version ATIF-v2.0: ATIF-v1 is read",
     ),
-    "another format": ("verl", json.dumps(ATIF), "has no `input`, `output` and `score`"),
+    "another format": ("verl", json.dumps(ATIF), "has no `input`"),
     "an array": ("skyrl", "[]", "not an object"),
     "torn": ("atif", json.dumps(ATIF)[:-20], "not JSON"),
     "deep": ("verl", DEEP, "not JSON"),
@@ -191,7 +191,7 @@ def test_mixed_and_torn_lines_are_left_out_and_named(tmp_path):
         file.write(json.dumps(ATIF) + '\n{"input": "torn')
     code, said = dumps("import", "verl", tmp_path / "3.jsonl", "--out", tmp_path / "out")
     assert code == 1 and "4 rollouts in 2 groups" in said
-    assert "3.jsonl, line 5: has no `input`, `output` and `score`; left out" in said
+    assert "3.jsonl, line 5: has no `input`; left out" in said
     assert "3.jsonl, line 6: not JSON" in said
 
 
