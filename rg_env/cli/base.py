@@ -1,22 +1,64 @@
-"""How the commands of `rg-env` look: help that fits 80 columns, examples at its end, hints for unknown commands.
+"""How the commands of `rg-env` are declared, and how they look: help that fits 80 columns, hints for unknown commands.
 
 A command's help is its docstring. The first paragraph says what it is for and is shown in lists of commands. What
-follows the line `Examples:` is shown as written, at the end.
+follows the line `Examples:` is shown as written, at the end. Options that commands share are the fields of a dataclass:
+a parameter of that type stands for them all.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from inspect import Parameter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
+import typer
 from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
+
+
+class CommandApp(typer.Typer):
+    """A group of commands."""
+
+    def __init__(self, help: str, **options: Any) -> None:
+        super().__init__(cls=CommandGroup, help=help, no_args_is_help=True, pretty_exceptions_enable=False, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """Add a function as a command."""
+        register = super().command(name, **{"cls": Command, **options})
+        return lambda function: register(_with_fields(function))
+
+
+def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with the fields of its dataclass parameters as parameters of its own."""
+    parameters: list[Parameter] = []
+    shared: dict[str, Any] = {}
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if not is_dataclass(kind):
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(kind, include_extras=True)
+        shared[parameter.name] = kind
+        for field in fields(kind):
+            default = Parameter.empty if field.default is MISSING else field.default
+            option = Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
+            parameters.append(option)
+
+    def command(**values: Any) -> None:
+        for name, kind in shared.items():
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        function(**values)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
 
 
 class _LaidOut:

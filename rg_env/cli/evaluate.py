@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.cli.base import Command
-from rg_env.cli.options import Imports, JsonFlag, Settings
+from rg_env.cli.options import Imports, JsonFlag, SettingArguments
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
 from rg_env.output import console, counted, print_error, print_json, print_line
@@ -22,43 +22,55 @@ if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary
     from rg_env.config import RGDumpConfig
     from rg_env.evaluate.run import EndpointOptions, Finished
-    from rg_env.evaluate.settings import Settings as AllSettings
+    from rg_env.evaluate.settings import Settings
 
-_SERVER = "rg_env.server_options"
-_Option = partial(typer.Option, rich_help_panel="Model and requests")
+_SERVER_ARGUMENTS = "rg_env.server_arguments"
+_option = partial(typer.Option, rich_help_panel="Model and requests")
 
-Endpoint = Annotated[
-    str | None,
-    _Option(metavar="URL", help="Base URL of an OpenAI-compatible server. The API key is read from OPENAI_API_KEY."),
-]
-Model = Annotated[
-    str | None,
-    _Option(
-        metavar="MODEL",
-        help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face hub, "
-        "or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed. A folder "
-        "of several global_step_N is one model after the other.",
-    ),
-]
-Tasks = Annotated[
-    str | None,
-    _Option(
-        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: as configured, or the "
-        "default mix.",
-    ),
-]
-Temperature = Annotated[float | None, _Option(min=0, help="Sampling temperature. Default: as configured, or 1.")]
-TopP = Annotated[float | None, _Option(min=0, max=1, help="Nucleus sampling. Default: as configured, or 1.")]
-MaxTokens = Annotated[int | None, _Option(min=1, help="Maximum tokens per response. Default: as configured, or 4096.")]
-Concurrency = Annotated[
-    int | None, _Option(min=1, help="Maximum number of parallel requests. Default: 32, for transformers serve 2.")
-]
-Timeout = Annotated[float, _Option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request.")]
-Retries = Annotated[int, _Option(min=0, help="Retries of a failed request.")]
-MaxTokensTotal = Annotated[
-    int | None, _Option(min=1, help="Token budget: no new group starts once this many tokens have been used.")
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the unfinished run in the dump folder.")]
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOptions:
+    """What to ask which model, and how."""
+
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the unfinished run in the dump folder.")] = False
+    endpoint: Annotated[
+        str | None,
+        _option(
+            metavar="URL", help="Base URL of an OpenAI-compatible server. The API key is read from OPENAI_API_KEY."
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        _option(
+            metavar="MODEL",
+            help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face "
+            "hub, or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed. "
+            "A folder of several global_step_N is one model after the other.",
+        ),
+    ] = None
+    tasks: Annotated[
+        str | None,
+        _option(
+            help="Names, patterns and categories separated by commas, or a mix in YAML. Default: as configured, or "
+            "the default mix."
+        ),
+    ] = None
+    imports: Imports = None
+    temperature: Annotated[float | None, _option(min=0, help="Sampling temperature. Default: as configured, or 1.")] = (
+        None
+    )
+    top_p: Annotated[float | None, _option(min=0, max=1, help="Nucleus sampling. Default: as configured, or 1.")] = None
+    max_tokens: Annotated[
+        int | None, _option(min=1, help="Maximum tokens per response. Default: as configured, or 4096.")
+    ] = None
+    concurrency: Annotated[
+        int | None, _option(min=1, help="Maximum number of parallel requests. Default: 32, for transformers serve 2.")
+    ] = None
+    timeout: Annotated[float, _option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request.")] = 600.0
+    retries: Annotated[int, _option(min=0, help="Retries of a failed request.")] = 5
+    max_tokens_total: Annotated[
+        int | None, _option(min=1, help="Token budget: no new group starts once this many tokens have been used.")
+    ] = None
 
 
 class ServerCommand(Command):
@@ -67,28 +79,18 @@ class ServerCommand(Command):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
             place = args.index("--")
-            args, ctx.meta[_SERVER] = args[:place], args[place + 1 :]
+            args, ctx.meta[_SERVER_ARGUMENTS] = args[:place], args[place + 1 :]
         return super().parse_args(ctx, args)
 
 
 def collect(
     ctx: typer.Context,
+    *,
     groups: Annotated[int, typer.Option(min=1, help="Number of questions.")],
     out: Annotated[Path, typer.Option(help="Dump folder.")],
-    settings: Settings = None,
+    settings: SettingArguments = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 8,
-    resume: Resume = False,
-    endpoint: Endpoint = None,
-    model: Model = None,
-    tasks: Tasks = None,
-    imports: Imports = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    max_tokens: MaxTokens = None,
-    concurrency: Concurrency = None,
-    timeout: Timeout = 600.0,
-    retries: Retries = 5,
-    max_tokens_total: MaxTokensTotal = None,
+    requests: RequestOptions,
 ) -> None:
     """Record rollouts on training questions without training.
 
@@ -104,19 +106,20 @@ def collect(
     from rg_env.evaluate.run import Job, run_job
     from rg_env.evaluate.suites import train_questions
 
-    all_settings = _read(ctx, "collect", dump_dir=str(out))
-    config = all_settings.rg
-    config.dump_dir = str(out)
-    options, *others = _reach(ctx, "collect", all_settings)
-    need(not others, "--model", model, "has several models; name one of its global_step_N")
-    finished = run_job(Job("collect", train_questions(config, groups), samples, config, options), resume=resume)
+    all_settings = _read("collect", settings, requests)
+    config = replace(all_settings.rg, dump_dir=str(out))
+    options, *others = _models(ctx, "collect", requests, all_settings)
+    need(not others, "--model", requests.model, "has several models; name one of its global_step_N")
+    job = Job("collect", train_questions(config, groups), samples, config, options)
+    finished = run_job(job, resume=requests.resume)
     _print_finished(finished)
     raise typer.Exit(finished.exit_code)
 
 
 def evaluate(
     ctx: typer.Context,
-    settings: Settings = None,
+    *,
+    settings: SettingArguments = None,
     suite: Annotated[
         str,
         typer.Option(
@@ -132,18 +135,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Responses per question. Default: as configured, or 1.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Dump folder. Default: a new folder.")] = None,
-    resume: Resume = False,
-    endpoint: Endpoint = None,
-    model: Model = None,
-    tasks: Tasks = None,
-    imports: Imports = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    max_tokens: MaxTokens = None,
-    concurrency: Concurrency = None,
-    timeout: Timeout = 600.0,
-    retries: Retries = 5,
-    max_tokens_total: MaxTokensTotal = None,
+    requests: RequestOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Evaluate a model on a suite of questions.
@@ -160,29 +152,29 @@ def evaluate(
     from rg_env.evaluate.run import Job, run_job
     from rg_env.evaluate.suites import suite_questions
 
-    need(tasks is None or suite == "fixed", "--tasks", tasks, f"the suite {suite} has its own tasks")
-    all_settings = _read(ctx, "eval", suite)
+    need(requests.tasks is None or suite == "fixed", "--tasks", requests.tasks, f"the suite {suite} has its own tasks")
+    all_settings = _read("eval", settings, requests, suite)
     config = all_settings.rg
-    names_folder = any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or [])
-    if resume and not (out or names_folder):
-        raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    folder = out or Path(config.dump_dir)
-    if not (out or names_folder):
-        beside = folder.parent if all_settings.has_file else Path("runs")
-        folder = beside / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    models = _reach(ctx, "eval", all_settings)
+    if out is None and any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or []):
+        out = Path(config.dump_dir)
+    if out is None:
+        if requests.resume:
+            raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
+        beside = Path(config.dump_dir).parent if all_settings.has_file else Path("runs")
+        out = beside / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    models = _models(ctx, "eval", requests, all_settings)
     samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
-    is_limited = all_settings.has_file and endpoint is None and suite == "fixed"
+    is_limited = all_settings.has_file and requests.endpoint is None and suite == "fixed"
     questions = suite_questions(suite, config, items, **(_limits(all_settings, models[0].model) if is_limited else {}))
     summaries: list[Summary] = []
     try:
         for options in models:
-            place = folder / options.name.replace(" ", "_") if len(models) > 1 else folder
-            job = Job("eval", questions, samples, replace(config, dump_dir=str(place)), options)
-            finished = run_job(job, resume=resume)
+            folder = out / options.name.replace(" ", "_") if len(models) > 1 else out
+            job = Job("eval", questions, samples, replace(config, dump_dir=str(folder)), options)
+            finished = run_job(job, resume=requests.resume)
             _print_finished(finished)
             if finished.done:
-                summaries.append(summarize(place, finished.run_id, options.name))
+                summaries.append(summarize(folder, finished.run_id, options.name))
             if finished.exit_code:
                 raise typer.Exit(finished.exit_code)
     finally:
@@ -191,14 +183,14 @@ def evaluate(
 
 
 # ---------------------------------------------------------------------------------------------- what the options say
-def _read(ctx: typer.Context, command: str, suite: str = "fixed", **ours: Any) -> AllSettings:
-    """The settings that a command was given; `ours` as of `read_settings`."""
+def _read(command: str, settings: list[str] | None, requests: RequestOptions, suite: str = "fixed") -> Settings:
     from rg_env.evaluate.settings import read_settings
 
-    ours |= {name: ctx.params[name] for name in ("tasks", "imports") if ctx.params[name]}
-    settings = read_settings(ctx.params["settings"] or [], command, suite, **ours)
-    _set_up_logging(settings.rg)
-    return settings
+    ours = {"tasks": requests.tasks, "imports": requests.imports}
+    ours = {name: value for name, value in ours.items() if value}
+    all_settings = read_settings(settings or [], command, suite, **ours)
+    _set_up_logging(all_settings.rg)
+    return all_settings
 
 
 def _set_up_logging(config: RGDumpConfig) -> None:
@@ -214,8 +206,8 @@ def _set_up_logging(config: RGDumpConfig) -> None:
     logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=shown, diagnose=False, backtrace=False)
 
 
-def _reach(ctx: typer.Context, command: str, settings: AllSettings) -> list[EndpointOptions]:
-    """How to reach the models that `--model` names, one after the other.
+def _models(ctx: typer.Context, command: str, requests: RequestOptions, settings: Settings) -> list[EndpointOptions]:
+    """The models that `--model` names, and how to reach them.
 
     Raises:
         ConfigError: no model or server, or options that do not go together.
@@ -224,28 +216,29 @@ def _reach(ctx: typer.Context, command: str, settings: AllSettings) -> list[Endp
     from rg_env.evaluate.run import EndpointOptions
     from rg_env.evaluate.server import Model, find_models, program_for
 
-    params, server_options = ctx.params, ctx.meta.get(_SERVER, [])
-    url, name = params["endpoint"], params["model"]
-    if url and not name:
+    url, arguments = requests.endpoint, ctx.meta.get(_SERVER_ARGUMENTS, [])
+    if url and not requests.model:
         raise ConfigError("--endpoint needs --model, the server's name for the model")
-    if url and server_options:
-        raise ConfigError(f"`-- {' '.join(server_options)}` is for a server that --model starts; leave out --endpoint")
-    if place := next((word for word in server_options if word.partition("=")[0] in ("--host", "--port")), None):
+    if url and arguments:
+        raise ConfigError(f"`-- {' '.join(arguments)}` is for a server that --model starts; leave out --endpoint")
+    if place := next((word for word in arguments if word.partition("=")[0] in ("--host", "--port")), None):
         raise ConfigError(f"`-- {place}`: the server that --model starts has a free port of 127.0.0.1; leave it out")
-    name = name or settings.skyrl.get("trainer.policy.model.path")
+    name = requests.model or settings.skyrl.get("trainer.policy.model.path")
     if not name:
         raise ConfigError("name a model with --model, or a running server with --endpoint")
     models = [Model(name, name)] if url else find_models(name)
     if not url:
         program_for(models[0].path)  # refuses an environment that has none
     sampling = settings.sampling(command)
-    sampling |= {key: params[key] for key in ("temperature", "top_p", "max_tokens") if params[key] is not None}
-    shared = {key: params[key] for key in ("concurrency", "timeout", "retries", "max_tokens_total")}
-    shared |= {"server_options": server_options, "request": settings.request(command)}
+    sampling |= {
+        key: value for key in ("temperature", "top_p", "max_tokens") if (value := getattr(requests, key)) is not None
+    }
+    shared = {key: getattr(requests, key) for key in ("concurrency", "timeout", "retries", "max_tokens_total")}
+    shared |= {"server_options": arguments, "request": settings.request(command)}
     return [EndpointOptions(url, model.path, Sampling(**sampling), model.name, **shared) for model in models]
 
 
-def _limits(settings: AllSettings, model: str) -> dict[str, Any]:
+def _limits(settings: Settings, model: str) -> dict[str, Any]:
     """How long a prompt may be, as in the training that the configuration is for."""
     from transformers import AutoTokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from rg_env.output import console, print_error
 if TYPE_CHECKING:
     from rg_env.dump import Dump
 
-Settings = Annotated[
+SettingArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="CONFIG.yaml | KEY=VALUE",
@@ -21,24 +22,15 @@ Settings = Annotated[
         "override files.",
     ),
 ]
-TaskMix = Annotated[
-    str | None,
-    typer.Option(
-        "--tasks",
-        help="Names, patterns and categories separated by commas, or a mix in YAML. Default: the default mix.",
-    ),
-]
 Imports = Annotated[
     list[str] | None,
     typer.Option("--imports", "--import", metavar="MODULE", help="A module with tasks of your own. Repeatable."),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
-Check = Annotated[
-    bool, typer.Option("--check", help="Only check the settings, and print those that differ from the defaults.")
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", help="Show the whole log, with Ray's and SkyRL's lines; with --check, all settings."),
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+SolvedAt = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, metavar="SCORE", help="Score from which a rollout is solved. Default: as in the run."),
 ]
 DumpPaths = Annotated[list[Path], typer.Argument(metavar="DUMP", help="Dump folders or files.")]
 Where = Annotated[
@@ -48,15 +40,21 @@ Where = Annotated[
         help="Condition, such as \"phase = 'eval' AND step BETWEEN 10 AND 20\" or \"task LIKE 'spell_%'\". Repeatable.",
     ),
 ]
-SolvedAt = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, metavar="SCORE", help="Score from which a rollout is solved. Default: as in the run."),
-]
-ScorerTimeout = Annotated[
-    float | None, typer.Option(min=0.001, metavar="SEC", help="Seconds per answer. Default: as in the run.")
-]
 
 _PROBLEMS_SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Options of commands that read dumps: which, and what of them."""
+
+    paths: DumpPaths
+    where: Where = None
+
+    def open(self) -> Dump:
+        from rg_env.dump import open_run
+
+        return open_run(*self.paths).where(self.where or [])
 
 
 def print_remarks(*dumps: Dump, biases: bool = True) -> None:
@@ -72,10 +70,10 @@ def print_remarks(*dumps: Dump, biases: bool = True) -> None:
         print_error(remark)
 
 
-def spinner(what: str) -> AbstractContextManager[object]:
+def spinner(activity: str) -> AbstractContextManager[object]:
     """Show what is being done until the block ends, on standard error if it is a terminal."""
-    shown = console(stderr=True)
-    return shown.status(what) if shown.is_terminal else nullcontext()
+    screen = console(stderr=True)
+    return screen.status(activity) if screen.is_terminal else nullcontext()
 
 
 def import_tasks(modules: list[str] | None) -> None:

@@ -52,21 +52,10 @@ def serve(
     import_tasks(imports)
     count = int(workers) if is_number else workers
     function = guarded(scorer, timeout=timeout, workers=count) if scorer else None
-    listener = _listen(host, port)
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise RGEnvError(f"cannot listen on {host}:{port} ({error}); choose another --port or --host") from None
     app = make_app(Desk(Scorer(count, timeout), function, token, max_waiting))
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-    except OSError as error:
-        raise RGEnvError(
-            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or --host"
-        ) from None
-    return listener

@@ -1,0 +1,299 @@
+"""The commands `rg-env dumps …`, except `stats`, `export` and `import`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rg_env.choices import SortBy
+from rg_env.cli.base import CommandApp
+from rg_env.cli.exchange import export_app, import_app
+from rg_env.cli.options import (
+    DumpPaths,
+    Force,
+    Imports,
+    JsonFlag,
+    Selection,
+    SolvedAt,
+    import_tasks,
+    print_remarks,
+    spinner,
+)
+from rg_env.cli.stats import stats
+from rg_env.errors import DumpError
+from rg_env.output import cell, console, counted, new_table, print_error, print_json, print_line
+from rg_env.processes import usable_cores
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rg_env.analysis.rescore import Rescored, Scores
+    from rg_env.dump import GroupRecord
+
+dumps_app = CommandApp(
+    """Analyze, export and check dumps.
+
+    A dump is the set of files with recorded rollouts that runs write to a folder.
+
+    Examples:
+      rg-env dumps stats runs/quickstart/dumps
+      rg-env dumps show runs/quickstart/dumps --where "outcome = 'all_failed'"
+    """,
+)
+dumps_app.command()(stats)
+
+
+@dumps_app.command()
+def show(
+    selection: Selection,
+    search: Annotated[str, typer.Option(help="Show groups with this text in a message, ignoring case.")] = "",
+    sort: Annotated[
+        SortBy | None,
+        typer.Option(help="Order by mean score, mean length or spread of scores, the largest first. Default: by step."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print plain text, as into a pipe, instead of opening the browser.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of groups to print.")] = None,
+    every_rollout: Annotated[
+        bool, typer.Option("--every-rollout", help="Print all rollouts, not only the best and the worst.")
+    ] = False,
+    rollout: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Print only rollout N (`repetition`) of each group.")
+    ] = None,
+) -> None:
+    """Browse the groups of a dump in the terminal, or print them.
+
+    Press ? in the browser for the keys. Into a pipe, or with --plain, --limit, --every-rollout or --rollout, groups are
+    printed.
+
+    Examples:
+      rg-env dumps show dumps/sample
+      rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
+      rg-env dumps show dumps/sample --sort spread --limit 3
+    """
+    from rg_env.browser import Query, group_lines
+    from rg_env.dump import open_run
+
+    conditions = selection.where or []
+    query = Query(" AND ".join(f"({text})" if len(conditions) > 1 else text for text in conditions), search)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    if is_terminal and not (plain or limit or every_rollout or rollout is not None):
+        from rg_env.browser.app import Browser
+
+        error = Browser(lambda: open_run(*selection.paths), query, sort).run()
+        if error:
+            raise error
+        if why := open_run(*selection.paths).why_no_texts():
+            print_error(why)
+        return
+    dump = open_run(*selection.paths)
+    count = 0
+    for group in islice(query.groups(dump, sort), limit):
+        count += 1
+        for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
+            print_line(line)
+    if limit is None:
+        for _ in dump.ledger(all_attempts=True):  # says which texts are missing
+            pass
+    print_remarks(dump, biases=False)
+    if why := dump.why_no_texts():
+        print_error(why)
+    elif not count:
+        print_error(f"no group matches {query}" if str(query) else "there are no groups")
+    raise typer.Exit(int(not count))
+
+
+@dumps_app.command()
+def report(
+    selection: Selection,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write.")],
+    force: Force = False,
+    max_groups: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Maximum number of groups to browse; if there are more, a sample spread over the steps."
+        ),
+    ] = 5_000,
+    solved_at: SolvedAt = None,
+) -> None:
+    """Write an HTML report with charts and a browser of groups.
+
+    It is one file that opens without a network.
+
+    Examples:
+      rg-env dumps report dumps/sample --out report.html
+      rg-env dumps report runs/a/dumps runs/b/dumps --out compare.html
+    """
+    from rg_env.analysis.report import write_report
+
+    dump = selection.open()
+    with spinner("reading"):
+        path = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
+    print_line(f"{path}: {path.stat().st_size / 1e6:.1f} MB, open it in a browser")
+    print_remarks(dump)
+
+
+@dumps_app.command()
+def signs(selection: Selection, as_json: JsonFlag = False) -> None:
+    """Look for signs of reward hacking.
+
+    Exit code 1 if any is found.
+
+    Examples:
+      rg-env dumps signs dumps/sample
+      rg-env dumps signs runs/a/dumps runs/b/dumps --where "phase = 'eval'"
+    """
+    from rg_env.analysis.signs import NAMES, find_signs
+
+    dump = selection.open()
+    with spinner("reading"):
+        result = find_signs(dump)
+    if as_json:
+        print_json([asdict(suspicion) for suspicion in result.found])
+    else:
+        for suspicion in result.found:
+            print_line(f"{suspicion.task}: {suspicion.sign}")
+            print_line(f"  {suspicion.what}.")
+            print_line(f"  groups: {', '.join(suspicion.groups)}")
+            print_line("")
+        print_line(counted(len(result.found), "finding") if result.found else "nothing found")
+        print_line(
+            f"{counted(result.responses, 'response')} read: {result.answers} with an answer, {result.think_blocks} "
+            f"with a think block, {result.references} to an item with a known reference answer"
+        )
+        tasks = Counter(suspicion.sign for suspicion in result.found)
+        print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in NAMES)}")
+    print_remarks(dump)
+    raise typer.Exit(int(bool(result.found)))
+
+
+@dumps_app.command()
+def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
+    """Check every line of a dump, and its files against each other.
+
+    Exit code 1 if there are problems, 3 if the run could not write some groups.
+
+    Examples:
+      rg-env dumps validate dumps/sample
+      rg-env dumps validate runs/*/dumps --json
+    """
+    from rg_env.dump import FileKind
+    from rg_env.dump.validate import ADVICE
+    from rg_env.dump.validate import validate as check
+
+    with spinner("checking"):
+        result = check(*paths)
+    ledger_lines, problems = result.records[FileKind.LEDGER], result.counts.total()
+    if as_json:
+        facts = {"good": result.good, "runs": result.runs, "texts": result.texts, "ledger_lines": ledger_lines}
+        findings = [asdict(fault) | {"advice": ADVICE[fault.kind]} for fault in result.kept]
+        print_json(facts | {"counts": result.counts, "findings": findings, "remarks": result.remarks})
+    else:
+        for line in (*result.kept, *result.remarks):
+            print_line(line)
+        if problems > len(result.kept):
+            print_line(f"… and {problems - len(result.kept)} more")
+        kinds = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
+        summary = f"{counted(problems, 'problem')} found ({kinds})" if problems else "no problems found"
+        read = f"{counted(ledger_lines, 'ledger line')}, {counted(result.texts, 'text')}"
+        print_line(f"{counted(result.runs, 'run')}, {read}: {summary}")
+    raise typer.Exit(3 if result.counts["groups_missing"] else int(not result.good))
+
+
+@dumps_app.command()
+def rescore(
+    selection: Selection,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSONL file for the old and new scores of each rollout.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = usable_cores(),
+    timeout: Annotated[
+        float | None, typer.Option(min=0.001, metavar="SEC", help="Seconds per answer. Default: as in the run.")
+    ] = None,
+    imports: Imports = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score the recorded responses of a dump again, with the current scorer.
+
+    The dump is not changed. Modules that its manifest names are not imported: --imports does. Exit code 1 if any
+    result differs.
+
+    Examples:
+      rg-env dumps rescore dumps/sample
+      rg-env dumps rescore dumps/sample --workers 8 --out changes.jsonl
+    """
+    from rg_env.analysis.rescore import rescore as score_again
+
+    import_tasks(imports)
+    dump = selection.open()
+    with _writing(out) as each, spinner("scoring"):
+        result = score_again(dump, workers=workers, timeout=timeout, each=each)
+    if as_json:
+        print_json({**asdict(result), "changed": result.changed})
+    else:
+        if result.changed:
+            console().print(_changes(result))
+        rollouts = sum(task.rollouts for task in result.tasks.values())
+        print_line(f"{counted(rollouts, 'rollout')} scored again, {result.changed} changed")
+        if result.without_question:
+            print_line(f"{counted(result.without_question, 'group')} skipped: their lines do not hold the question")
+        if result.without_settings:
+            lenient = f", {result.lenient:,} of them in the lenient format" if result.lenient else ""
+            print_line(
+                f"{counted(result.without_settings, 'group')} scored with the current default settings{lenient}: "
+                "no manifest has those of the run"
+            )
+    print_remarks(dump)
+    raise typer.Exit(int(bool(result.changed)))
+
+
+def _changes(result: Rescored) -> Table:
+    from rich.text import Text
+
+    counts = ("groups", "rollouts", "changed", "raised", "lowered", "newly_scored", "outcomes")
+    table = new_table(["task"], [name.replace("_", "\n") for name in counts])
+    table.add_column("for example", overflow="fold")
+    for task in result.tasks.values():
+        numbers = (str(getattr(task, name)) for name in counts)
+        table.add_row(cell(task.task), *numbers, Text("\n").join(map(cell, task.examples)))
+    return table
+
+
+@contextmanager
+def _writing(out: Path | None) -> Iterator[Callable[[GroupRecord, Sequence[Scores]], object]]:
+    """Yield a function that writes a line for each rollout, as recorded and as scored now, to `out`, if any."""
+    if out is None:
+        yield lambda group, scores: None
+        return
+    import orjson
+
+    from rg_env.analysis.rescore import COMPARED, has_changed
+    from rg_env.atomic import replacing
+
+    try:
+        with replacing(out) as draft, draft.open("wb") as file:
+
+            def write(group: GroupRecord, scores: Sequence[Scores]) -> None:
+                for rollout, new in zip(group.rollouts, scores, strict=True):
+                    row = {"group_id": group.group_id, "task": group.task, "repetition": rollout.repetition}
+                    old = {name: getattr(rollout, name) for name in COMPARED}
+                    row |= {"old": old, "new": new, "changed": has_changed(rollout, new)}
+                    file.write(orjson.dumps(row) + b"\n")
+
+            yield write
+    except OSError as error:
+        raise DumpError(f"{out} cannot be written ({error.strerror}): choose another file") from None
+
+
+dumps_app.add_typer(export_app, name="export")
+dumps_app.add_typer(import_app, name="import")

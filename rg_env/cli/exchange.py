@@ -1,0 +1,209 @@
+"""`rg-env dumps export` and `rg-env dumps import`: data sets for training, and the formats of other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rg_env.choices import Think
+from rg_env.cli.base import CommandApp
+from rg_env.cli.options import Force, Selection, print_remarks, spinner
+from rg_env.output import counted, print_error, print_line
+
+if TYPE_CHECKING:
+    from rg_env.analysis.export import Dpo, Sft
+
+_LEFT_OUT_SHOWN = 10
+
+export_app = CommandApp(
+    """Make a data set for supervised fine-tuning or DPO from a dump, or write it in the format of another program.
+
+    Prompts without responses are made by `rg-env dataset`.
+
+    Examples:
+      rg-env dumps export sft runs/quickstart/dumps --out data/sft/train.jsonl
+      rg-env dumps export dpo runs/quickstart/dumps --out data/dpo/train.jsonl
+      rg-env dumps export atif runs/quickstart/dumps --out data/trajectories.jsonl
+    """,
+)
+import_app = CommandApp(
+    """Make a dump of the rollouts of another program.
+
+    Examples:
+      rg-env dumps import trl out/completions --out runs/trl
+      rg-env dumps import skyrl exports/dumped_evals --out runs/skyrl
+    """,
+)
+
+Out = Annotated[Path, typer.Option(metavar="FILE", help="FILE.jsonl")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSetOptions(Selection):
+    """Options of exports for training."""
+
+    out: Out
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Minimum base score of what is trained toward. By default only solved responses: at least the run's "
+            "`solved_at`, 0.99 if it is unknown.",
+            show_default=False,
+        ),
+    ] = None
+    think: Annotated[Think, typer.Option(help="Keep or drop think blocks.")] = Think.KEEP
+    include_eval: Annotated[
+        bool, typer.Option("--include-eval", help="Include evaluation groups. Contaminates later evaluations.")
+    ] = False
+    force: Force = False
+
+
+@export_app.command()
+def sft(
+    options: DataSetOptions,
+    per_group: Annotated[int, typer.Option(min=1, help="Maximum number of responses per group, best first.")] = 1,
+) -> None:
+    """Export solved responses for supervised fine-tuning.
+
+    Examples:
+      rg-env dumps export sft dumps/sample --out sft/train.jsonl
+      rg-env dumps export sft dumps/sample --think drop --where "task = 'gcd'" --out sft/train.jsonl
+    """
+    from rg_env.analysis.export import Sft
+
+    _export_data_set(Sft(options.min_score, per_group), options)
+
+
+@export_app.command()
+def dpo(
+    options: DataSetOptions,
+    margin: Annotated[
+        float,
+        typer.Option(min=0.001, max=1, help="Minimum difference between the two scores, after the length penalty."),
+    ] = 0.5,
+) -> None:
+    """Export preference pairs: the best solved response of each group, and the worst one.
+
+    Examples:
+      rg-env dumps export dpo dumps/sample --out dpo/train.jsonl
+      rg-env dumps export dpo dumps/sample --margin 0.3 --out dpo/train.jsonl
+    """
+    from rg_env.analysis.export import Dpo
+
+    _export_data_set(Dpo(options.min_score, margin), options)
+
+
+def _export_data_set(kind: Sft | Dpo, options: DataSetOptions) -> None:
+    from rg_env.analysis.export import Reason, export
+
+    dump, out = options.open(), options.out
+    with spinner("reading"):
+        result = export(dump, kind, out, think=options.think, include_eval=options.include_eval, force=options.force)
+    source = f"{counted(result.groups, 'group')} with {counted(result.rollouts, 'rollout')}"
+    rows = counted(result.rows, "line")
+    print_line(f"{rows} in {out}, from {source}" if result.rows else f"nothing to export: {source} read")
+    for task, count in sorted(result.per_task.items()):
+        print_line(f"{count:9,}  {task}")
+    if result.left_out.total():
+        print_line("left out:")
+    for reason in Reason:
+        if count := result.left_out[reason]:
+            print_line(f"{count:9,}  {reason.value}")
+    for note in result.notes:
+        print_error(note)
+    print_remarks(dump)
+    raise typer.Exit(int(not result.rows))
+
+
+@export_app.command()
+def atif(
+    selection: Selection,
+    out: Annotated[Path, typer.Option(metavar="PATH", help="FILE.jsonl, or a new folder for a file of each rollout.")],
+    force: Force = False,
+) -> None:
+    """Export all rollouts with text as trajectories in ATIF, Harbor's format. `rg-env dumps import atif` reads them.
+
+    Examples:
+      rg-env dumps export atif dumps/sample --out atif/trajectories.jsonl
+      rg-env dumps export atif dumps/sample --where "phase = 'eval'" --out atif/eval
+    """
+    _export_records("atif", selection, out, force)
+
+
+@export_app.command()
+def traces(selection: Selection, out: Out, force: Force = False) -> None:
+    """Export all rollouts with text as traces of verifiers. `rg-env dumps import verifiers` reads them.
+
+    Examples:
+      rg-env dumps export traces dumps/sample --out verifiers/traces.jsonl
+    """
+    from rg_env.errors import DumpError
+
+    if out.suffix != ".jsonl":
+        raise DumpError(f"--out {out}: the name must end in .jsonl, as in traces.jsonl")
+    _export_records("traces", selection, out, force)
+
+
+def _export_records(name: str, selection: Selection, out: Path, force: bool) -> None:
+    from rg_env.formats import DOCUMENTS, export_records
+
+    dump = selection.open()
+    with spinner("reading"):
+        result = export_records(dump, DOCUMENTS[name], out, force=force)
+    source = f"{counted(result.rollouts, 'rollout')} in {counted(result.groups, 'group')}"
+    print_line(f"{source} in {out}" if result.rollouts else "nothing to export")
+    if result.without_text:
+        print_line(f"left out: {counted(result.without_text, 'group')} whose text was not kept")
+    print_remarks(dump)
+    raise typer.Exit(int(not result.rollouts))
+
+
+_IMPORTS = {
+    "atif": ("trajectories in ATIF: a JSON file for each, or JSON Lines", "jobs"),
+    "verifiers": ("traces.jsonl of verifiers or prime-rl", "outputs"),
+    "trl": ("TRL's completions_*.parquet (log_completions=True)", "out/completions"),
+    "skyrl": ("evaluations that SkyRL saved (trainer.dump_eval_results=true)", "exports/dumped_evals"),
+    "verl": ("rollouts that verl saved (trainer.rollout_data_dir or validation_data_dir)", "rollouts"),
+    "atropos": ("files that Atropos' Reasoning Gym environment saved", "data_dumps"),
+}
+"""What can be imported, by its name in `rg_env.formats.FORMATS`: the records, and where an example has them."""
+
+
+def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
+    """The command that imports records of a format."""
+
+    def command(
+        source: Annotated[
+            Path, typer.Argument(metavar="SOURCE", help="A file, or a folder with files of the program.")
+        ],
+        out: Annotated[Path, typer.Option(metavar="FOLDER", help="The dump folder, new or empty.")],
+    ) -> None:
+        from rg_env.formats import FORMATS, import_records
+
+        with spinner("reading"):
+            result = import_records(name, FORMATS[name], source, out)
+        for line in result.left_out[:_LEFT_OUT_SHOWN]:
+            print_error(line)
+        if result.records_left_out > _LEFT_OUT_SHOWN:
+            print_error(f"… {counted(result.records_left_out, 'record')} left out in total")
+        print_line(str(result))
+        raise typer.Exit(int(bool(result.records_left_out)))
+
+    command.__doc__ = f"""Import {records}.
+
+    What the source lacks stays empty and is said. Exit code 1 if a record was left out, 2 if none fits.
+
+    Examples:
+      rg-env dumps import {name} {folder} --out runs/{name}
+    """
+    return command
+
+
+for _name, (_records, _folder) in _IMPORTS.items():
+    import_app.command(_name)(_importer(_name, _records, _folder))

@@ -1,0 +1,233 @@
+"""`rg-env dumps stats`."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rg_env.choices import By, parse_by
+from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, spinner
+from rg_env.errors import DumpError
+from rg_env.output import console, counted, print_csv, print_error, print_json, print_line
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rg_env.dump import Dump
+
+_FLIPS_SHOWN = 5
+
+
+def _check_by(text: str) -> str:
+    try:
+        parse_by(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def _list_keys() -> list[str]:
+    return list(By)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatsOptions(Selection):
+    """Options of one side and of a comparison."""
+
+    by: Annotated[
+        str,
+        typer.Option(
+            callback=_check_by,
+            metavar="KEY",
+            help=f"Group rows by {', '.join(By)}, or several separated by commas.",
+            autocompletion=_list_keys,
+        ),
+    ] = By.TASK.value
+    columns: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Only these statistics, separated by commas, such as solve_rate,mean_raw_score. Also with --json, "
+            "--csv and --against.",
+        ),
+    ] = ""
+    solved_at: SolvedAt = None
+    details: Annotated[bool, typer.Option("--details", help="Show all statistics with their confidence intervals.")] = (
+        False
+    )
+    as_json: JsonFlag = False
+    as_csv: Annotated[bool, typer.Option("--csv", help="Output all statistics as CSV.")] = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of `--columns`."""
+        return [name.strip() for name in self.columns.split(",") if name.strip()]
+
+    def check_names(self, known: Sequence[str]) -> None:
+        for name in self.names:
+            if name not in known:
+                choices = ", ".join(word for word in known if not word.endswith(("_low", "_high")))
+                raise DumpError(
+                    f"--columns: there is no {name}; use {choices}, or with _low or _high the interval's ends"
+                )
+
+
+def stats(
+    options: StatsOptions,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DUMP", help="Compare with this dump: differences with confidence intervals. Repeatable."),
+    ] = None,
+    against_where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SQL", help="Condition for the other dump, instead of --where. Repeatable."),
+    ] = None,
+) -> None:
+    """Show solve rate, pass@k, score, format and lengths, by task or step.
+
+    Several runs are shown side by side. With --against, the questions that both sides have are compared one by one.
+
+    Examples:
+      rg-env dumps stats runs/quickstart/dumps
+      rg-env dumps stats dumps/sample --by step --where "phase = 'train'"
+      rg-env dumps stats runs/a/dumps --against runs/b/dumps
+    """
+    if options.as_json and options.as_csv:
+        raise typer.BadParameter("use --json or --csv, not both")
+    if against_where and not against:
+        raise typer.BadParameter("--against-where needs --against")
+    dump = options.open()
+    if against:
+        other = Selection(paths=against, where=against_where or options.where).open()
+        _compare(dump, other, options)
+        print_remarks(dump, other)
+    else:
+        _describe(dump, options)
+        print_remarks(dump)
+
+
+def _describe(dump: Dump, options: StatsOptions) -> None:
+    from rg_env.analysis.stats import counts, measure, statistics, step_numbers
+    from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_runs, render_table
+
+    names, by, runs = options.names, options.by, dump.names
+    for_people = not (options.as_json or options.as_csv or options.details)
+    wanted = [*(SHOWN if for_people else ()), *(name.removesuffix("_low").removesuffix("_high") for name in names)]
+    gc.disable()  # reading makes millions of objects and no cycles: collecting would take a third of the time
+    try:
+        with spinner("reading"):
+            measured = measure(dump, solved_at=options.solved_at, names=wanted or None)
+    finally:
+        gc.enable()
+    frame = statistics(measured, by)
+    keys = frame.columns[: frame.columns.index("groups")]
+    options.check_names(frame.columns[len(keys) :])
+    trainer = step_numbers(dump) if "step" in keys and (options.details or options.as_json) else {}
+    if options.as_json or options.as_csv:
+        rows = frame.select(
+            "run_id", frame["run_id"].replace(runs).alias("run"), *keys[1:], *(names or frame.columns[len(keys) :])
+        )
+        if options.as_csv:
+            print_csv(rows)
+        else:
+            print_json(_json_rows(rows, keys, None if names else counts(measured, by), trainer))
+        return
+    print_line(headline(measured, dump))
+    totals = statistics(measured, By.PHASE)
+    if options.details:
+        tables = [*render_details(frame, runs, trainer)]
+    elif totals["run_id"].n_unique() > 1:
+        tables = [*render_runs(frame, totals, runs, console().width, names or ["solve_rate"])]
+    else:
+        tables = [render_table(frame, totals=totals, columns=names)]
+    occurring = None if names else render_counts(counts(measured), runs)
+    console().print(*tables, *([occurring] if occurring else []))
+
+
+def _json_rows(
+    frame: pl.DataFrame, keys: Sequence[str], counts: pl.DataFrame | None, trainer: dict[Any, Any]
+) -> list[dict[str, Any]]:
+    """The rows, each with its counts of violations and statuses, and with the trainer's numbers of its step."""
+    rows: list[dict[str, Any]] = json.loads(frame.write_json())
+    for row in rows if trainer else ():
+        row["trainer"] = trainer.get((row["run_id"], row["step"]), {}) if row["phase"] == "train" else {}
+    if counts is not None:
+        of_row = {tuple(row[key] for key in keys): row for row in rows}
+        for row in rows:
+            row |= {"violation_counts": {}, "status_counts": {}}
+        for count in counts.iter_rows(named=True):
+            of_row[tuple(count[key] for key in keys)][f"{count['kind']}_counts"][count["value"]] = count["rollouts"]
+    return rows
+
+
+def _compare(dump: Dump, other: Dump, options: StatsOptions) -> None:
+    import polars as pl
+
+    from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips, shared_questions
+    from rg_env.analysis.stats import key_columns, measure
+    from rg_env.analysis.tables import LEGEND, render_comparison
+
+    with spinner("reading"):
+        this, that = (measure(side, solved_at=options.solved_at, to_match=True) for side in (dump, other))
+    unmatched = differing_tasks(dump, other)
+    questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
+    remarks = [f"{remark}; only questions that both have are compared" for remark in differing_suites(dump, other)]
+    if unmatched:
+        remarks.append(f"not compared, because the task's options differ: {', '.join(unmatched)}")
+    if not shared:
+        raise DumpError("; ".join(["no question is in both dumps, so there is nothing to compare", *remarks]))
+    levels = {tuple(key_columns(level)): level for level in (By.PHASE, options.by)}
+    frames = [compare(this, that, level, unmatched=unmatched) for level in levels.values()]
+    measures = frames[0]["measure"].unique(maintain_order=True).to_list()
+    options.check_names(measures)
+    if options.names:
+        frames = [frame.filter(pl.col("measure").is_in(options.names)) for frame in frames]
+    flipped = flips(this, that, unmatched=unmatched).rows(named=True)
+    sides = [
+        ", ".join([*side.names.values(), *(condition.text for condition in side.conditions)]) for side in (dump, other)
+    ]
+    if options.as_json:
+        facts = {"this": sides[0], "other": sides[1], "questions_this": questions, "questions_other": questions_other}
+        facts |= {"questions_shared": shared, "unmatched_tasks": unmatched}
+        rows = [row for frame in frames for row in frame.rows(named=True)]
+        print_json(facts | {"rows": rows, "flips": flipped})
+    elif options.as_csv:
+        print_csv(pl.concat(frames, how="diagonal"))
+    else:
+        print_line(f"this:  {sides[0]}")
+        print_line(f"other: {sides[1]}")
+        print_line(
+            f"{shared:,} questions are in both, of {questions:,} and {questions_other:,}: only these are compared"
+        )
+        shown = options.names or (measures if options.details else ())
+        console().print(render_comparison(*frames, measures=shown))
+        for line in LEGEND:
+            print_line(line)
+        _print_flips(flipped, len(flipped) if options.details else _FLIPS_SHOWN)
+    for remark in remarks:
+        print_error(remark)
+
+
+def _print_flips(flipped: Sequence[dict[str, Any]], limit: int) -> None:
+    """Print the questions that only one side solves, at most `limit` for each side."""
+    only = "solves in at least half of its tries, and"
+    for title, rows in (
+        (f"this side {only} the other does not", [row for row in flipped if row["this"] > row["other"]]),
+        (f"the other side {only} this one does not", [row for row in flipped if row["this"] < row["other"]]),
+    ):
+        if not rows:
+            continue
+        print_line("")
+        print_line(f"{counted(len(rows), 'question')} that {title} (--where \"group_id = 'ID'\" shows one):")
+        for row in rows[:limit]:
+            print_line(f"  {row['item']} ({row['phase']}): {row['this']:.0%} against {row['other']:.0%}")
+            print_line(f"    {row['group_this']}")
+            print_line(f"    {row['group_other']}")
+        if len(rows) > limit:
+            print_line(f"  … and {len(rows) - limit} more; --details or --json shows all")

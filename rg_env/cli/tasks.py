@@ -1,0 +1,118 @@
+"""`rg-env tasks`: the tasks, and the scale of difficulty of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rg_env.cli.options import Imports, JsonFlag, import_tasks
+from rg_env.output import cell, console, print_fields, print_json, print_line
+
+if TYPE_CHECKING:
+    from rg_env.tasks.levels import Scale
+
+_LEGEND = (
+    "levels: has levels of difficulty, which `rg-env tasks --levels TASK` shows",
+    "scorer: sound (reviewed), audited (attacked without finding a hole), guarded (answers are checked",
+    "        first), unsound (accepts wrong answers), unaudited (your own task); see docs/rewards.md",
+)
+_COMPLEXITIES = (0.0, 0.5, 1.0)
+"""Complexities of the sample questions."""
+_MAX_CHARS = 600
+"""Longer sample questions are shortened, except in JSON."""
+
+
+def tasks(
+    levels: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
+    ] = None,
+    imports: Imports = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the tasks of Reasoning Gym, or the levels of one.
+
+    Examples:
+      rg-env tasks
+      rg-env tasks --levels chain_sum
+    """
+    import_tasks(imports)
+    if levels is not None:
+        _show_levels(levels, as_json)
+        return
+    from rich.table import Table
+
+    from rg_env.tasks import list_tasks
+
+    known = list_tasks()
+    if as_json:
+        print_json([asdict(task) for task in known])
+        return
+    table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
+    table.columns[0].no_wrap = True
+    for task in known:
+        yes_or_no = ("yes" if value else "no" for value in (task.in_default_mix, task.has_levels))
+        table.add_row(cell(task.name), task.category, *yes_or_no, task.soundness.value, task.reason)
+    console().print(table)
+    print_line(f"{len(known)} tasks, {sum(task.in_default_mix for task in known)} in the default mix (mix)")
+    for line in _LEGEND:
+        print_line(line)
+
+
+def _show_levels(task: str, as_json: bool) -> None:
+    """Print attributes, usable levels, seconds per item and sample questions of a task."""
+    from rich.table import Table
+
+    from rg_env.tasks.levels import base_options, scale_of, seconds_of, why_cut
+    from rg_env.tasks.registry import check_name
+
+    check_name(task)
+    scale, cut = scale_of(task, {}), why_cut(task)
+    attributes = scale.attributes if scale else ()
+    pairs = zip(_COMPLEXITIES, seconds_of(task), strict=True) if scale else ()
+    questions = [_sample(scale, complexity, seconds) for complexity, seconds in pairs] if scale else []
+    if as_json:
+        levels = [
+            {"name": attribute.name, "levels": attribute.values, "lowest": attribute.low, "highest": attribute.high}
+            for attribute in attributes
+        ]
+        facts = {"task": task, "has_levels": scale is not None}
+        print_json(facts | {"attributes": levels, "cut": cut, "samples": questions})
+        return
+    if scale is None:
+        print_line(f"{task} has no levels and always has its default options: {cut['all']}")
+        return
+    table = Table("attribute", "level", "options", "used", box=None)
+    for attribute in attributes:
+        for level, options in enumerate(attribute.values):
+            used = "yes" if attribute.low <= level <= attribute.high else "no"
+            table.add_row(cell("" if level else attribute.name), str(level), cell(_words(options, "=")), used)
+    console().print(table)
+    for end, reason in cut.items():
+        subject = "upstream's defaults are not used" if end == "defaults" else f"levels cut off ({end})"
+        print_line(f"{subject}: {reason}")
+    if base := base_options(task):
+        print_line(f"options without a complexity, and at every level that does not set them: {_words(base, '=')}")
+    for sample in questions:
+        question = sample["question"]
+        if len(question) > _MAX_CHARS:
+            question = f"{question[:_MAX_CHARS]} … ({len(question)} characters)"
+        cost = f"{1000 * sample['seconds']:.2g} ms" if sample["seconds"] >= 0.0001 else "less than 0.1 ms"
+        print_line("")
+        print_line(f"complexity {sample['complexity']:g}: {_words(sample['level'], ' ')}; {cost} per item")
+        print_fields({"question": question})
+
+
+def _words(values: Mapping[str, Any], sign: str) -> str:
+    return ", ".join(f"{name}{sign}{value}" for name, value in values.items())
+
+
+def _sample(scale: Scale, complexity: float, seconds: float) -> dict[str, Any]:
+    from rg_env.tasks.levels import samples
+
+    options = scale.options(complexity)
+    entry = next(entry for entry in samples(scale.task, options) if isinstance(entry, dict))
+    facts = {"complexity": complexity, "level": scale.level(complexity), "options": options}
+    return facts | {"seconds": seconds, "question": entry["question"]}
