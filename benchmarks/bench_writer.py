@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.comparison import Comparison, Goal, Measure, timed
 from benchmarks.make_dump import make_group
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, to_line
 
 CHARS, TEMPLATES, PER_CALL = 2000, 384, 64
@@ -45,7 +46,7 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
         return once
 
     def writer(place: Path, count: int, fsync: bool = False) -> None:
-        with DumpWriter(place, "bench", 1, fsync=fsync) as dump:
+        with DumpWriter(place, "bench", 1, RGDumpConfig(dump_fsync=fsync)) as dump:
             for batch in _calls(groups, count):
                 assert dump.write_blocking(batch)
 

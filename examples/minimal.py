@@ -64,7 +64,7 @@ def main(folder: str) -> None:
     write_manifest(folder, run_id, {"attempt": 1, "model": "none", "settings": config.as_nested()})
     origin = Origin(run_id, attempt=1, phase="train", step=1, call=0)
     record = group_record(origin, item, item.id, group, config.solved_at)
-    with DumpWriter.from_config(config, run_id, attempt=1) as writer:
+    with DumpWriter(folder, run_id, 1, config) as writer:
         writer.submit([record])
 
     # Statistics: what `rg-env dumps stats` prints, as a polars table.

@@ -135,7 +135,7 @@ def import_run(root: Path, folder: Path, judge: Judge) -> None:
     run_id, questions = new_run_id(), list[tuple[str, str]]()
     config = RGDumpConfig(format=ResponseFormat.LENIENT, dump_eval_rollouts=True, dump_dir=str(folder))
     files = [root] if root.is_file() else sorted(root.rglob("*.json"))
-    with DumpWriter.from_config(config, run_id, 1) as writer:
+    with DumpWriter(folder, run_id, 1, config) as writer:
         for published in (published for file in files for published in published_in(file)):
             for index in range(len(published.results)):
                 if any(published.responses(index)):

@@ -6,7 +6,6 @@ Imports neither torch nor ray nor skyrl.
 from rg_env.dump.files import check_folder, open_lines
 from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
 from rg_env.dump.reader import Dump, Problem, open_run
-from rg_env.dump.routing import DumpPolicy, route
 from rg_env.dump.runs import Run
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
@@ -28,13 +27,12 @@ from rg_env.dump.schema import (
     outcome_of,
     to_line,
 )
-from rg_env.dump.writer import DumpWriter, close_all
+from rg_env.dump.writer import DumpWriter, close_all, route
 
 __all__ = [
     "SCHEMA_VERSION",
     "BadLineError",
     "Dump",
-    "DumpPolicy",
     "DumpWriter",
     "FileKind",
     "GroupRecord",

@@ -23,10 +23,12 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
 
 from rg_env.dump.schema import BadLineError, FileKind, NewerSchemaError, Record, from_line
 from rg_env.errors import DumpError
@@ -39,6 +41,8 @@ else:
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+READ_ERRORS = (OSError, EOFError, zstd.ZstdError)
+"""What reading an open file may raise: the last two come from damaged compressed data."""
 PREFIX = "reasoning_gym_environment"
 PART = ".part"
 ZSTD = ".zst"
@@ -48,9 +52,8 @@ _NAME = re.compile(
 )
 
 
-BLOCK = 1 << 18
+_BLOCK = 1 << 18
 """Bytes read at a time."""
-
 MAX_LINE = 1 << 28
 """Longest line that is read, in bytes. Real lines have less than a tenth of that."""
 
@@ -63,8 +66,7 @@ class DumpFile:
     kind: FileKind
     run_id: str
     batch: int
-    part: bool
-    compressed: bool = False
+    part: bool = False
 
 
 def batch_name(kind: FileKind, run_id: str, batch: int) -> str:
@@ -89,8 +91,8 @@ def parse_name(path: Path) -> DumpFile | None:
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
-    ending, run_id = match["ending"], match["run_id"].encode("utf-8", "replace").decode()
-    return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]), ending == PART, ending == ZSTD)
+    run_id = match["run_id"].encode("utf-8", "replace").decode()
+    return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]), part=match["ending"] == PART)
 
 
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
@@ -129,8 +131,7 @@ def check_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        try_folder(folder)
     except OSError as error:
         raise DumpError(
             f"dump folder {folder} cannot be written ({error.strerror}): "
@@ -154,57 +155,31 @@ def open_lines(path: Path) -> io.BufferedIOBase:
         path: a name it has or had; the ending `.zst` alone says that it is compressed.
 
     Raises:
-        OSError: it cannot be opened or read. Damaged compressed data raise it while they are read, without `errno`.
+        OSError: it cannot be opened. While lines are read, any of `READ_ERRORS`.
     """
     finished = path.with_suffix("") if path.suffix == PART else path
     names = dict.fromkeys((path, finished, finished.with_name(finished.name.removesuffix(ZSTD) + ZSTD)))
     for name in names:
         with suppress(FileNotFoundError):
             file = open_regular(name)
-            return _Decompressed(file) if name.suffix == ZSTD else file
+            if name.suffix != ZSTD:
+                return file
+            with file:  # is a file
+                return zstd.ZstdFile(name)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-
-
-class _Decompressed(zstd.ZstdFile):
-    """A compressed file whose damage is an `OSError`, wherever it is noticed."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        super().__init__(file)
-        self._file = file
-
-    def close(self) -> None:
-        super().close()
-        self._file.close()
-
-    def read(self, size: int | None = -1) -> bytes:
-        with self._damage_is_an_error():
-            return super().read(size)
-
-    def readline(self, size: int | None = -1) -> bytes:
-        with self._damage_is_an_error():
-            return super().readline(size)
-
-    @contextmanager
-    def _damage_is_an_error(self) -> Iterator[None]:
-        try:
-            yield
-        except (zstd.ZstdError, EOFError) as error:
-            raise OSError(0, f"damaged zstd data: {error}", self._file.name) from None
 
 
 # -- lines
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of a dump file: `record` or `fault` is None.
 
     Attributes:
         number: from 1.
         offset: where it begins in the file, in bytes before compression.
-        raw: its bytes, without the line feed at the end.
+        raw: its bytes, with the line feed if there is one.
         fault: why it is not a record, or why the rest of the file cannot be read; `raw` is then empty.
-        ended: False for a last line without line feed.
     """
 
     file: DumpFile
@@ -212,24 +187,26 @@ class Line:
     offset: int
     raw: bytes
     record: Record | None
-    fault: BadLineError | None = None
-    ended: bool = True
+    fault: BadLineError | None
 
 
-def lines_in(file: DumpFile) -> Iterator[Line]:
-    """The lines of a file; a DumpError if it cannot be opened or needs a later version of rg_env."""
+def lines_in(file: DumpFile, kind: type[Record] | None = None) -> Iterator[Line]:
+    """The lines of a file as records of a class, by default that of the file's kind; a DumpError if it cannot be opened
+    or needs a later version of rg_env.
+    """
+    kind = kind or file.kind.record
     for number, offset, raw in raw_lines(file):
         if isinstance(raw, BadLineError):
             yield Line(file, number, offset, b"", None, raw)
             continue
         record, fault = None, None
         try:
-            record = from_line(file.kind.record, raw.removesuffix(b"\n"))
+            record = from_line(kind, raw)
         except BadLineError as error:
             fault = error
         except NewerSchemaError as error:
             raise NewerSchemaError(f"{file.path.name}, line {number}: {error}") from None
-        yield Line(file, number, offset, raw.removesuffix(b"\n"), record, fault, ended=raw.endswith(b"\n"))
+        yield Line(file, number, offset, raw, record, fault)
 
 
 def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]:
@@ -243,7 +220,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
     number, offset = 1, 0
     with stream:
         try:
-            for block in whole_lines(stream):
+            for block in _whole_lines(stream):
                 if block.isspace():
                     number, offset = number + block.count(b"\n"), offset + len(block)
                     continue
@@ -251,15 +228,16 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
                     if not line.isspace():
                         yield number, offset, line
                     number, offset = number + 1, offset + len(line)
-        except OSError as error:
-            yield number, offset, BadLineError(f"{error.strerror}; the rest of the file is lost")
+        except READ_ERRORS as error:
+            why = error.strerror if isinstance(error, OSError) else f"damaged zstd data: {error}"
+            yield number, offset, BadLineError(f"{why}; the rest of the file is lost")
 
 
-def whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
+def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
     """The stream in blocks that end where a line ends."""
     rest: list[bytes] = []
     held = 0
-    while block := stream.read(BLOCK):
+    while block := stream.read(_BLOCK):
         end = block.rfind(b"\n") + 1
         if not end or block.isspace():
             rest.append(block)

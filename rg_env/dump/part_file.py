@@ -12,15 +12,14 @@ Not covered: a `.part` beside a finished file of its number, which only copying 
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from loguru import logger
 
 from rg_env.atomic import sync_path, write_all
-from rg_env.dump.files import PART, DumpFile, batch_name, free_number, is_taken, list_files, open_lines
+from rg_env.dump.files import PART, DumpFile, batch_name, free_number, is_taken, lines_in, list_files
 from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Record, from_line, ledger_line
 
 
@@ -39,36 +38,29 @@ class PartFile:
         self._fd: int | None = None
         self._size = 0
 
-    def prepare(self) -> None:
-        """Open a file, or cut the open one back to its last whole line; a full one is finished before."""
-        if self.lines >= self.limit:
-            self.finish()
-        if self._fd is not None and not self._is_in_place(self._fd):
-            why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
-            logger.error(why, self._part.name, self.lines)
-            self._forget()
-        if self._fd is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if is_taken(self._path()) or self._path(PART).exists():
-                self._number = free_number(self._folder, self.kind, self._run_id)
-            self._fd = os.open(self._path(PART), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
-            self._part = self._path(PART)
-        elif os.fstat(self._fd).st_size != self._size:
-            os.ftruncate(self._fd, self._size)
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be finished."""
+        return self.lines >= self.limit
 
     def append(self, line: bytes) -> None:
-        """Write a whole line; `prepare` has been called. After an OSError `drop` removes what is there."""
-        assert self._fd is not None
+        """Write a whole line, after a full file has been finished. After an OSError nothing is written."""
+        if self.is_full:
+            self.finish()
+        fd = self._open()
+        try:
+            write_all(fd, line)
+        except BaseException:
+            self._try_to_cut()
+            raise
         self._size += len(line)
         self.lines += 1
-        write_all(self._fd, line)
 
-    def drop(self, line: bytes) -> None:
-        """Take back the last line, with which `append` was called. Never raises: the next `prepare` cuts it off."""
+    def take_back(self, line: bytes) -> None:
+        """Remove the last line. Never raises: what cannot be removed now is cut off before the next line is written."""
         self._size -= len(line)
         self.lines -= 1
-        with contextlib.suppress(OSError):
-            self._cut()
+        self._try_to_cut()
 
     def sync(self) -> None:
         """Force what has been appended, and the name of the file, to disk."""
@@ -82,13 +74,31 @@ class PartFile:
         if self._fd is None:
             return None
         if self._fsync:
-            os.fsync(self._fd)
+            self.sync()
         if is_taken(self._path()):
             self._number = free_number(self._folder, self.kind, self._run_id)
         final = self._part.rename(self._path())
         self._forget()
         self._number += 1
         return final
+
+    def _open(self) -> int:
+        """The descriptor of the file, which is created if there is none, and ends in a whole line."""
+        if self._fd is not None:
+            status = os.fstat(self._fd)
+            if self._is_in_place(status):
+                if status.st_size != self._size:
+                    os.ftruncate(self._fd, self._size)
+                return self._fd
+            why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
+            logger.error(why, self._part.name, self.lines)
+            self._forget()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if is_taken(self._path()) or self._path(PART).exists():
+            self._number = free_number(self._folder, self.kind, self._run_id)
+        self._part = self._path(PART)
+        self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        return self._fd
 
     def _cut(self) -> None:
         """Cut off what is not whole; remove a file without lines."""
@@ -98,12 +108,16 @@ class PartFile:
         elif self._fd is not None:
             os.ftruncate(self._fd, self._size)
 
+    def _try_to_cut(self) -> None:
+        with suppress(OSError):
+            self._cut()
+
     def _path(self, ending: str = "") -> Path:
         return self._folder / (batch_name(self.kind, self._run_id, self._number) + ending)
 
-    def _is_in_place(self, fd: int) -> bool:
+    def _is_in_place(self, status: os.stat_result) -> bool:
         try:
-            return os.path.samestat(self._part.stat(), os.fstat(fd))
+            return os.path.samestat(self._part.stat(), status)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
@@ -111,15 +125,6 @@ class PartFile:
         fd, self._fd, self._size, self.lines = self._fd, None, 0, 0
         if fd is not None:
             os.close(fd)
-
-
-# -- what a killed attempt left
-
-
-class _Named(Record, frozen=True, kw_only=True):
-    """The id in the line of a group."""
-
-    group_id: str
 
 
 def finish_leftovers(folder: Path, run_id: str) -> None:
@@ -130,12 +135,16 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
         _cut_torn_tail(file.path)
     parts = [file for file in parts if file.path.exists()]
     texts = [file for file in parts if file.kind.holds_text]
-    orphans = _without_ledger_line(texts, [file for file in files if file.kind is FileKind.LEDGER])
+    orphans = {name: (file, offset) for file in texts for name, offset in _groups_in(file).items()}
+    for file in reversed(files):  # the ledger is last, and the lines of these groups are most likely at its end
+        if orphans and file.kind is FileKind.LEDGER and file.path.exists():
+            for name in _groups_in(file):
+                orphans.pop(name, None)
     for file in parts:
         if not file.kind.holds_text:
             file.path.rename(file.path.with_suffix(""))
     if orphans:
-        _complete_ledger(folder, run_id, orphans)
+        _complete_ledger(folder, run_id, list(orphans.values()))
     for file in texts:
         file.path.rename(file.path.with_suffix(""))
     if parts:
@@ -160,42 +169,33 @@ def _cut_torn_tail(path: Path) -> None:
         logger.warning("{}: cut off a torn last line of {} bytes", path.name, size - keep)
 
 
-def _without_ledger_line(texts: list[DumpFile], ledger: list[DumpFile]) -> dict[str, tuple[DumpFile, int]]:
-    """Where the groups are whose text was written, but not their ledger line."""
-    orphans = {group_id: (file, at) for file in texts for group_id, at in _groups_in(file)}
-    for file in reversed(ledger):  # they are most likely in the last file
-        if not orphans:
-            break
-        if file.path.exists():
-            for group_id, _ in _groups_in(file):
-                orphans.pop(group_id, None)
-    return orphans
+class _GroupName(Record, frozen=True, kw_only=True):
+    """The id in the line of a group."""
+
+    group_id: str
 
 
-def _groups_in(file: DumpFile) -> Iterator[tuple[str, int]]:
-    """The id of each group in a file, and the byte at which its line begins."""
-    at = 0
-    with open_lines(file.path) as lines:
-        for line in lines:
-            try:
-                yield from_line(_Named, line).group_id, at
-            except BadLineError as error:
-                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, at, error)
-            at += len(line)
+def _groups_in(file: DumpFile) -> dict[str, int]:
+    """The id of each group in a file, with the byte at which its line begins."""
+    groups = {}
+    for line in lines_in(file, _GroupName):
+        if isinstance(line.record, _GroupName):
+            groups[line.record.group_id] = line.offset
+        else:
+            logger.warning("{}: left the damaged line {} as it is ({})", file.path.name, line.number, line.fault)
+    return groups
 
 
-def _complete_ledger(folder: Path, run_id: str, orphans: dict[str, tuple[DumpFile, int]]) -> None:
-    """Write the missing ledger lines into a file of their own."""
-    ledger = PartFile(folder, FileKind.LEDGER, run_id, limit=len(orphans))
-    ledger.prepare()
-    for file, at in orphans.values():
+def _complete_ledger(folder: Path, run_id: str, places: list[tuple[DumpFile, int]]) -> None:
+    """Write the ledger lines of groups into a file of their own."""
+    ledger = PartFile(folder, FileKind.LEDGER, run_id, limit=len(places), fsync=True)
+    for file, offset in places:
         with file.path.open("rb") as lines:
-            lines.seek(at)
+            lines.seek(offset)
             try:
                 group = from_line(GroupRecord, lines.readline())
             except BadLineError as error:
-                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, at, error)
+                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, offset, error)
                 continue
         ledger.append(ledger_line(group, file.kind))
-    ledger.sync()
     ledger.finish()

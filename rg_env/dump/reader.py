@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +20,7 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dump.files import MAX_LINE, DumpFile, Line, lines_in, open_lines, raw_lines
 from rg_env.dump.manifest import settings_in
-from rg_env.dump.runs import IsReplaced, Run, attempts_of, find_runs, run_names
+from rg_env.dump.runs import Run, attempts_of, find_runs, run_names
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,
@@ -71,10 +71,9 @@ class _Read:
     """What was found out while reading, shared by all parts of a dump."""
 
     problems: dict[tuple[Path, int], Problem] = field(default_factory=dict)
-    replaced: dict[str, IsReplaced] = field(default_factory=dict)
-    texts_read: set[str] = field(default_factory=set)
-    records: dict[Path, Counter[str]] = field(default_factory=dict)
-    """How many records each file has that was read to its end; of the ledger, by the kind of file with the text."""
+    replaced: dict[str, Callable[[Record], bool]] = field(default_factory=dict)
+    records: dict[tuple[str, FileKind], Counter[str]] = field(default_factory=dict)
+    """By run id and kind of file: how many records were read, to the end; of the ledger, by the kind with the text."""
 
 
 @dataclass(repr=False)
@@ -232,7 +231,6 @@ class Dump:
                     yield group
                 elif group.group_id in kept:
                     yield _only(group, kept[group.group_id])
-            self._read.texts_read.add(run.run_id)
 
     def rollouts(
         self,
@@ -359,19 +357,18 @@ class Dump:
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
-        return [file for run in self.runs for file in run.files_for_frames(texts=texts)]
+        return [file for run in self.runs for file in run.files_of(*run.kinds_for_frames(texts=texts))]
 
     # -- inside
 
     def _missing_texts(self, run: Run) -> Iterator[str]:
         """Groups whose text the ledger names, and that are not there; known after both were read."""
-        records = self._read.records
-        needed = {file.path for file in run.files_of(*TEXT_KINDS, FileKind.LEDGER)}
-        if run.run_id not in self._read.texts_read or not needed <= records.keys():
+        ledger = self._read.records.get((run.run_id, FileKind.LEDGER))
+        if ledger is None or not run.has_ledger:
             return
-        for kind in TEXT_KINDS if run.has_ledger else ():
-            count = sum(records[file.path][kind] for file in run.files_of(FileKind.LEDGER))
-            count -= sum(records[file.path].total() for file in run.files_of(kind))
+        for kind in TEXT_KINDS:
+            texts = self._read.records.get((run.run_id, kind))
+            count = 0 if texts is None else ledger[kind] - texts.total()
             if count > 0:
                 yield f"{counted(count, 'group')} of run {run.run_id} in no {kind} file, though the ledger says so"
             elif count < 0:
@@ -391,35 +388,33 @@ class Dump:
         return kept
 
     def _records[R: Record](self, run: Run, kinds: Iterable[FileKind], of: type[R], all_attempts: bool) -> Iterator[R]:
-        for line in self._lines(run, run.files_of(*kinds), all_attempts):
+        for line in self._lines(run, kinds, all_attempts):
             assert isinstance(line.record, of)
             yield line.record
 
-    def _lines(self, run: Run, files: list[DumpFile], all_attempts: bool) -> Iterator[Line]:
+    def _lines(self, run: Run, kinds: Iterable[FileKind], all_attempts: bool) -> Iterator[Line]:
         """The lines that are records and were not replaced; what is wrong with another line becomes a problem."""
         replaced = self._read.replaced
-        if files and not all_attempts and run.run_id not in replaced:
-            replaced[run.run_id] = run.is_replaced()
-        for file in files:
+        for kind in kinds:
             counts: Counter[str] = Counter()
-            for line in lines_in(file):
-                record: Any = line.record
-                if record is None:
-                    problem = Problem(file.path, line.number, str(line.fault))
-                    self._read.problems.setdefault((file.path, line.number), problem)
+            for line in (line for file in run.files_of(kind) for line in lines_in(file)):
+                if line.record is None:
+                    problem = Problem(line.file.path, line.number, str(line.fault))
+                    self._read.problems.setdefault((problem.path, problem.line), problem)
                     continue
-                counts[getattr(record, "text", "")] += 1
-                phase, call = getattr(record, "phase", Phase.TRAIN), getattr(record, "call", None)
-                if all_attempts or not replaced[run.run_id](phase, record.step, call, record.attempt):
+                counts[getattr(line.record, "text", "")] += 1
+                if not all_attempts and run.run_id not in replaced:
+                    replaced[run.run_id] = run.replaced()
+                if all_attempts or not replaced[run.run_id](line.record):
                     yield line
-            self._read.records[file.path] = counts
+            self._read.records[run.run_id, kind] = counts
 
     def _frames_of(self, run: Run, columns: list[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
         from rg_env.dump.frames import rollouts_frame
 
         held: list[Line] = []
         size = 0
-        for line in self._lines(run, run.files_for_frames(texts=texts), all_attempts):
+        for line in self._lines(run, run.kinds_for_frames(texts=texts), all_attempts):
             if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
                 yield rollouts_frame(held, columns)
                 held, size = [], 0

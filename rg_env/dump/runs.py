@@ -8,7 +8,6 @@ it is a ledger. What happened is read from the lines; the manifest only says how
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,30 +18,21 @@ from typing import Any
 
 from rg_env.dump.files import (
     PREFIX,
-    ZSTD,
     DumpFile,
     is_held,
     lines_in,
     list_files,
     manifest_name,
-    open_lines,
     open_regular,
     parse_name,
-    whole_lines,
 )
 from rg_env.dump.manifest import read_manifest
-from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase
+from rg_env.dump.schema import TEXT_KINDS, FileKind, GroupFacts, Phase, Record
 from rg_env.errors import DumpError
 from rg_env.output import counted, visible
 
-_LATER_ATTEMPT = re.compile(rb'"attempt":\s*(?!1\D)')
-"""In a line, whose texts have their quotes escaped, and therefore no such key."""
-
 _BELOW_SHOWN = 10
 """How many folders with dumps an error names."""
-
-IsReplaced = Callable[[str, int | None, int | None, int], bool]
-"""Whether what an attempt (last) recorded of a phase, a step and a call does not count: a later attempt replaced it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,9 +72,9 @@ class Run:
     def has_ledger(self) -> bool:
         return bool(self.files_of(FileKind.LEDGER))
 
-    def files_for_frames(self, *, texts: bool) -> list[DumpFile]:
+    def kinds_for_frames(self, *, texts: bool) -> tuple[FileKind, ...]:
         """The files to read for frames: the ledger, or the texts if requested or if there is no ledger."""
-        return self.files_of(FileKind.LEDGER) if self.has_ledger and not texts else self.files_of(*TEXT_KINDS)
+        return (FileKind.LEDGER,) if self.has_ledger and not texts else TEXT_KINDS
 
     def missing_files(self, kinds: Iterable[FileKind]) -> Iterator[str]:
         """A line for each gap in the numbers of the files of these kinds."""
@@ -106,41 +96,44 @@ class Run:
         elif state == "killed":
             yield f"run {self.run_id} has no regular end: it was killed"
 
-    def is_replaced(self) -> IsReplaced:
-        """What later attempts have replaced.
+    def replaced(self) -> Callable[[Record], bool]:
+        """A function that says whether a record does not count, because a later attempt replaced it.
 
-        In training, all steps from the first one that they trained again, even if they did not get as far. Where there
-        are no steps, as in evaluations of a model, the questions that they asked again: a question is a call.
+        In training a later attempt replaces all steps from the first one that it trained again, even if it did not get
+        as far. Where there are no steps, as in evaluations of a model, it replaces the questions that it asked again.
         """
-        if not any(map(_has_later_attempt, self.files_for_frames(texts=False))):
-            return lambda phase, step, call, attempt: False
         first: dict[int, int] = {}
-        last: dict[tuple[str, int], int] = {}
-        asked: dict[tuple[str, int], int] = {}
-        for file in self.files_for_frames(texts=False):
-            for group in (line.record for line in lines_in(file)):
-                if not isinstance(group, GroupFacts):
-                    continue
-                if group.step is None:
-                    asked[group.phase, group.call] = max(group.attempt, asked.get((group.phase, group.call), 0))
-                    continue
-                last[group.phase, group.step] = max(group.attempt, last.get((group.phase, group.step), 0))
-                if group.phase is Phase.TRAIN:
-                    first[group.attempt] = min(group.step, first.get(group.attempt, group.step))
+        last: dict[tuple[str, int | None, int], int] = {}
+        for file in self.files_of(*self.kinds_for_frames(texts=False)):
+            for place in (line.record for line in lines_in(file, _Place)):
+                if isinstance(place, _Place):
+                    last[_unit(place)] = max(place.attempt, last.get(_unit(place), 0))
+                    if place.step is not None and place.phase is Phase.TRAIN:
+                        first[place.attempt] = min(place.step, first.get(place.attempt, place.step))
+        if {*last.values()} <= {1}:
+            return lambda record: False
 
-        def is_replaced(phase: str, step: int | None, call: int | None, attempt: int) -> bool:
-            if step is None:
-                return call is not None and attempt < asked.get((phase, call), attempt)
-            abandoned = any(later > attempt and step >= start for later, start in first.items())
-            return abandoned or attempt < last.get((phase, step), attempt)
+        def is_replaced(record: Any) -> bool:
+            step, attempt = record.step, record.attempt
+            abandoned = step is not None and any(later > attempt and step >= start for later, start in first.items())
+            return abandoned or attempt < last.get(_unit(record), attempt)
 
         return is_replaced
 
 
-def _has_later_attempt(file: DumpFile) -> bool:
-    with suppress(OSError), open_lines(file.path) as stream:  # what is damaged is reported by the reader of the lines
-        return any(_LATER_ATTEMPT.search(block) for block in whole_lines(stream))
-    return False
+class _Place(Record, frozen=True, kw_only=True):
+    """Where in its run the line of a group is."""
+
+    attempt: int = 1
+    phase: Phase
+    step: int | None = None
+    call: int = 0
+
+
+def _unit(record: Any) -> tuple[str, int | None, int]:
+    """What is tried again as a whole: a step of a phase; where there are no steps, a question, which is a call."""
+    phase, call = getattr(record, "phase", Phase.TRAIN), getattr(record, "call", 0)
+    return phase, record.step, call if record.step is None else 0
 
 
 def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -206,43 +199,30 @@ def _without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], dict[str
     key = attrgetter("run_id", "kind", "batch")
     for (run_id, *_), group in groupby(sorted(files, key=key), key=key):
         forms = list(group)
-        if len(forms) == 1:
-            chosen += forms
-            continue
-        kept: list[_Content] = []
-        for content in sorted(map(_read_content, forms), key=lambda form: (-form.records, form.file.part)):
-            whole = next((form for form in kept if form.is_same_file(content)), None)
-            if whole is None:
-                kept.append(content)
-            elif content.file.path.exists():  # else it was renamed by a running writer
-                remark = (
-                    f"{content.file.path} is left out: {whole.file.path} is the same file with {whole.records} whole "
-                    f"records, against {content.records}"
-                )
-                copies.setdefault(run_id, []).append((content.file.path, remark))
-        chosen += [content.file for content in kept]
+        records = {file.path: _records_in(file) for file in forms} if len(forms) > 1 else {}
+        kept: list[DumpFile] = []
+        for file in sorted(forms, key=lambda file: (-len(records.get(file.path, ())), file.part)):
+            path = file.path
+            same = [
+                other.path
+                for other in kept
+                if path.parent == other.path.parent or not records[path] or records[path] & records[other.path]
+            ]
+            if not same:
+                kept.append(file)
+            elif path.exists():  # else it was renamed by a running writer
+                counts = f"{len(records[same[0]])} whole records, against {len(records[path])}"
+                remark = f"{path} is left out: {same[0]} is the same file with {counts}"
+                copies.setdefault(run_id, []).append((path, remark))
+        chosen += kept
     return chosen, copies
 
 
-@dataclass(frozen=True)
-class _Content:
-    """What a file holds: the number of its records, and a hash of each of its lines."""
-
-    file: DumpFile
-    records: int
-    lines: frozenset[int]
-
-    def is_same_file(self, other: _Content) -> bool:
-        return self.file.path.parent == other.file.path.parent or not other.records or bool(self.lines & other.lines)
-
-
-def _read_content(file: DumpFile) -> _Content:
-    records, lines = 0, set()
-    with suppress(DumpError):  # reported by the reader of the file
-        for line in lines_in(file):
-            records += line.record is not None
-            lines |= {hash(line.raw)} if line.raw else set()
-    return _Content(file, records, frozenset(lines))
+def _records_in(file: DumpFile) -> frozenset[int]:
+    """A hash of each line that is a record; none if the file cannot be read, which the reader of its lines reports."""
+    with suppress(DumpError):
+        return frozenset(hash(line.raw.rstrip()) for line in lines_in(file) if line.record is not None)
+    return frozenset()
 
 
 def _find(path: Path) -> Sequence[DumpFile]:
@@ -286,7 +266,7 @@ def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
 
 def _free_name(path: Path) -> DumpFile:
     """A file of any name: its first record says which run and which kind it is."""
-    file = DumpFile(path, FileKind.LEDGER, path.stem, 0, part=False, compressed=path.suffix == ZSTD)
+    file = DumpFile(path, FileKind.LEDGER, path.stem, 0)
     for kind in (FileKind.LEDGER, FileKind.ROLLOUTS):
         with suppress(DumpError):  # reported by the reader of the file
             first = next(lines_in(replace(file, kind=kind)), None)

@@ -175,7 +175,7 @@ def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
                 if line.record is None:
                     result.add("damaged_line", file.path.name, line.number, str(line.fault))
                     continue
-                if not line.ended:
+                if not line.raw.endswith(b"\n"):
                     result.add("damaged_line", file.path.name, line.number, "the file ends without a line feed")
                 if isinstance(line.record, (GroupRecord, LedgerRecord)) and (what := contradiction(line.record)):
                     result.add("contradiction", file.path.name, line.number, what)

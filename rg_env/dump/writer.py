@@ -6,8 +6,11 @@
 - A disk error never raises into training: what could not be written is kept up to a bound, and tried again at every
   next write and at the end. Beyond the bound the newest groups are refused and counted.
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
+- Only base scores decide which file gets a group's text, so that no penalty turns a solved group into a failed one.
+  Atropos' two files keep their meaning, in the train phase: a success has any score strictly above the threshold,
+  FAILED has only scores of exactly 0. Evaluation has a separate file, so that nobody trains on it by accident.
 
-Not covered: a power failure without `fsync`.
+Not covered: a power failure without `dump_fsync`.
 """
 
 from __future__ import annotations
@@ -30,13 +33,25 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump.files import RunLock, check_folder, list_files
 from rg_env.dump.manifest import end_manifest
 from rg_env.dump.part_file import PartFile, finish_leftovers
-from rg_env.dump.routing import DumpPolicy, route
-from rg_env.dump.schema import FileKind, GroupRecord, Record, TrainedRecord, ledger_line, to_line
+from rg_env.dump.schema import (
+    FileKind,
+    GroupRecord,
+    NotKept,
+    Phase,
+    Record,
+    TrainedRecord,
+    answered,
+    ledger_line,
+    to_line,
+)
 from rg_env.errors import DumpError
 from rg_env.output import counted
+from rg_env.scoring.types import Status
 
 LOG_SECONDS = 10.0
 """Interval between two messages that the disk is waited for."""
+MAX_KEPT = 256 << 20
+"""How many bytes of memory groups may take while the disk returns errors."""
 _KINDS = {kind.record: kind for kind in FileKind if not kind.holds_text}
 _OPEN: set[DumpWriter] = set()
 
@@ -53,15 +68,30 @@ def close_all() -> int:
 atexit.register(close_all)
 
 
+def route(group: GroupRecord, config: RGDumpConfig) -> tuple[FileKind | None, NotKept | None]:
+    """The file for the group's text, or the reason why it is not kept."""
+    if not group.rollouts:
+        return None, NotKept.NO_ROLLOUTS
+    base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
+    if not base_scores and all(rollout.status is Status.NO_RESPONSE for rollout in group.rollouts):
+        return None, NotKept.NO_RESPONSES
+    if group.phase == Phase.EVAL:
+        kind, reason, keep = FileKind.EVAL, NotKept.EVAL_OFF, config.dump_eval_rollouts
+    elif any(score > config.rollout_save_score_threshold for score in base_scores):
+        kind, reason, keep = FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF, config.dump_rollouts
+    elif base_scores and not any(base_scores):
+        kind, reason, keep = FileKind.FAILED, NotKept.FAILED_OFF, config.dump_failed_rollouts
+    else:
+        kind, reason, keep = FileKind.OTHER, NotKept.OTHER_OFF, config.dump_other_rollouts
+    return (kind, None) if keep else (None, reason)
+
+
 class DumpWriter:
     """Writes the dump of one run into one folder.
 
     Args:
         run_id, attempt: see `claim_run`.
-        policy: which groups' text is kept.
-        groups_per_file: lines in a finished file, of every kind.
-        max_kept_bytes: how much memory groups may take while the disk returns errors.
-        fsync: whether groups are forced to disk, so that they survive a power failure.
+        config: which groups' text is kept, how many groups a file has, and whether they are forced to disk.
 
     Raises:
         DumpError: the folder cannot be written, or another process writes this run.
@@ -72,17 +102,12 @@ class DumpWriter:
         folder: str | Path,
         run_id: str,
         attempt: int,
-        *,
-        policy: DumpPolicy | None = None,
-        groups_per_file: int = 100,
-        max_kept_bytes: int = 256 << 20,
-        fsync: bool = False,
+        config: RGDumpConfig | None = None,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.run_id = run_id
         self.attempt = attempt
-        self._policy = policy or DumpPolicy()
-        self._max_kept_bytes, self._fsync = max_kept_bytes, fsync
+        self._config = config = config or RGDumpConfig()
         check_folder(self.folder)
         if others := {file.run_id for file in list_files(self.folder)} - {run_id}:
             also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
@@ -90,7 +115,8 @@ class DumpWriter:
         self._lock = RunLock(self.folder, run_id)
         try:
             finish_leftovers(self.folder, run_id)
-            self._files = {kind: PartFile(self.folder, kind, run_id, groups_per_file, fsync) for kind in FileKind}
+            size, fsync = config.groups_per_file, config.dump_fsync
+            self._files = {kind: PartFile(self.folder, kind, run_id, size, fsync) for kind in FileKind}
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
@@ -103,19 +129,11 @@ class DumpWriter:
         # Used by the thread only.
         self._waiting: deque[Record] = deque()
         self._refused: set[str] = set()
-        self._ready: set[FileKind] = set()
         self._is_failing = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
         self._thread.start()
         _OPEN.add(self)
-
-    @classmethod
-    def from_config(cls, config: RGDumpConfig, run_id: str, attempt: int) -> Self:
-        """The writer that the settings describe, in their `dump_dir`."""
-        policy = DumpPolicy.from_config(config)
-        size, fsync = config.groups_per_file, config.dump_fsync
-        return cls(config.dump_dir, run_id, attempt, policy=policy, groups_per_file=size, fsync=fsync)
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +170,7 @@ class DumpWriter:
         """
         written = asyncio.wrap_future(self.submit(records))
         while not (await asyncio.wait([written], timeout=LOG_SECONDS))[0]:
-            if not self._is_waiting():
+            if not self._says_that_it_waits():
                 return False
         return written.result()
 
@@ -163,7 +181,7 @@ class DumpWriter:
             try:
                 return written.result(LOG_SECONDS)
             except TimeoutError:
-                if not self._is_waiting():
+                if not self._says_that_it_waits():
                     return False
 
     def submit(self, records: Sequence[Record]) -> Future[bool]:
@@ -189,15 +207,15 @@ class DumpWriter:
         self._closed = True
         self._queue.put(None)
         self._thread.join(LOG_SECONDS)
-        while self._is_waiting():
+        while self._says_that_it_waits():
             self._thread.join(LOG_SECONDS)
         if self.missing and self in _OPEN:
             logger.error("dump: {} missing from {}", counted(self.missing, "group"), self.folder)
         _OPEN.discard(self)
         return self.missing
 
-    def _is_waiting(self) -> bool:
-        """Whether the thread is still at work, which is said."""
+    def _says_that_it_waits(self) -> bool:
+        """Say that the disk is waited for. False, and nothing is said, if the thread has ended."""
         if self._thread.is_alive():
             what = "dump: waiting for the disk of {}, {} not written"
             logger.warning(what, self.folder, counted(self.missing, "group"))
@@ -212,13 +230,12 @@ class DumpWriter:
             written.set_result(self._write_waiting())
         self._write_waiting()
         for file in self._files.values():
-            self._try_to_finish(file)
+            self._try_to_finish(file, at_end=True)
         end_manifest(self.folder, self.run_id, self.attempt, self.missing)
         self._lock.release()
 
     def _write_waiting(self) -> bool:
         """Write what waits, in order, until the disk refuses something. Never raises."""
-        self._ready.clear()
         try:
             while self._waiting:
                 try:
@@ -227,7 +244,7 @@ class DumpWriter:
                     logger.opt(exception=error).error("dump: 1 record refused, it cannot be written as JSON")
                     self._refused.add(getattr(self._waiting[0], "group_id", ""))
                 self._waiting.popleft()
-            for file in self._files.values() if self._fsync else ():
+            for file in self._files.values() if self._config.dump_fsync else ():
                 file.sync()
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
@@ -247,7 +264,7 @@ class DumpWriter:
         size, before = 0, len(self._refused)
         for record in self._waiting:
             size += _size(record)
-            if kept and size > self._max_kept_bytes and isinstance(record, GroupRecord):
+            if kept and size > MAX_KEPT and isinstance(record, GroupRecord):
                 self._refused.add(record.group_id)
             else:
                 kept.append(record)
@@ -257,37 +274,39 @@ class DumpWriter:
             logger.error(what, counted(len(self._refused), "group"))
 
     def _put(self, record: Record) -> None:
-        """Write a record, a group's text and its ledger line or neither. After an OSError nothing is written."""
+        """Write a record. After an OSError nothing of it is written."""
         if isinstance(record, GroupRecord):
-            kind, reason = route(record, self._policy)
-            lines = [] if kind is None else [(self._files[kind], to_line(record))]
-            lines.append((self._files[FileKind.LEDGER], ledger_line(record, kind, reason or "")))
-        elif isinstance(record, TrainedRecord) and record.group_id in self._refused:
-            return
-        else:
-            lines = [(self._files[_KINDS[type(record)]], to_line(record))]
-        appended: list[tuple[PartFile, bytes]] = []
-        try:
-            for file, line in lines:
-                if file.kind not in self._ready:  # it is looked at once for all that waits
-                    file.prepare()
-                    self._ready.add(file.kind)
-                appended.append((file, line))
-                file.append(line)
-        except BaseException:
-            for file, line in appended:
-                file.drop(line)
-            raise
-        for file, _ in lines:
-            if file.lines >= file.limit:
-                self._try_to_finish(file)
-        if isinstance(record, GroupRecord):
-            self._unwritten.discard(record.group_id)
+            self._put_group(record)
+        elif not (isinstance(record, TrainedRecord) and record.group_id in self._refused):
+            file = self._files[_KINDS[type(record)]]
+            file.append(to_line(record))
+            self._try_to_finish(file)
 
-    def _try_to_finish(self, file: PartFile) -> None:
-        """Finish a file. On a disk error its lines stay in the `.part`, and the next line tries again."""
+    def _put_group(self, group: GroupRecord) -> None:
+        """Write a group's text and its ledger line, or neither."""
+        kind, reason = route(group, self._config)
+        ledger, ledger_entry = self._files[FileKind.LEDGER], ledger_line(group, kind, reason or "")
+        if kind is None:
+            ledger.append(ledger_entry)
+        else:
+            text, line = self._files[kind], to_line(group)
+            text.append(line)
+            try:
+                ledger.append(ledger_entry)
+            except BaseException:
+                text.take_back(line)
+                raise
+            self._try_to_finish(text)
+        self._try_to_finish(ledger)
+        self._unwritten.discard(group.group_id)
+
+    def _try_to_finish(self, file: PartFile, at_end: bool = False) -> None:
+        """Finish a full file, or any at the end. On a disk error its lines stay in the `.part`, and the next line tries
+        again.
+        """
+        if not (file.is_full or at_end):
+            return
         lines = file.lines
-        self._ready.discard(file.kind)
         try:
             final = file.finish()
         except OSError as error:

@@ -320,7 +320,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "settings": generator_settings(config, **samples, **asdict(options.sampling)),
         "task_mix": config.tasks,
     }
-    writer = DumpWriter.from_config(config, run_id, attempt)
+    writer = DumpWriter(config.dump_dir, run_id, attempt, config)
     try:
         write_manifest(writer.folder, run_id, manifest)
     except BaseException:

@@ -27,7 +27,6 @@ import orjson
 from loguru import logger
 
 from rg_env.dump import (
-    DumpPolicy,
     DumpWriter,
     GroupRecord,
     check_folder,

@@ -213,7 +213,7 @@ class GRPOReward:
 
     def _open(self, args: GRPOConfig, model: str) -> DumpWriter:
         config, run_id = self.config, new_run_id()
-        writer = DumpWriter.from_config(config, run_id, 1)
+        writer = DumpWriter(config.dump_dir, run_id, 1, config)
         settings = generator_settings(
             config,
             samples=self._samples[Phase.TRAIN],

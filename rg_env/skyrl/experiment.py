@@ -160,7 +160,7 @@ class StepReporter(TrainingCallback):
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
     """Write the manifest of this run, and open its dump."""
     rg = cfg.rg_dump
-    writer = DumpWriter.from_config(rg, run_id, attempt)
+    writer = DumpWriter(rg.dump_dir, run_id, attempt, rg)
     facts = {"attempt": attempt, "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
     write_manifest(writer.folder, run_id, facts | {"task_mix": rg.tasks})
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)

@@ -22,7 +22,7 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 from skyrl.train.utils.trainer_utils import ResumeMode
 
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, Phase, claim_run, write_manifest
+from rg_env.dump import DumpWriter, GroupRecord, Phase, claim_run, write_manifest
 from rg_env.errors import ConfigError
 from rg_env.rewards import Origin, group_record
 from rg_env.skyrl.groups import Group, TurnReader, mark_rows, read_groups, with_slots
@@ -120,8 +120,7 @@ def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
         DumpError: the folder cannot be written, or another process writes this run.
     """
     run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg))
-    policy = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
-    writer = DumpWriter(folder, run_id, attempt, policy=policy)
+    writer = DumpWriter(folder, run_id, attempt)
     facts = {"attempt": attempt, "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
     write_manifest(writer.folder, run_id, facts)
     return writer

@@ -12,7 +12,8 @@ from typing import Any
 
 from skyrl.train.utils.tracking import Tracking
 
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, GroupRecord, Outcome, Phase, StepRecord, route
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, FileKind, GroupRecord, Outcome, Phase, StepRecord, route
 from rg_env.dump.schema import RG_DUMP, answered, is_equal_partial_credit
 from rg_env.scoring.types import Status
 
@@ -92,7 +93,7 @@ class StepSummary:
 
     def __init__(self, solved_at: float, threshold: float = 0.7) -> None:
         self._solved_at = solved_at
-        self._every_text = DumpPolicy(dump_other_rollouts=True, threshold=threshold)
+        self._every_text = RGDumpConfig(rollout_save_score_threshold=threshold)
         self._counts = StepCounts()
 
     def add(self, groups: Iterable[GroupRecord]) -> None:

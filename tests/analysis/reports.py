@@ -12,21 +12,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, StepRecord, open_run
+from rg_env.config import RGDumpConfig
+from rg_env.dump import Dump, DumpWriter, GroupRecord, StepRecord, open_run
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
-EVERYTHING = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+EVERYTHING = RGDumpConfig()
 
 
 def dump_of(
     folder: Path,
     groups: Sequence[GroupRecord],
-    policy: DumpPolicy = EVERYTHING,
+    policy: RGDumpConfig = EVERYTHING,
     run_id: str = RUN_ID,
     numbers: Sequence[StepRecord] = (),
 ) -> Dump:
-    with DumpWriter(folder, run_id, 1, policy=policy) as writer:
+    with DumpWriter(folder, run_id, 1, policy) as writer:
         assert writer.submit([*groups, *numbers]).result(5)
     return open_run(folder)
 

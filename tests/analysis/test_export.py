@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from rg_env.analysis.export import Dpo, ExportError, Reason, Sft, export
 from rg_env.choices import Think
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, open_run, to_line, write_manifest
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.errors import RGEnvError
 from rg_env.scoring import parse_response
@@ -186,8 +187,8 @@ def test_evaluation_groups_need_to_be_asked_for_and_are_warned_about(tmp_path):
 
 
 def test_groups_whose_text_was_not_kept_are_counted(tmp_path):
-    policy = DumpPolicy(dump_failed_rollouts=False)
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=policy) as writer:
+    policy = RGDumpConfig(dump_failed_rollouts=False)
+    with DumpWriter(tmp_path, RUN_ID, 1, policy) as writer:
         made = [group(0, [1.0, 0.0]), group(1, [0.0, 0.0]), group(2, [0.5, 0.1]), group(3, phase="eval")]
         assert writer.submit(made).result(5)
     assert export(open_run(tmp_path), Sft(), tmp_path / "x" / "x.jsonl").left_out[Reason.NO_TEXT] == 2

@@ -11,6 +11,7 @@ from backports import zstd
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter
 from tests.analysis.recount import read_plainly, recount
 from tests.dump.records import RUN_ID, group
@@ -18,8 +19,8 @@ from tests.dump.records import RUN_ID, group
 SAMPLE = "dumps/sample"
 
 
-def _write(folder, groups, attempt=1, **options):
-    with DumpWriter(folder, RUN_ID, attempt, groups_per_file=4, **options) as writer:
+def _write(folder, groups, attempt=1):
+    with DumpWriter(folder, RUN_ID, attempt, RGDumpConfig(groups_per_file=4)) as writer:
         assert writer.submit(groups).result(5)
 
 

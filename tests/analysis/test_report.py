@@ -23,7 +23,8 @@ from rg_env.analysis.report.groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.report.page import page
 from rg_env.analysis.stats import measure
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, open_run, write_manifest
+from rg_env.config import RGDumpConfig
+from rg_env.dump import open_run, write_manifest
 from rg_env.errors import DumpError
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records
 from tests.analysis.samples import write_ledger
@@ -158,7 +159,7 @@ def test_a_sample_is_even_over_the_steps_and_the_same_every_time(dump, groups):
 
 def test_groups_without_text_are_there_with_the_reason(tmp_path):
     made = [group(0, [1.0, 0.0]), group(1, [0.5, 0.0])]
-    report = Report(build_report(dump_of(tmp_path, made, DumpPolicy())))
+    report = Report(build_report(dump_of(tmp_path, made, RGDumpConfig(dump_other_rollouts=False))))
     kept, left = sorted(report.groups, key=lambda shown: shown["item"])
     assert "prompt" in kept
     assert "prompt" not in left

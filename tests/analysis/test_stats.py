@@ -8,7 +8,8 @@ from hypothesis import assume, given, settings
 from rg_env.analysis import counts, measure, statistics
 from rg_env.analysis.report import build_report
 from rg_env.choices import By
-from rg_env.dump import DumpPolicy, DumpWriter, open_run, write_manifest
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, open_run, write_manifest
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
@@ -153,7 +154,7 @@ def test_nothing_to_count_is_an_error(tmp_path):
 
 def test_groups_above_the_threshold_by_partial_credit_alone_are_told_apart(tmp_path):
     members = [group(0, [0.01] * 8), group(1, [0.8, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=DumpPolicy()) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit(members).result(5)
     (row,) = statistics(open_run(tmp_path).scan(), By.TASK).iter_rows(named=True)
     assert (row["mixed"], row["above_threshold_unsolved"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)

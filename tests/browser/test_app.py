@@ -18,11 +18,9 @@ from textual.widgets import Input, Static
 from rg_env.browser import Query
 from rg_env.browser import app as module
 from rg_env.browser.app import Browser
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump import DumpWriter, open_run
 from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
-
-KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 
 
 def said(text, base_score=1.0, repetition=0, **changes):
@@ -40,7 +38,7 @@ def folder(tmp_path):
         group(4, [0.0, 0.0, 0.0], step=5),
         group(5, [1.0, 0.0], phase="eval", step=5),
     ]
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit(groups).result(5)
     return tmp_path
 
@@ -195,7 +193,7 @@ async def test_reading_again_finds_what_has_changed_and_keeps_the_place(app, pil
     await pilot.press("f")
     folder = app._dump.runs[0].files[0].path.parent
     other = folder / "reasoning_gym_environment_rollouts_other_0000.jsonl"
-    with DumpWriter(folder, RUN_ID, 2, policy=KEEP_ALL) as writer:
+    with DumpWriter(folder, RUN_ID, 2) as writer:
         assert writer.submit([group(9, [0.0, 0.0], step=5, attempt=2), group(10, step=6, attempt=2)]).result(5)
     other.write_bytes(b"{torn\n")
     await press(pilot, "r")

@@ -15,7 +15,8 @@ from rg_env.analysis.reparse import reparse, without_think
 from rg_env.browser import Query
 from rg_env.browser.app import LONGEST, styled_response
 from rg_env.cli import app
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.frames import parse_condition
 from rg_env.output import visible
 from rg_env.scoring import parse_response
@@ -23,7 +24,6 @@ from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
-KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
 RESPONSES = st.lists(st.sampled_from([*TAGS, *TAGS, "4", " ", "\n", "x"]), max_size=12).map("".join)
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -84,7 +84,7 @@ GROUPS = [
 
 
 def written(folder, groups):
-    with DumpWriter(folder, RUN_ID, 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(folder, RUN_ID, 1) as writer:
         assert writer.submit(groups).result(5)
     return folder
 
@@ -185,7 +185,7 @@ def test_no_matching_group_is_exit_code_1():
 
 def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
     other = [group(0, [0.5, 0.0]), group(1, [0.5, 0.25]), group(2, [0.0, 0.0])]
-    with DumpWriter(tmp_path, RUN_ID, 1, policy=DumpPolicy(dump_failed_rollouts=False)) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(dump_failed_rollouts=False)) as writer:
         writer.submit(other)
     done = show(tmp_path)
     assert (done.exit_code, done.stdout) == (1, "")

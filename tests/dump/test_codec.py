@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump import (
     BadLineError,
-    DumpPolicy,
     DumpWriter,
     FileKind,
     GroupRecord,
@@ -114,8 +114,7 @@ def test_records_of_other_kinds_come_back(record):
 def test_what_is_submitted_comes_out_of_the_files(tmp_path_factory, records):
     folder = tmp_path_factory.mktemp("dump")
     records = [msgspec.structs.replace(record, group_id=str(k)) for k, record in enumerate(records)]
-    everything = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
-    with DumpWriter(folder, RUN_ID, 1, policy=everything, groups_per_file=2) as writer:
+    with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=2)) as writer:
         assert writer.submit(records).result(20)
     if not records:
         assert not list(folder.iterdir())

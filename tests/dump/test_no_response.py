@@ -8,16 +8,17 @@ from rg_env.analysis import counts, statistics
 from rg_env.analysis.stats import measure
 from rg_env.analysis.tables import headline
 from rg_env.browser import Query
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, NotKept, Outcome, open_run, route
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, FileKind, NotKept, Outcome, open_run, route
 from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, rollout, unanswered
 
-ALL = DumpPolicy(dump_other_rollouts=True)
+ALL = RGDumpConfig(dump_eval_rollouts=False)
 
 
 def written(folder, groups):
-    with DumpWriter(folder, RUN_ID, 1, policy=ALL) as writer:
+    with DumpWriter(folder, RUN_ID, 1, ALL) as writer:
         asyncio.run(writer.write(groups))
     return open_run(folder)
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, open_lines, open_run
 from tests.dump.records import RUN_ID, group
 
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=3) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=3)) as writer:
         writer.submit([group(k) for k in range(7)])
     return tmp_path
 

@@ -7,7 +7,7 @@ import pytest
 from rg_env.analysis.stats import statistics
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter, FileKind, Outcome, open_run
+from rg_env.dump import DumpWriter, FileKind, Outcome, open_run
 from rg_env.scoring import guard
 from rg_env.scoring.types import ScorerConfig
 from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total
@@ -29,7 +29,7 @@ def record(items, folder, right_in_group, **settings):
         question = next(question for question in answers if question in prompt)
         return right(answers[question] if sample < wanted[question] else "no")
 
-    with DumpWriter(folder, "run", 1, policy=DumpPolicy()) as writer:
+    with DumpWriter(folder, "run", 1) as writer:
         output, _ = run(items, script, writer=writer, **settings)
     return output, open_run(folder)
 
@@ -42,7 +42,7 @@ def test_a_right_group_at_the_length_limit_has_not_failed(items, tmp_path):
         answer = next(answer for question, answer in answers.items() if question in prompt)
         return f"<think>{'1' * 200}</think><answer>{answer}</answer>"
 
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, _ = run(items, script, writer=writer)
     assert {total(reward) for reward in output["rewards"]} == {0.0}
     dump = open_run(tmp_path)
@@ -89,7 +89,7 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
         return [right("no"), "<think>cut off…", right("1e999999999"), right(answer), "no tags"][sample]
 
     config = RGDumpConfig(on_scorer_failure="mask", scorer=ScorerConfig(timeout=1.0))
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, _ = run(coins, script, config=config, writer=writer, samples=5, apply_overlong_filtering=True)
     groups = list(open_run(tmp_path).groups())
     assert len(groups) == 2

@@ -12,7 +12,7 @@ from skyrl.train.generators.utils import concatenate_generator_outputs
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump import DumpWriter, open_run
 from rg_env.rewards import Rollout, Stopwatch
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
@@ -47,7 +47,7 @@ def test_the_log_of_rollouts_tells_what_counts_first(rows, tmp_path):
 
 @pytest.mark.parametrize("settings", [{}, {"batched": True}, {"step_wise_trajectories": True}])
 def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tmp_path, settings):
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, uids = run(rows, script_for(rows, *RESPONSES), writer=writer, **settings)
     trained = [total(reward) for reward in output["rewards"]]
     assert trained == [1.0, 0.0, 0.0, 1.0] * len(rows)
@@ -73,7 +73,7 @@ def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tm
 def test_an_end_token_that_the_engine_spells_out_is_not_in_the_record(rows, tmp_path):
     """SkyRL's HTTP client decodes responses with their end token; a chat template would write it a second time."""
     spelled = [response + tokenizer().eos_token for response in RESPONSES]
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, _ = run(rows, script_for(rows, *spelled), writer=writer)
     assert [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
     texts = [r.conversation[-1]["content"] for group in open_run(tmp_path).groups() for r in group.rollouts]
@@ -134,7 +134,7 @@ def test_metrics_of_several_batches_are_averaged_and_never_summed(rows):
 def test_scores_are_those_of_a_long_response_only_by_its_tokens(rows, tmp_path):
     """Overlong filtering masks what was cut off, and the record says so."""
     script = script_for(rows, right("{}"), "<think>and so on…")
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, _ = run(rows, script, writer=writer, apply_overlong_filtering=True)
     assert [any(mask) for mask in output["loss_masks"]][:2] == [True, False]
     [first, *_] = open_run(tmp_path).groups()
@@ -155,7 +155,7 @@ def test_a_rollout_that_skyrl_gave_up_stays_in_its_group(tmp_path, monkeypatch):
 
     monkeypatch.setattr(SkyRLGymGenerator, "generate", generate_and_fail)
     rows = ReasoningGymDataset(TASK, size=1)
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy(dump_other_rollouts=True)) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, _ = run(rows, script_for(rows, right("{}"), right("{}"), right("wrong"), right("{}")), writer=writer)
     (group,) = open_run(tmp_path).groups()
     assert [rollout.status.value for rollout in group.rollouts] == ["ok", "no_response", "ok", "ok"]
@@ -201,7 +201,7 @@ def test_an_environment_of_a_user_may_block(rows, tmp_path, monkeypatch):
             return super().step(action)
 
     monkeypatch.setattr("rg_env.skyrl.env.RGDumpEnv", Mine)
-    with DumpWriter(tmp_path, "run", 1, policy=DumpPolicy()) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         output, _ = run(rows, script_for(rows, *RESPONSES), writer=writer)
     assert len(threads) == len(output["rewards"]) and threading.main_thread() not in threads
     recorded = [rollout.reward for group in open_run(tmp_path).groups() for rollout in group.rollouts]

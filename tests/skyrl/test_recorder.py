@@ -19,7 +19,7 @@ from skyrl_gym.envs.sql.env import Text2SQLEnvConfig
 import rg_env
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpPolicy, DumpWriter, open_run
+from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.config import RGSkyRLGymConfig
@@ -29,7 +29,6 @@ from tests.skyrl.generating import TASK, right, script_for, tokenizer, total
 from tests.skyrl.scripted_engine import ScriptedEngine
 
 SAMPLES = 3
-KEEP_ALL = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
 MULTI_TURN = {"max_turns": 3}
 MODES = {
     "plain": {},
@@ -88,7 +87,7 @@ def recorded(
         return output
 
     inner.generate = kept
-    with DumpWriter(folder, "run", 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(folder, "run", 1) as writer:
         output = asyncio.run(Recorder(inner, writer, tokenizer(), **more).generate(batch_of(rows, phase)))
         assert list(open_run(folder).groups()), "on disk when the call returns"
     return list(open_run(folder).groups()), raw, output
@@ -199,7 +198,7 @@ def test_what_a_tool_returned_is_in_the_conversation(tmp_path, database, mode):
 @pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])
 def test_a_rollout_that_raises_ends_the_call_and_the_groups_before_it_stay(tmp_path, generator_class, warnings):
     """SkyRL fails the whole call; nothing of it is recorded. Our generator says once which rollout it was."""
-    with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         if generator_class is RGDumpGenerator:
             generator = make(RGDumpGenerator, writer=writer)
         else:
@@ -276,7 +275,7 @@ def test_our_generator_leaves_rows_of_others_as_skyrl_returns_them(tmp_path):
 
     others = prompts("gsm8k_multi_turn", 1)
     _, expected, _ = recorded(tmp_path / "stock", others, MULTI_TURN)
-    with DumpWriter(tmp_path / "ours", "run", 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(tmp_path / "ours", "run", 1) as writer:
         ours = make(RGDumpGenerator, both, MULTI_TURN, writer=writer)
         output = asyncio.run(ours.generate(batch_of([*rows.collate_fn([rows[0]]), *others])))
     assert output["rewards"][SAMPLES:] == expected["rewards"]
@@ -310,7 +309,7 @@ def given(ids=True):
 
 
 def test_a_generator_of_ones_own_is_recorded(tmp_path):
-    with DumpWriter(tmp_path, "run", 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(tmp_path, "run", 1) as writer:
         recorder = Recorder(Returning(rewards=[0.25, 0.75]), writer, tokenizer())
         asyncio.run(recorder.generate(given(), disable_tqdm=True))
     (group,) = open_run(tmp_path).groups()

@@ -18,7 +18,7 @@ from rg_env.skyrl.generator import RGDumpGenerator
 from tests.analysis.reports import Report
 from tests.skyrl.generating import TASK, right, script_for, tokenizer
 from tests.skyrl.scripted_engine import ScriptedEngine
-from tests.skyrl.test_recorder import KEEP_ALL, MULTI_TURN, SAMPLES, prompts, script
+from tests.skyrl.test_recorder import MULTI_TURN, SAMPLES, prompts, script
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def mixed(tmp_path_factory):
     config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
     config.sampling_params.max_generate_length = 100
     engine = ScriptedEngine(tokenizer(), lambda p, k: script(p, k) if "Be brief" in p else answers(p, k))
-    with DumpWriter(folder, "run", 1, policy=KEEP_ALL) as writer:
+    with DumpWriter(folder, "run", 1) as writer:
         write_manifest(folder, "run", {"attempt": 1, "model": "scripted"})
         generator = RGDumpGenerator(config, RGSkyRLGymConfig(), engine, tokenizer(), writer=writer)
         for step in (1, 2):

@@ -6,7 +6,8 @@ import signal
 import pytest
 from rich.console import Console
 
-from rg_env.dump import DumpPolicy, DumpWriter
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter
 from rg_env.terminal.screen import Screen, curve, ending
 from tests.dump.records import group
 
@@ -177,7 +178,7 @@ def test_a_terminal_that_is_gone_does_not_stop_the_run(monkeypatch, is_terminal)
 
 
 def dump_of(folder, *phases_and_steps, policy=None):
-    with DumpWriter(folder, "run", 1, policy=policy) as writer:
+    with DumpWriter(folder, "run", 1, policy) as writer:
         for number, (phase, step, scores) in enumerate(phases_and_steps):
             writer.submit([group(number, scores, phase=phase, step=step, run_id="run")])
     has_evaluation = any(phase == "eval" for phase, *_ in phases_and_steps)
@@ -206,7 +207,7 @@ def test_without_an_evaluation_all_steps_are_shown_together(tmp_path):
 
 def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
     groups = [("train", 1, [0.5, 0.0])] * 3 + [("train", 1, [0.0, 0.0])]
-    screen = dump_of(tmp_path, *groups, policy=DumpPolicy(dump_failed_rollouts=False))
+    screen = dump_of(tmp_path, *groups, policy=RGDumpConfig(dump_failed_rollouts=False))
     [line] = [line.strip() for line in lines_of(screen) if "no rollouts saved" in line]
     assert line == (
         "no rollouts saved: 3 neither above the threshold nor all wrong (dump_other_rollouts=false), "

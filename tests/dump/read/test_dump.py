@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.config import RGDumpConfig
 from rg_env.dump import (
     Dump,
-    DumpPolicy,
     DumpWriter,
     FileKind,
     NewerSchemaError,
@@ -35,11 +35,9 @@ from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, ledger_line
 from rg_env.errors import DumpError, RGEnvError
 from tests.dump.records import RUN_ID, group, rollout, violating
 
-POLICY = DumpPolicy(dump_eval_rollouts=True)
 
-
-def _write(folder, groups, attempt=1, **options):
-    with DumpWriter(folder, RUN_ID, attempt, policy=POLICY, **options) as writer:
+def _write(folder, groups, attempt=1, **settings):
+    with DumpWriter(folder, RUN_ID, attempt, RGDumpConfig(**settings)) as writer:
         assert writer.submit(groups).result(5)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpPolicy, DumpWriter, GroupRecord, TrainedRecord, write_manifest
+from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, write_manifest
 from rg_env.scoring.types import Status
 from tests.dump.records import RUN_ID, group, rollout, violating
 
@@ -47,8 +47,8 @@ def write_record(folder: Path, *, attempts: int = 1) -> list[GroupRecord]:
         groups += made
         folder.mkdir(exist_ok=True)
         write_manifest(folder, RUN_ID, manifest(attempt, dump_eval_rollouts=True, groups_per_file=4))
-        policy = DumpPolicy(dump_eval_rollouts=True)
-        writer = DumpWriter(folder, RUN_ID, attempt, policy=policy, groups_per_file=4)
+        config = RGDumpConfig(dump_other_rollouts=False, groups_per_file=4)
+        writer = DumpWriter(folder, RUN_ID, attempt, config)
         with writer:
             assert writer.submit(made).result(10)
             for step in (1, 2):

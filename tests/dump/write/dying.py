@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from loguru import logger
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, TrainedRecord, claim_run, write_manifest
 from tests.dump.records import group
 
@@ -187,13 +188,8 @@ def _count_operations(death: Death | None, folder: str) -> tuple[dict[str, list[
 
 def _write_record(folder: Path, start: int, calls: int, report: Callable[[Any], object]) -> None:
     run_id, attempt = claim_run(folder / "checkpoints", resuming=start > 1)
-    with DumpWriter(
-        folder / "dumps",
-        run_id,
-        attempt,
-        groups_per_file=4,
-        fsync=True,
-    ) as writer:
+    config = RGDumpConfig(dump_other_rollouts=False, groups_per_file=4, dump_fsync=True)
+    with DumpWriter(folder / "dumps", run_id, attempt, config) as writer:
         write_manifest(folder / "dumps", run_id, {"attempt": attempt})
 
         async def train() -> None:

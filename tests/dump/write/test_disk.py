@@ -27,8 +27,6 @@ _FILE_SIZE_LIMIT = """
 import resource, sys
 from rg_env.dump import DumpWriter
 from tests.dump.write.test_disk import _padded
-from rg_env.dump.validate import validate
-from rg_env.output import counted
 from tests.dump.records import RUN_ID
 
 sys.dont_write_bytecode = True
@@ -102,10 +100,11 @@ def test_what_was_trained_on_waits_behind_its_groups(tmp_path, full_after, log):
     assert [line["group_id"] for line in lines_of(tmp_path, FileKind.TRAINED)] == [group(0).group_id]
 
 
-def test_what_was_trained_on_is_not_recorded_for_groups_that_were_dropped(tmp_path, full_after, log):
+def test_what_was_trained_on_is_not_recorded_for_groups_that_were_dropped(tmp_path, full_after, log, monkeypatch):
+    monkeypatch.setattr("rg_env.dump.writer.MAX_KEPT", 200_000)
     big = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
     groups = [group(k, big) for k in range(10)]
-    with DumpWriter(tmp_path, RUN_ID, 1, max_kept_bytes=200_000) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         full_after(10, FileKind.LEDGER)
         for one in groups:
             assert not writer.submit([one]).result(5)
@@ -140,17 +139,17 @@ def test_what_waits_is_tried_a_last_time_at_the_end(tmp_path, full_after):
 _MEMORY = """
 import re, resource, sys
 from pathlib import Path
-from rg_env.dump import DumpWriter
-from rg_env.dump.validate import validate
-from rg_env.output import counted
+from rg_env.dump import DumpWriter, writer as dump_writer
 from tests.dump.records import RUN_ID, group, rollout
+
+dump_writer.MAX_KEPT = 32 << 20
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 
 sys.dont_write_bytecode = True
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with DumpWriter(sys.argv[1], RUN_ID, 1, max_kept_bytes=32 << 20) as writer:
+with DumpWriter(sys.argv[1], RUN_ID, 1) as writer:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     before = peak()
     for k in range(300):
@@ -177,10 +176,9 @@ def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
 _READ_ONLY = """
 import os, sys
 from filelock import SoftFileLock  # loaded on first use, which the other user's rights may not allow
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter
 from rg_env.errors import DumpError
-from rg_env.dump.validate import validate
-from rg_env.output import counted
 from tests.dump.records import RUN_ID, group
 
 folder = sys.argv[1]
@@ -193,7 +191,7 @@ try:
 except DumpError as error:
     print(error)
 os.chmod(folder, 0o755)
-with DumpWriter(folder, RUN_ID, 1, groups_per_file=2) as writer:
+with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=2)) as writer:
     assert writer.submit([group(0)]).result(5)
     os.chmod(folder, 0o555)
     assert writer.submit([group(1)]).result(5)  # the open files take it, and cannot get their final names

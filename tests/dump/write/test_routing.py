@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpPolicy, FileKind, NotKept, Outcome, has_no_signal, outcome_of, route
+from rg_env.dump import FileKind, NotKept, Outcome, has_no_signal, outcome_of, route
 from tests.dump.records import group, rollout
 
-ALL_OFF = DumpPolicy(dump_rollouts=False, dump_failed_rollouts=False)
-ALL_ON = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
+SWITCHES = ("dump_rollouts", "dump_failed_rollouts", "dump_other_rollouts", "dump_eval_rollouts")
+ALL_ON, ALL_OFF = RGDumpConfig(), RGDumpConfig(**dict.fromkeys(SWITCHES, False))
 
 
 @pytest.mark.parametrize(
@@ -31,23 +31,18 @@ def test_train_groups_by_base_score(base_scores, on, off):
 def test_evaluation_never_goes_where_training_data_is():
     for scores in ([1.0], [0.0], [0.5]):
         assert route(group(rollouts=scores, phase="eval"), ALL_ON) == (FileKind.EVAL, None)
-        assert route(group(rollouts=scores, phase="eval"), DumpPolicy()) == (None, NotKept.EVAL_OFF)
+        assert route(group(rollouts=scores, phase="eval"), ALL_OFF) == (None, NotKept.EVAL_OFF)
 
 
 def test_an_all_correct_group_at_the_length_limit_is_a_success_though_its_scores_are_0():
     punished = [rollout(1.0, k, score=0.0, reward=0.0, penalty_factor=0.0, truncated=True) for k in range(4)]
     record = group(rollouts=punished)
     assert record.outcome is Outcome.ALL_CORRECT
-    assert route(record, DumpPolicy()) == (FileKind.ROLLOUTS, None)
+    assert route(record, ALL_ON) == (FileKind.ROLLOUTS, None)
 
 
 def test_a_group_without_rollouts_is_no_failure():
     assert route(group(rollouts=[]), ALL_ON) == (None, NotKept.NO_ROLLOUTS)
-
-
-def test_the_switches_come_from_the_settings():
-    settings = RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False, rollout_save_score_threshold=0.2)
-    assert DumpPolicy.from_config(settings) == DumpPolicy(True, False, False, True, 0.2)
 
 
 def test_outcomes_are_exhaustive_and_look_at_solved_at():

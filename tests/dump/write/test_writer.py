@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, NotKept, TrainedRecord, from_line, open_run, part_file, write_manifest
 from rg_env.dump.files import list_files
 from rg_env.dump.manifest import read_manifest
@@ -35,9 +36,10 @@ def stuck_disk(monkeypatch):
     go.set()
 
 
-def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_policy_says(tmp_path):
+def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_settings_say(tmp_path):
     groups = [group(k, ONE_OF_EACH[k % 3]) for k in range(9)] + [group(9, phase="eval")]
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+    config = RGDumpConfig(dump_other_rollouts=False, dump_eval_rollouts=False)
+    with DumpWriter(tmp_path, RUN_ID, 1, config) as writer:
         assert writer.submit(groups[:4]).result(5)
         assert writer.submit(groups[4:]).result(5)
     assert uids(tmp_path) == [str(k) for k in range(10)]
@@ -50,7 +52,7 @@ def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_policy_say
 
 
 def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=4)) as writer:
         writer.submit([group(k, ONE_OF_EACH[k % 2]) for k in range(10)]).result(5)
         assert names(tmp_path) == {
             "rollouts_0000.jsonl",
@@ -190,6 +192,7 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
 
 _EXIT = """
 import os, signal, sys
+from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, close_all
 from tests.dump.records import group
 
@@ -241,7 +244,7 @@ def _trained(step: int, *rollouts: int) -> list[TrainedRecord]:
 
 
 def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=2) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=2)) as writer:
         writer.submit([group(0), group(1)])
         assert writer.submit(_trained(1, 2, 4)).result(5)
         writer.submit([group(2)])
@@ -276,7 +279,7 @@ def test_the_manifest_says_how_the_run_ended(tmp_path):
 
 
 def test_progress_toward_the_two_files(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, groups_per_file=4) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=4)) as writer:
         writer.submit([group(k, [0.0, 0.0] if k == 5 else [1.0]) for k in range(6)]).result(5)
         assert writer.progress == "dump 1/4 above the threshold, 1/4 all wrong"
 
