@@ -133,7 +133,7 @@ def rescore(
         each(group, scores)
 
     with ThreadPoolExecutor(workers) as threads:
-        for group in dump.groups(all_attempts=True):
+        for group in dump.all_attempts().groups():
             question = question_of(group)
             if question is None:
                 result.without_question += 1

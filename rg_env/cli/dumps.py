@@ -103,7 +103,7 @@ def show(
         for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
             print_line(line)
     if limit is None:
-        for _ in dump.ledger(all_attempts=True):  # says which texts are missing
+        for _ in dump.all_attempts().ledger():  # says which texts are missing
             pass
     print_remarks(dump, biases=False)
     if why := dump.why_no_texts():

@@ -33,6 +33,7 @@ from rg_env.dump.schema import (
     NotKept,
     Phase,
     Record,
+    RolloutFacts,
     RolloutRecord,
     StepRecord,
     TrainedRecord,
@@ -86,10 +87,12 @@ class Dump:
     Attributes:
         runs: in the order given, those of a folder by run id.
         conditions: what every rollout that is read matches: see `where`.
+        has_all_attempts: see `all_attempts`.
     """
 
     runs: tuple[Run, ...]
     conditions: tuple[Condition, ...] = ()
+    has_all_attempts: bool = False
     _read: _Read = field(default_factory=_Read, compare=False)
 
     def __repr__(self) -> str:
@@ -173,7 +176,11 @@ class Dump:
         """The base score from which a rollout of a group counts as solved: its own, else that of the settings."""
         return self.settings_for(group).solved_at if group.solved_at is None else group.solved_at
 
-    # -- conditions
+    # -- parts of it
+
+    def all_attempts(self) -> Dump:
+        """The same runs with what a later attempt replaced, in every reader."""
+        return replace(self, has_all_attempts=True)
 
     def where(self, conditions: Iterable[str]) -> Dump:
         """The rollouts that match all conditions, in every reader. Records of training and of steps, which have no
@@ -202,61 +209,24 @@ class Dump:
 
     # -- as objects
 
-    def groups(
-        self,
-        kinds: Iterable[FileKind] | None = None,
-        *,
-        phase: Phase | str | None = None,
-        ids: Collection[str] | None = None,
-        all_attempts: bool = False,
-    ) -> Iterator[GroupRecord]:
-        """The groups whose text was kept, by run and kind, in the order of writing.
+    def groups(self, ids: Collection[str] | None = None) -> Iterator[GroupRecord]:
+        """The groups whose text was kept, by run and kind of file, in the order of writing.
 
         Args:
-            kinds: files to read; all by default.
-            phase: only `train` or only `eval` groups.
             ids: only groups with these ids.
-            all_attempts: also those that a later attempt replaced.
 
         Raises:
             NewerSchemaError: a file needs a later version of rg_env.
         """
-        wanted = [kind for kind in TEXT_KINDS if kinds is None or kind in kinds]
-        for run in self.runs:
-            kept = self._kept_rollouts(run, all_attempts) if self.conditions else None
-            for group in self._records(run, wanted, GroupRecord, all_attempts):
-                if (phase is not None and group.phase != phase) or (ids is not None and group.group_id not in ids):
-                    continue
-                if kept is None:
-                    yield group
-                elif group.group_id in kept:
-                    yield _only(group, kept[group.group_id])
+        return (group for group in self._records(GroupRecord) if ids is None or group.group_id in ids)
 
-    def rollouts(
-        self,
-        kinds: Iterable[FileKind] | None = None,
-        *,
-        phase: Phase | str | None = None,
-        all_attempts: bool = False,
-    ) -> Iterator[tuple[GroupRecord, RolloutRecord]]:
-        """Every rollout whose text was kept, with its group. Arguments and errors as `groups`."""
-        for group in self.groups(kinds, phase=phase, all_attempts=all_attempts):
-            for rollout in group.rollouts:
-                yield group, rollout
+    def rollouts(self) -> Iterator[tuple[GroupRecord, RolloutRecord]]:
+        """Every rollout whose text was kept, with its group. Errors as `groups`."""
+        return ((group, rollout) for group in self.groups() for rollout in group.rollouts)
 
-    def ledger(self, *, all_attempts: bool = False) -> Iterator[LedgerRecord]:
-        """The lines of the ledger, in the order of writing. Runs without a ledger have none.
-
-        Raises:
-            NewerSchemaError: as `groups`.
-        """
-        for run in self.runs:
-            kept = self._kept_rollouts(run, all_attempts) if self.conditions else {}
-            for record in self._records(run, [FileKind.LEDGER], LedgerRecord, all_attempts):
-                if not self.conditions:
-                    yield record
-                elif record.group_id in kept:
-                    yield _only(record, kept[record.group_id])
+    def ledger(self) -> Iterator[LedgerRecord]:
+        """The lines of the ledger, in the order of writing. Runs without a ledger have none. Errors as `groups`."""
+        return self._records(LedgerRecord)
 
     def why_no_texts(self) -> str | None:
         """Why the text of no training group was kept, with the settings that decided; None if one was kept."""
@@ -276,21 +246,17 @@ class Dump:
         counts = [f"{count:,} {words.get(name, 'without a response')}" for name, count in reasons.most_common()]
         return f"no rollouts saved: {', '.join(counts)}" if counts else None
 
-    def trained(self, *, all_attempts: bool = False) -> Iterator[TrainedRecord]:
+    def trained(self) -> Iterator[TrainedRecord]:
         """What each step was trained on, where our trainers have recorded it. Errors as `groups`."""
-        for run in self.runs:
-            yield from self._records(run, [FileKind.TRAINED], TrainedRecord, all_attempts)
+        return self._records(TrainedRecord)
 
-    def steps(self, *, all_attempts: bool = False) -> Iterator[StepRecord]:
+    def steps(self) -> Iterator[StepRecord]:
         """The trainer's own numbers of each step. Errors as `groups`."""
-        for run in self.runs:
-            yield from self._records(run, [FileKind.STEPS], StepRecord, all_attempts)
+        return self._records(StepRecord)
 
     # -- as frames
 
-    def frames(
-        self, columns: Collection[str] | None = None, *, texts: bool = False, all_attempts: bool = False
-    ) -> Iterator[pl.DataFrame]:
+    def frames(self, columns: Collection[str] | None = None, *, texts: bool = False) -> Iterator[pl.DataFrame]:
         """The rollouts as polars frames of some MB each, in constant memory.
 
         Args:
@@ -298,7 +264,6 @@ class Dump:
                 are faster.
             texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, which
                 lack groups whose text was not kept, and also gives `conversation`, `answer` and `entry`.
-            all_attempts: also those that a later attempt replaced.
 
         Yields:
             One row per rollout, the rollouts of a group one below the other and never in two frames; null for numbers
@@ -317,7 +282,7 @@ class Dump:
         tasks: set[str] = set()
         matches = not tests
         for run in self.runs:
-            for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts, all_attempts):
+            for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts):
                 if tests:
                     tasks.update(frame["task"].unique())
                     frame = frame.filter(tests)
@@ -327,18 +292,16 @@ class Dump:
             conditions = " and ".join(condition.text for condition in self.conditions)
             raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
 
-    def scan(self, *, texts: bool = False, all_attempts: bool = False) -> pl.LazyFrame:
+    def scan(self, *, texts: bool = False) -> pl.LazyFrame:
         """`frames` as one LazyFrame: nothing is read before `collect`, and then only what the query asks for.
 
         Collected with `engine="streaming"`, a query that aggregates takes constant memory.
         """
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, scan_frames
 
-        return scan_frames(
-            TEXT_SCHEMA if texts else SCHEMA, partial(self.frames, texts=texts, all_attempts=all_attempts)
-        )
+        return scan_frames(TEXT_SCHEMA if texts else SCHEMA, partial(self.frames, texts=texts))
 
-    def ledger_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
+    def ledger_frame(self) -> pl.DataFrame:
         """One row per rollout with the columns of the ledger; made from texts where a run has no ledger.
 
         Groups without rollouts have no row. Errors as `frames`.
@@ -347,13 +310,13 @@ class Dump:
 
         from rg_env.dump.frames import SCHEMA
 
-        return pl.concat([pl.DataFrame(schema=SCHEMA), *self.frames(all_attempts=all_attempts)])
+        return pl.concat([pl.DataFrame(schema=SCHEMA), *self.frames()])
 
-    def trained_frame(self, *, all_attempts: bool = False) -> pl.DataFrame:
+    def trained_frame(self) -> pl.DataFrame:
         """`trained` with one row per record."""
         from rg_env.dump.frames import records_frame
 
-        return records_frame(TrainedRecord, self.trained(all_attempts=all_attempts))
+        return records_frame(TrainedRecord, self.trained())
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `frames` reads."""
@@ -374,25 +337,33 @@ class Dump:
             elif count < 0:
                 yield f"{counted(-count, 'group')} in {kind} files of run {run.run_id} without a line in the ledger"
 
-    def _kept_rollouts(self, run: Run, all_attempts: bool) -> dict[str, frozenset[int]]:
+    def _kept_rollouts(self, run: Run) -> dict[str, frozenset[int]]:
         """The repetitions of the rollouts that match the conditions, by group."""
         from rg_env.dump.frames import ConditionError
 
         kept: dict[str, frozenset[int]] = {}
         try:
-            for frame in replace(self, runs=(run,)).frames(["group_id", "repetition"], all_attempts=all_attempts):
+            for frame in replace(self, runs=(run,)).frames(["group_id", "repetition"]):
                 for group_id, repetitions in frame.group_by("group_id").agg("repetition").iter_rows():
                     kept[group_id] = frozenset(repetitions)
         except ConditionError:  # another run may match
             pass
         return kept
 
-    def _records[R: Record](self, run: Run, kinds: Iterable[FileKind], of: type[R], all_attempts: bool) -> Iterator[R]:
-        for line in self._lines(run, kinds, all_attempts):
-            assert isinstance(line.record, of)
-            yield line.record
+    def _records[R: Record](self, of: type[R]) -> Iterator[R]:
+        """The records of a class; of groups, with the rollouts that match the conditions."""
+        kinds = [kind for kind in FileKind if issubclass(kind.record, of)]
+        for run in self.runs:
+            kept = self._kept_rollouts(run) if self.conditions and issubclass(of, GroupFacts) else None
+            for line in self._lines(run, kinds):
+                record = line.record
+                assert isinstance(record, of)
+                if kept is None:
+                    yield record
+                elif repetitions := kept.get(getattr(record, "group_id", "")):
+                    yield _only(record, repetitions)
 
-    def _lines(self, run: Run, kinds: Iterable[FileKind], all_attempts: bool) -> Iterator[Line]:
+    def _lines(self, run: Run, kinds: Iterable[FileKind]) -> Iterator[Line]:
         """The lines that are records and were not replaced; what is wrong with another line becomes a problem."""
         replaced = self._read.replaced
         for kind in kinds:
@@ -403,18 +374,18 @@ class Dump:
                     self._read.problems.setdefault((problem.path, problem.line), problem)
                     continue
                 counts[getattr(line.record, "text", "")] += 1
-                if not all_attempts and run.run_id not in replaced:
+                if not self.has_all_attempts and run.run_id not in replaced:
                     replaced[run.run_id] = run.replaced()
-                if all_attempts or not replaced[run.run_id](line.record):
+                if self.has_all_attempts or not replaced[run.run_id](line.record):
                     yield line
             self._read.records[run.run_id, kind] = counts
 
-    def _frames_of(self, run: Run, columns: list[str], texts: bool, all_attempts: bool) -> Iterator[pl.DataFrame]:
+    def _frames_of(self, run: Run, columns: list[str], texts: bool) -> Iterator[pl.DataFrame]:
         from rg_env.dump.frames import rollouts_frame
 
         held: list[Line] = []
         size = 0
-        for line in self._lines(run, run.kinds_for_frames(texts=texts), all_attempts):
+        for line in self._lines(run, run.kinds_for_frames(texts=texts)):
             if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
                 yield rollouts_frame(held, columns)
                 held, size = [], 0
@@ -463,13 +434,12 @@ class TextIndex:
         return group if group.group_id == group_id else None
 
 
-def _only[G: (GroupRecord, LedgerRecord)](record: G, repetitions: Collection[int]) -> G:
+def _only[R: Record](group: R, repetitions: Collection[int]) -> R:
     """The group with these rollouts only."""
-    kept = [number for number, rollout in enumerate(record.rollouts) if rollout.repetition in repetitions]
-    if len(kept) == len(record.rollouts):
-        return record
-    names = ROLLOUT_FACTS if isinstance(record, LedgerRecord) else ("rollouts",)
-    lists = {name: getattr(record, name) for name in names}
+    rollouts: list[RolloutFacts] = getattr(group, "rollouts", [])
+    kept = [number for number, rollout in enumerate(rollouts) if rollout.repetition in repetitions]
+    names = ROLLOUT_FACTS if isinstance(group, LedgerRecord) else ("rollouts",)
+    lists = {name: getattr(group, name) for name in names}
     return msgspec.structs.replace(
-        record, **{name: [values[number] for number in kept] for name, values in lists.items()}
+        group, **{name: [values[number] for number in kept] for name, values in lists.items()}
     )

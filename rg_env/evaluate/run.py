@@ -254,7 +254,7 @@ def _planned_runs(folder: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
 def done_questions(folder: Path, run_id: str) -> frozenset[int]:
     """The numbers of the questions whose group is in the ledger with an answer to every request."""
     files = [file.path for file in list_files(folder, run_id)]
-    ledger = open_run(*files).ledger(all_attempts=True) if files else ()
+    ledger = open_run(*files).all_attempts().ledger() if files else ()
     return frozenset(group.call for group in ledger if len(answered(group.rollouts)) == len(group.rollouts))
 
 

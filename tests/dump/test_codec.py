@@ -120,8 +120,8 @@ def test_what_is_submitted_comes_out_of_the_files(tmp_path_factory, records):
         assert not list(folder.iterdir())
         return
     dump = open_run(folder)
-    assert [record.group_id for record in dump.ledger(all_attempts=True)] == [record.group_id for record in records]
-    texts = sorted(dump.groups(all_attempts=True), key=lambda record: int(record.group_id))
+    assert [record.group_id for record in dump.all_attempts().ledger()] == [record.group_id for record in records]
+    texts = sorted(dump.all_attempts().groups(), key=lambda record: int(record.group_id))
     kept = [record for record in records if any(r.status is not Status.NO_RESPONSE for r in record.rollouts)]
     assert list(map(_plain, texts)) == list(map(_plain, kept))
     assert not dump.problems

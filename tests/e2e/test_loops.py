@@ -62,7 +62,7 @@ def texts_trained_on(exports, step):
 def texts_noted(dump, groups):
     """The texts of some groups, each as often as the record says its group was taken."""
     texts = Counter()
-    for group in dump.groups(all_attempts=True):
+    for group in dump.all_attempts().groups():
         rows = groups.get(group.group_id, 0)
         assert rows % SAMPLES == 0
         for rollout in group.rollouts if rows else ():
@@ -115,7 +115,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
 
     validation = validate(dumps)
     assert validation.good, [str(finding) for finding in validation.kept]
-    assert validation.records[FileKind.LEDGER] == len(list(open_run(dumps).ledger(all_attempts=True)))
+    assert validation.records[FileKind.LEDGER] == len(list(open_run(dumps).all_attempts().ledger()))
 
     dump = open_run(dumps)
     [run] = dump.runs
@@ -126,7 +126,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
         assert numbers == list(range(len(numbers)))
     assert len(run.files_of(FileKind.LEDGER)) > 2
 
-    everything = list(dump.ledger(all_attempts=True))
+    everything = list(dump.all_attempts().ledger())
     assert dump.problems == []
     assert len({line.group_id for line in everything}) == len(everything)
     assert before <= {line.group_id for line in everything}, "what was there when it was killed is there now"

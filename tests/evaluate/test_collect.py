@@ -64,7 +64,7 @@ def started(server, folder, *more):
 
 
 def items(folder):
-    return Counter(record.item for record in open_run(folder).ledger(all_attempts=True))
+    return Counter(record.item for record in open_run(folder).all_attempts().ledger())
 
 
 def refused(done):

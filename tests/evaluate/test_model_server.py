@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_and_whose_server_dies_is_completed(run, tmp_path):
     assert "scripted ended with exit code 1: torch.OutOfMemoryError: no memory is left" in output.read_text()
     assert f"--resume --out {dump} continues" in output.read_text()
     assert gone(servers)
-    recorded = list(open_run(dump).ledger(all_attempts=True))
+    recorded = list(open_run(dump).all_attempts().ledger())
     assert 0 < len(recorded) < GROUPS
     assert all(rollout.status != "no_response" for group in recorded for rollout in group.rollouts)
 
@@ -100,7 +100,7 @@ def test_a_run_that_is_killed_and_whose_server_dies_is_completed(run, tmp_path):
     assert process.wait(PATIENCE) == 0, output.read_text()
     assert gone(servers)
     assert logs(tmp_path) == kept, "the log of a server that did its work is removed"
-    ledger = list(open_run(dump).ledger(all_attempts=True))
+    ledger = list(open_run(dump).all_attempts().ledger())
     assert len(ledger) == len({group.item for group in ledger}) == GROUPS
     assert run("refuses", "--resume").wait(PATIENCE) == 0, "no server is started where nothing is left to do"
 

@@ -31,7 +31,7 @@ def dumps(*args):
 
 
 def lines(path):
-    return sorted(msgspec.json.encode(group) for group in open_run(path).groups(all_attempts=True))
+    return sorted(msgspec.json.encode(group) for group in open_run(path).all_attempts().groups())
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from rg_env.analysis.stats import statistics
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpWriter, FileKind, Outcome, open_run
+from rg_env.dump import DumpWriter, Outcome, open_run
 from rg_env.scoring import guard
 from rg_env.scoring.types import ScorerConfig
 from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total
@@ -46,8 +46,8 @@ def test_a_right_group_at_the_length_limit_has_not_failed(items, tmp_path):
         output, _ = run(items, script, writer=writer)
     assert {total(reward) for reward in output["rewards"]} == {0.0}
     dump = open_run(tmp_path)
-    assert not list(dump.groups([FileKind.FAILED]))
-    for group in dump.groups([FileKind.ROLLOUTS]):
+    assert not list(dump.where(["text = 'FAILED_rollouts'"]).groups())
+    for group in dump.where(["text = 'rollouts'"]).groups():
         assert group.outcome is Outcome.ALL_CORRECT
         assert group.no_signal
         assert {(r.base_score, r.penalty_factor, r.score, r.reward) for r in group.rollouts} == {(1.0, 0.0, 0.0, 0.0)}
@@ -66,7 +66,7 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(items, tmp_path, right_in
     assert row["solve_rate"] == pytest.approx(0.9)
     assert row["mean_base_score"] == pytest.approx(0.9)
     assert output["rollout_metrics"]["environment/rg_dump/mean_solved"] == pytest.approx(0.9)
-    kept = Counter(group.outcome for group in dump.groups([FileKind.ROLLOUTS]))
+    kept = Counter(group.outcome for group in dump.where(["text = 'rollouts'"]).groups())
     assert kept[Outcome.ALL_CORRECT] == right_in_group.count(4) and kept[Outcome.MIXED] == right_in_group.count(2)
     left = [n for n in right_in_group if n < SAMPLES]
     assert sum(left) / (SAMPLES * len(left)) == atropos, "what is left where groups that are all right are dropped"

@@ -65,7 +65,7 @@ def given_to(trainer, folder):
     """step → group id → rows, by the texts that the optimizer step was given; no two responses are the same text."""
     group_of = {
         rollout.conversation[-1]["content"]: group.group_id
-        for group in open_run(folder).groups(all_attempts=True)
+        for group in open_run(folder).all_attempts().groups()
         for rollout in group.rollouts
     }
     steps = {}
@@ -311,7 +311,7 @@ def test_resuming_from_a_checkpoint(tmp_path, loop):
 
     assert validate(tmp_path / "dumps").good
     dump = open_run(tmp_path / "dumps")
-    ledger = list(dump.ledger(all_attempts=True))
+    ledger = list(dump.all_attempts().ledger())
     assert len({line.group_id for line in ledger}) == len(ledger)
     # A group may be on disk when its `generate()` is canceled by the failure.
     assert first.generated + second.generated <= len(ledger)
@@ -402,7 +402,7 @@ def test_a_resumed_fully_async_run_with_full_batches_trains_on_no_row_twice(tmp_
         train(first)
     train(build(tmp_path, attempt=2, **settings))
     assert validate(tmp_path / "dumps").good
-    line_of = {line.group_id: line for line in open_run(tmp_path / "dumps").ledger(all_attempts=True)}
+    line_of = {line.group_id: line for line in open_run(tmp_path / "dumps").all_attempts().ledger()}
     trained = trained_in(tmp_path / "dumps")
     attempts = {step: {line_of[group].attempt for group in groups} for step, groups in trained.items()}
     assert attempts == {step: {1 if step < failed else 2} for step in trained}

@@ -87,7 +87,7 @@ def test_any_client_of_the_server(server, tmp_path):
     clients[0].wait()
     rg_env(*command, "--out", folders[0], "--resume")
     for folder in folders:
-        ledger = list(open_run(folder).ledger(all_attempts=True))
+        ledger = list(open_run(folder).all_attempts().ledger())
         assert len(ledger) == len({record.uid for record in ledger}) == 60
         assert {len(record.rollouts) for record in ledger} == {4}
         assert all(rollout.status != "no_response" for record in ledger for rollout in record.rollouts)

@@ -172,4 +172,4 @@ def test_the_trainers_numbers_are_shown_by_step_without_those_of_abandoned_steps
         ["1.125", "2.25"],
         ["–", "–"],
     ]
-    assert sum(len(step.name) for step in open_run(tmp_path).steps(all_attempts=True)) == 6
+    assert sum(len(step.name) for step in open_run(tmp_path).all_attempts().steps()) == 6

@@ -22,7 +22,6 @@ from rg_env.dump import (
     DumpWriter,
     FileKind,
     NewerSchemaError,
-    Phase,
     TrainedRecord,
     open_run,
     to_line,
@@ -50,8 +49,8 @@ def test_what_was_written_is_read(tmp_path):
     (run,) = dump.runs
     assert (run.run_id, run.has_ledger, run.manifest["model"]) == (RUN_ID, True, "nano")
     assert list(dump.groups()) == [*groups[1::2], *groups[::2], *evaluation]
-    assert list(dump.groups([FileKind.FAILED])) == groups[::2]
-    assert list(dump.groups(phase=Phase.EVAL)) == evaluation
+    assert list(dump.where(["text = 'FAILED_rollouts'"]).groups()) == groups[::2]
+    assert list(dump.where(["phase = 'eval'"]).groups()) == evaluation
     assert [record.group_id for record in dump.ledger()] == [g.group_id for g in [*groups, *evaluation]]
     assert (dump.problems, dump.caveat) == ([], None)
 
@@ -84,9 +83,9 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
         lines[2] = DAMAGE[damage](lines[2])
         path.write_bytes(b"".join(lines))
     for kind, read in (("ledger", Dump.ledger), ("rollouts", Dump.groups)):
-        dump = open_run(tmp_path)
+        dump = open_run(tmp_path).all_attempts()
         for _ in range(2):  # named once, however often it is met
-            assert [record.uid for record in read(dump, all_attempts=True)] == ["0", "1", "3", "4"]
+            assert [record.uid for record in read(dump)] == ["0", "1", "3", "4"]
             assert [(p.line, p.path.name.split("_")[3]) for p in dump.problems] == [(3, kind)]
     dump = open_run(tmp_path)
     assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]
@@ -111,8 +110,8 @@ def test_what_an_attempt_took_back_does_not_count(tmp_path):
     assert {(g.phase, g.step, g.attempt) for g in dump.groups()} == kept
     assert {(g.phase, g.step, g.attempt) for g in dump.ledger()} == kept
     assert set(dump.ledger_frame().select("phase", "step", "attempt").rows()) == kept
-    assert sum(1 for _ in dump.ledger(all_attempts=True)) == sum(1 for _ in dump.groups(all_attempts=True)) == 11
-    assert dump.ledger_frame(all_attempts=True)["group_id"].n_unique() == 11
+    assert sum(1 for _ in dump.all_attempts().ledger()) == sum(1 for _ in dump.all_attempts().groups()) == 11
+    assert dump.all_attempts().ledger_frame()["group_id"].n_unique() == 11
 
 
 def test_a_newer_schema_is_refused_with_file_and_line(tmp_path):

@@ -61,8 +61,8 @@ def _check_after_next_attempt(folder: Path, writers: DyingWriters, start: int, *
     lives = (*lives, last)
     _check(folder, [uid for life in lives for uid in life.acknowledged], [g for life in lives for g in life.trained])
     dump = open_run(folder / "dumps")
-    ledger = {record.uid: record.text for record in dump.ledger(all_attempts=True)}
-    texts = {record.uid for record in dump.groups(all_attempts=True)}
+    ledger = {record.uid: record.text for record in dump.all_attempts().ledger()}
+    texts = {record.uid for record in dump.all_attempts().groups()}
     assert texts == {uid for uid, kind in ledger.items() if kind}
     assert not dump.problems
     assert {path.suffix for path in (folder / "dumps").iterdir() if not path.name.startswith(".")} == {
