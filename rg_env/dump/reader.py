@@ -136,7 +136,7 @@ class Dump:
         return [
             what
             for run in self.runs
-            for what in (*run.missing_files(FileKind), *run.how_it_ended(), *self._missing_texts(run))
+            for what in (*run.missing_files(FileKind), *run.how_it_ended().values(), *self._missing_texts(run))
         ]
 
     @property

@@ -86,15 +86,21 @@ class Run:
                 elif number - before > 2:
                     yield f"files {before + 1:04d} to {number - 1:04d} of {kind} of run {self.run_id} are missing"
 
-    def how_it_ended(self) -> Iterator[str]:
-        """What the manifest says about groups that are missing, a line each. Without a manifest nothing is known."""
+    def how_it_ended(self) -> dict[str, str]:
+        """What the manifest says about the end, if that was not regular: `groups_missing`, and `no_regular_end` or
+        `running`, each with a line for people. Without a manifest nothing is known.
+        """
+        ends = {}
         if missing := missing_groups(self.manifest):
-            yield f"{counted(missing, 'group')} of run {self.run_id} could not be written, as its manifest says"
+            ends["groups_missing"] = (
+                f"{counted(missing, 'group')} of run {self.run_id} could not be written, as its manifest says"
+            )
         state = state_of(self.files[0].path.parent, self.run_id, self.manifest)
         if state == "running":
-            yield f"run {self.run_id} is being written now"
+            ends[state] = f"run {self.run_id} is being written now"
         elif state == "killed":
-            yield f"run {self.run_id} has no regular end: it was killed"
+            ends["no_regular_end"] = f"run {self.run_id} has no regular end: it was killed"
+        return ends
 
     def replaced(self) -> Callable[[Record], bool]:
         """A function that says whether a record does not count, because a later attempt replaced it.

@@ -126,14 +126,15 @@ def _check_files(run: Run, result: Validation, *, whole: bool) -> None:
         return
     for what in run.missing_files(FileKind):
         result.add("gap", f"run {run.run_id}", 0, what)
-    for what in run.how_it_ended():
-        result.add("no_regular_end" if "end" in what else "groups_missing", f"run {run.run_id}", 0, what)
+    for kind, what in run.how_it_ended().items():
+        result.add(kind, f"run {run.run_id}", 0, what)
     for file in run.files:
         if file.part:
             result.add("unfinished", file.path.name, 0, "left behind by a run that was killed")
 
 
 def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> None:
+    """Check each line, and unless a running writer or a single file forbids it what lines say about each other."""
     texts: dict[str, tuple[int, str, int]] = {}  # digest of the ledger line that the text needs, and its place
     groups: set[str] = set()
     trained: set[tuple[int, int, str]] = set()
@@ -170,17 +171,17 @@ def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> No
 def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
     """The lines that are records, those first to which others refer; everything else becomes a fault."""
     for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
-        for file in run.files_of(kind):
-            for line in lines_in(file) if not (live and file.part) else ():
-                if line.record is None:
-                    result.add("damaged_line", file.path.name, line.number, str(line.fault))
-                    continue
-                if not line.raw.endswith(b"\n"):
-                    result.add("damaged_line", file.path.name, line.number, "the file ends without a line feed")
-                if isinstance(line.record, (GroupRecord, LedgerRecord)) and (what := contradiction(line.record)):
-                    result.add("contradiction", file.path.name, line.number, what)
-                result.records[kind] += 1
-                yield line
+        for line in (line for file in run.files_of(kind) if not (live and file.part) for line in lines_in(file)):
+            file, number, record = line.file.path.name, line.number, line.record
+            if record is None:
+                result.add("damaged_line", file, number, str(line.fault))
+                continue
+            if not line.raw.endswith(b"\n"):
+                result.add("damaged_line", file, number, "the file ends without a line feed")
+            if isinstance(record, (GroupRecord, LedgerRecord)) and (what := contradiction(record)):
+                result.add("contradiction", file, number, what)
+            result.records[kind] += 1
+            yield line
 
 
 def contradiction(group: GroupRecord | LedgerRecord) -> str:
