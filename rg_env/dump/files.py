@@ -169,6 +169,11 @@ def open_lines(path: Path) -> io.BufferedIOBase:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
+def why_unreadable(error: Exception) -> str:
+    """The reason in one of `READ_ERRORS`."""
+    return str(error.strerror) if isinstance(error, OSError) else f"damaged zstd data: {error}"
+
+
 # -- lines
 
 
@@ -229,8 +234,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
                         yield number, offset, line
                     number, offset = number + 1, offset + len(line)
         except READ_ERRORS as error:
-            why = error.strerror if isinstance(error, OSError) else f"damaged zstd data: {error}"
-            yield number, offset, BadLineError(f"{why}; the rest of the file is lost")
+            yield number, offset, BadLineError(f"{why_unreadable(error)}; the rest of the file is lost")
 
 
 def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:

@@ -15,7 +15,6 @@ import platform
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -29,7 +28,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dump.files import manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import ConfigError, DumpError
-from rg_env.settings import check_value
+from rg_env.settings import check_value, fields_of, set_value
 
 RUN_FILE = "rg_env_run.json"
 MAX_BYTES = 1 << 26
@@ -206,17 +205,12 @@ def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig | None:
     if not isinstance(values, Mapping):
         return None
     config = RGDumpConfig()
-    _fill(config, values)
+    for name, field in fields_of(config):
+        value: Any = values
+        with suppress(ConfigError, TypeError, KeyError):
+            for key in name.split("."):
+                value = value[key]
+            if name not in _NOT_NEEDED:
+                check_value(name, value, field.type, field.metadata)
+                set_value(config, name, value)
     return config
-
-
-def _fill(config: Any, values: object) -> None:
-    for field in fields(config):
-        if not isinstance(values, Mapping) or field.name not in values or field.name in _NOT_NEEDED:
-            continue
-        if is_dataclass(getattr(config, field.name)):
-            _fill(getattr(config, field.name), values[field.name])
-        else:
-            with suppress(ConfigError, TypeError):
-                check_value(field.name, values[field.name], field.type, field.metadata)
-                setattr(config, field.name, values[field.name])

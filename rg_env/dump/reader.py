@@ -18,7 +18,7 @@ import msgspec
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump.files import MAX_LINE, DumpFile, Line, lines_in, open_lines, raw_lines
+from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines, raw_lines
 from rg_env.dump.manifest import settings_in
 from rg_env.dump.runs import Run, attempts_of, find_runs, run_names
 from rg_env.dump.schema import (
@@ -428,8 +428,8 @@ class TextIndex:
         try:
             with open_lines(file.path) as lines:
                 lines.seek(offset)
-                group = from_line(GroupRecord, lines.readline(MAX_LINE).removesuffix(b"\n"))
-        except (OSError, BadLineError):
+                group = from_line(GroupRecord, lines.readline(MAX_LINE))
+        except (*READ_ERRORS, BadLineError):
             return None
         return group if group.group_id == group_id else None
 

@@ -36,7 +36,7 @@ from rg_env.dump import (
     outcome_of,
     write_manifest,
 )
-from rg_env.dump.files import MAX_LINE, open_regular
+from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadable
 from rg_env.errors import DumpError
 from rg_env.output import counted
 from rg_env.scoring.types import Status
@@ -152,8 +152,7 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
 def _write(groups: Iterable[GroupRecord], out: Path, run_id: str, imported: dict[str, Any]) -> None:
     """Write the groups of a run and its manifest."""
     write_manifest(out, run_id, {"attempt": 1, "imported": imported})
-    policy = DumpPolicy(dump_other_rollouts=True, dump_eval_rollouts=True)
-    with DumpWriter(out, run_id, 1, policy=policy) as writer:
+    with DumpWriter(out, run_id, 1) as writer:
         for group in groups:
             if not writer.submit([group]).result():
                 raise DumpError(f"{out} cannot be written: is the disk full?")
@@ -253,8 +252,8 @@ class _Reader:
             if self._opened.tell() != place:
                 self._opened.seek(place)
             return self._opened.read(MAX_LINE) if path.suffix == ".json" else self._opened.readline(MAX_LINE)
-        except OSError as error:
-            raise DumpError(f"{path} cannot be read ({error.strerror})") from None
+        except READ_ERRORS as error:
+            raise DumpError(f"{path} cannot be read ({why_unreadable(error)})") from None
 
 
 def _table(path: Path) -> io.BytesIO:

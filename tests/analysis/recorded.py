@@ -10,13 +10,8 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-<<<<<<< HEAD
-from rg_env.dump import Dump, DumpPolicy, DumpWriter, GroupRecord, open_run, write_manifest
-from rg_env.rewards import Rollout, set_rewards
-=======
 from rg_env.dump import Dump, DumpWriter, GroupRecord, open_run, write_manifest
-from rg_env.rewards import Rollout, group_rewards
->>>>>>> 2bc7788 (The writer takes the settings: no policy class that repeats five of them)
+from rg_env.rewards import Rollout, set_rewards
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
 from tests.dump.records import RUN_ID, group, rollout

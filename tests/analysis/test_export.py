@@ -187,7 +187,7 @@ def test_evaluation_groups_need_to_be_asked_for_and_are_warned_about(tmp_path):
 
 
 def test_groups_whose_text_was_not_kept_are_counted(tmp_path):
-    policy = RGDumpConfig(dump_failed_rollouts=False)
+    policy = RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False)
     with DumpWriter(tmp_path, RUN_ID, 1, policy) as writer:
         made = [group(0, [1.0, 0.0]), group(1, [0.0, 0.0]), group(2, [0.5, 0.1]), group(3, phase="eval")]
         assert writer.submit(made).result(5)

@@ -185,7 +185,7 @@ def test_no_matching_group_is_exit_code_1():
 
 def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
     other = [group(0, [0.5, 0.0]), group(1, [0.5, 0.25]), group(2, [0.0, 0.0])]
-    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(dump_failed_rollouts=False)) as writer:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False)) as writer:
         writer.submit(other)
     done = show(tmp_path)
     assert (done.exit_code, done.stdout) == (1, "")

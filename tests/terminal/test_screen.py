@@ -207,7 +207,7 @@ def test_without_an_evaluation_all_steps_are_shown_together(tmp_path):
 
 def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
     groups = [("train", 1, [0.5, 0.0])] * 3 + [("train", 1, [0.0, 0.0])]
-    screen = dump_of(tmp_path, *groups, policy=RGDumpConfig(dump_failed_rollouts=False))
+    screen = dump_of(tmp_path, *groups, policy=RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False))
     [line] = [line.strip() for line in lines_of(screen) if "no rollouts saved" in line]
     assert line == (
         "no rollouts saved: 3 neither above the threshold nor all wrong (dump_other_rollouts=false), "
