@@ -8,7 +8,6 @@ from hypothesis import assume, given, settings
 from rg_env.analysis import counts, measure, statistics
 from rg_env.analysis.report import build_report
 from rg_env.choices import By
-from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, open_run, write_manifest
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
