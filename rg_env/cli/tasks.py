@@ -110,9 +110,9 @@ def _words(values: Mapping[str, Any], sign: str) -> str:
 
 
 def _sample(scale: Scale, complexity: float, seconds: float) -> dict[str, Any]:
-    from rg_env.tasks.levels import samples
+    from rg_env.tasks import ItemStream, Split
 
     options = scale.options(complexity)
-    entry = next(entry for entry in samples(scale.task, options) if isinstance(entry, dict))
+    entry = ItemStream(scale.task, options, 0, Split.TRAIN).item(0).entry
     facts = {"complexity": complexity, "level": scale.level(complexity), "options": options}
     return facts | {"seconds": seconds, "question": entry["question"]}

@@ -22,13 +22,12 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rg_env.tasks.items import hash64
-from rg_env.tasks.upstream.dataset import UpstreamDataset, reasoning_gym
+from rg_env.tasks.upstream.dataset import reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
 _WIDENED = frozenset({"isomorphic_strings", "puzzle24"})
@@ -136,13 +135,3 @@ def _attribute(definition: Any, widened: bool) -> Attribute:
         pairs = itertools.pairwise(levels) if definition.ensure_interval else zip(levels, levels, strict=True)
         values = [{lower: levels[0] if widened else low, upper: high} for low, high in pairs]
     return Attribute(definition.name, tuple(values), 0, len(values) - 1)
-
-
-def samples(task: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any] | Exception]:
-    """Entries of a task, of both splits, the same ones whenever they are made; the error for a draw that gives none."""
-    dataset = UpstreamDataset(task, options)
-    for number in itertools.count():
-        try:
-            yield dataset.make(hash64("levels", task, number) >> 32)
-        except Exception as error:
-            yield error
