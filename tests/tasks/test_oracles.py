@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import reasoning_gym
 
 from rg_env.scoring import Scorer
 from rg_env.tasks import ItemStream, Split
@@ -15,12 +13,6 @@ from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.oracles import correct, corrected
 
 Entry = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def scorer() -> Iterator[Scorer]:
-    with Scorer(workers=1, timeout=30.0) as scorer:
-        yield scorer
 
 
 def interval(start: str, end: str, asked: str, form: str, stored: str = "") -> Entry:
@@ -72,15 +64,11 @@ def test_our_items_have_clear_and_exact_intervals() -> None:
 
 
 @pytest.mark.parametrize("question", ["", "How long is it?", "from a to b? Answer in D days.", None, 5])
-def test_an_entry_that_cannot_be_read_is_left_as_it_is(question: Any) -> None:
-    entry = {**interval("", "", "", "%H:%M", "01:00"), "question": question}
-    assert corrected(entry) is entry
-
-
-def test_tasks_with_correct_answers_are_left_as_they_are() -> None:
-    entry = reasoning_gym.create_dataset("chain_sum", seed=1, size=1)[0]
-    assert correct(entry) is entry
-    assert corrected(entry) is entry
+def test_what_cannot_be_read_or_is_correct_is_left_as_it_is(question: Any) -> None:
+    unreadable = {**interval("", "", "", "%H:%M", "01:00"), "question": question}
+    assert corrected(unreadable) is unreadable
+    entry = entry_of("chain_sum", "1 + 1", "2")
+    assert correct(entry) is corrected(entry) is entry
 
 
 # -- the other tasks
@@ -134,15 +122,16 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("entry", "answer"), [*INTERVALS, *WRONG])
-def test_wrong_answers_are_corrected(scorer: Scorer, entry: Entry, answer: str) -> None:
-    before = repr(entry)
-    assert correct(entry)["answer"] == corrected(entry)["answer"] == answer
-    assert correct(correct(entry)) == correct(entry)
-    assert scorer.score_answer(entry, answer.removesuffix("°")).score == 1.0
-    if entry["answer"] not in ("", answer) and entry["metadata"]["source_dataset"] != "advanced_geometry":
-        assert scorer.score_answer(entry, entry["answer"]).score == 0.0
-    assert repr(entry) == before
+def test_wrong_answers_are_corrected() -> None:
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        for entry, answer in [*INTERVALS, *WRONG]:
+            before = repr(entry)
+            assert correct(entry)["answer"] == corrected(entry)["answer"] == answer
+            assert correct(correct(entry)) == correct(entry)
+            assert scorer.score_answer(entry, answer.removesuffix("°")).score == 1.0, entry
+            if entry["answer"] not in ("", answer) and entry["metadata"]["source_dataset"] != "advanced_geometry":
+                assert scorer.score_answer(entry, entry["answer"]).score == 0.0, entry
+            assert repr(entry) == before
 
 
 TSUMEGO = [list(".....XXXXX"), list(".OX..XOO.X"), list(".X...XXXXX"), *[list("." * 10)] * 7]

@@ -9,40 +9,27 @@ from typing import Any
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.tasks import KNOWN_UNSOUND, Soundness, list_tasks, task_categories, task_names
+from rg_env.tasks import KNOWN_UNSOUND, Soundness, list_tasks
 from rg_env.tasks.registry import check_name, check_options
-
-
-def test_every_task_of_reasoning_gym_is_there_but_the_mixer() -> None:
-    assert len(task_names()) == 105
-    assert "composite" not in task_names()
-    assert task_categories()["sudoku"] == "games"
 
 
 def test_listing() -> None:
     listed = {task.name: task for task in list_tasks()}
-    assert list(listed) == sorted(listed)
-    unsound = listed["propositional_logic"]
-    assert unsound.soundness is Soundness.UNSOUND
-    assert not unsound.in_default_mix
+    assert len(listed) == 105 and list(listed) == sorted(listed)
+    assert set(KNOWN_UNSOUND) < set(listed) and "composite" not in listed
+    unsound, guarded, plain = (listed[name] for name in ("propositional_logic", "countdown", "chain_sum"))
+    assert (unsound.soundness, unsound.in_default_mix) == (Soundness.UNSOUND, False)
     assert unsound.reason == KNOWN_UNSOUND["propositional_logic"]
-    assert listed["countdown"].soundness is Soundness.GUARDED
-    assert listed["countdown"].in_default_mix
-    assert "given numbers" in listed["countdown"].reason
-    assert listed["chain_sum"].in_default_mix
-    assert listed["chain_sum"].has_levels
+    assert (guarded.soundness, guarded.in_default_mix) == (Soundness.GUARDED, True)
+    assert "given numbers" in guarded.reason
+    assert (plain.category, plain.in_default_mix, plain.has_levels) == ("arithmetic", True, True)
     assert not listed["acre"].has_levels
-    assert listed["chain_sum"].category == "arithmetic"
-    assert set(KNOWN_UNSOUND) < set(listed)
 
 
 def test_options_are_checked() -> None:
     assert check_options("chain_sum", {}) == {}
     assert check_options("chain_sum", {"min_terms": 3, "max_terms": 4}) == {"min_terms": 3, "max_terms": 4}
-
-
-def test_lists_become_tuples_where_the_default_is_one() -> None:
-    assert check_options("polynomial_multiplication", {"operators": ["+"]}) == {"operators": ("+",)}
+    assert check_options("polynomial_multiplication", {"operators": ["+"]}) == {"operators": ("+",)}  # as its default
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import reasoning_gym
 
 from rg_env.attack.attacks import CONSTANTS
 from rg_env.scoring import guard
-from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, Soundness, TaskMix, soundness_of, task_names
+from rg_env.tasks import KNOWN_UNSOUND, Soundness, TaskMix, soundness_of, task_names
 from rg_env.tasks.soundness import GUARDED
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 from tests.scoring.guard.right_answers import refusal_of
@@ -105,11 +105,11 @@ def test_the_guard_closes_what_upstream_rewards_for_nothing(
     assert left == right  # nothing but what is right by chance: a prime number is its own factorization
 
 
-@pytest.mark.parametrize("task", sorted(guard.EVALUATING_TASKS))
-def test_upstream_runs_the_answer(task: str, capsys: pytest.CaptureFixture[str]) -> None:
-    raw_mean(task, same("print('the answer runs')"))
-    assert "the answer runs" in capsys.readouterr().out
-    assert refusal_of(raw(task)[0], "print('the answer runs')")
+def test_upstream_runs_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    for task in sorted(guard.EVALUATING_TASKS):
+        raw_mean(task, same("print('the answer runs')"))
+        assert "the answer runs" in capsys.readouterr().out, task
+        assert refusal_of(raw(task)[0], "print('the answer runs')"), task
 
 
 def test_upstream_takes_near_misses() -> None:
@@ -131,10 +131,10 @@ def test_upstream_writes_out_every_repeated_turn() -> None:
     assert refusal_of(entry, "R2 U' F R3 B2") is None
 
 
-@pytest.mark.parametrize(("task", "answer"), [("coin_flip", "1e999999999"), ("rush_hour", "A+99999999")])
-def test_what_hangs_upstream_is_refused(task: str, answer: str) -> None:
+def test_what_hangs_upstream_is_refused() -> None:
     """`tests/scoring/test_scorer.py` shows in a separate process that it hangs."""
-    assert refusal_of(raw(task)[0], answer)
+    assert refusal_of(raw("coin_flip")[0], "1e999999999")
+    assert refusal_of(raw("rush_hour")[0], "A+99999999")
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,7 @@ def test_forms_of_answers_to_guarded_tasks(task: str, answer: str, passes: bool)
 
 def test_fractions_and_rounded_probabilities_pass() -> None:
     entry = {"question": "", "answer": "0.3125", "metadata": {"source_dataset": "coin_flip"}}
-    assert [refusal_of(entry, answer) for answer in ("5/16", "10 / 32", "0.31", ".3125", "3.125e-1", "0.31250")] == [
-        None
-    ] * 6
+    assert not any(refusal_of(entry, answer) for answer in ("5/16", "10 / 32", "0.31", ".3125", "3.125e-1", "0.31250"))
     assert refusal_of(entry, "1/0")
 
 
@@ -213,22 +211,18 @@ def test_random_plans_score_where_impossible_moves_are_skipped(
     assert [task in line and "impossible moves" in line for line in warnings] == [True]
 
 
-def test_at_least_95_tasks_are_in_the_default_mix() -> None:
-    assert len(TaskMix.parse().tasks) == 105 - len(KNOWN_UNSOUND) - len(OFTEN_FREE) >= 95
-
-
 def test_the_table_and_the_guard_know_the_same_tasks() -> None:
     assert set(GUARDED) == guard.GUARDED_TASKS - set(KNOWN_UNSOUND)
     assert set(KNOWN_UNSOUND) | set(GUARDED) < set(task_names())
 
 
-@pytest.mark.parametrize("task", [task for task in task_names() if soundness_of(task) is Soundness.SOUND])
-def test_a_sound_task_rewards_only_right_answers(task: str) -> None:
-    dataset = raw(task)
-    for entry in dataset:
-        for answer in [*CONSTANTS[:20], entry["question"], f"{entry['answer']} {entry['answer']}", entry["answer"] * 2]:
-            assert dataset.score_answer(answer, copy.deepcopy(entry)) == float(answer == entry["answer"]), answer
-        assert dataset.score_answer(entry["answer"], copy.deepcopy(entry)) == 1.0
+def test_a_sound_task_rewards_only_right_answers() -> None:
+    for task in [task for task in task_names() if soundness_of(task) is Soundness.SOUND]:
+        dataset = raw(task)
+        for entry in dataset:
+            right = entry["answer"]
+            for answer in [*CONSTANTS[:20], entry["question"], f"{right} {right}", right * 2, right]:
+                assert dataset.score_answer(answer, copy.deepcopy(entry)) == float(answer == right), (task, answer)
 
 
 # -- answers that upstream gets wrong
