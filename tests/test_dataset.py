@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from rg_env.dataset import ReasoningGymDataset
@@ -53,6 +54,9 @@ def test_a_row_is_skyrls_row() -> None:
         "item", "task", "split", "index", "seed", "entry", "task_config", "level", "complexity",
     }  # fmt: skip
     assert (item.split, item.index, item.seed, item.level) == ("train", 17, 7, "")
+    without_answer = ReasoningGymDataset(["graph_color"], size=1).row(0)
+    assert without_answer["reward_spec"]["ground_truth"] == ""
+    assert Item.from_extra_info(without_answer["extra_info"]).entry["answer"] is None
 
 
 def test_indexing_gives_what_skyrls_loader_takes() -> None:
@@ -70,18 +74,17 @@ def test_indexing_gives_what_skyrls_loader_takes() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", uid) for uid in uids)
 
 
-def test_any_length_at_no_cost() -> None:
-    dataset = ReasoningGymDataset(["chain_sum"], size=10**15)
-    assert len(dataset) == 10**15
-    assert dataset.row(10**15 - 1)["extra_info"]["index"] == 10**15 - 1
-
-
-def test_slices_and_negative_indices_are_those_of_a_list() -> None:
+def test_slices_and_negative_indices_are_those_of_a_list_and_any_length_costs_nothing() -> None:
     dataset = ReasoningGymDataset(["chain_sum"], size=7)
     rows = [dataset[index] for index in range(7)]
     assert (len(rows), dataset[-1], dataset[-7]) == (7, rows[-1], rows[0])
     assert (dataset[2:5], dataset[::-3], dataset[5:100], dataset[9:]) == (rows[2:5], rows[::-3], rows[5:], [])
     assert dataset.row(-2)["extra_info"]["item"] == rows[5][3]
+    for index in (-8, 7, 10**9):
+        with pytest.raises(IndexError, match="of a dataset of 7 rows"):
+            dataset[index]
+    endless = ReasoningGymDataset(["chain_sum"], size=10**15)
+    assert (len(endless), endless.row(-1)["extra_info"]["index"]) == (10**15, 10**15 - 1)
 
 
 def test_the_representation_is_one_line() -> None:
@@ -89,12 +92,6 @@ def test_the_representation_is_one_line() -> None:
     assert repr(dataset) == "ReasoningGymDataset(['chain_sum', 'lcm'], size=1000000000, seed=7, split='train')"
     many = ReasoningGymDataset("gcd,lcm,ab,dice,chain_sum", size=5, split="eval", complexity="random")
     assert repr(many) == "ReasoningGymDataset(<5 tasks>, size=5, seed=42, split='eval', complexity='random')"
-
-
-@pytest.mark.parametrize("index", [-31, 30, 10**9])
-def test_there_are_no_other_rows(index: int) -> None:
-    with pytest.raises(IndexError, match="of a dataset of 30 rows"):
-        ReasoningGymDataset(["chain_sum"], size=30)[index]
 
 
 def test_rows_depend_on_seed_split_and_index_alone() -> None:
@@ -109,12 +106,6 @@ def test_tasks_come_by_weight() -> None:
     dataset = ReasoningGymDataset({"chain_sum": 3, "gcd": 1}, size=2000)
     counts = Counter(dataset.item(i).task for i in range(2000))
     assert 1430 < counts["chain_sum"] < 1570  # 1500 ± 3.6 σ
-
-
-def test_an_item_without_an_answer_has_an_empty_ground_truth() -> None:
-    row = ReasoningGymDataset(["graph_color"], size=1).row(0)
-    assert row["reward_spec"]["ground_truth"] == ""
-    assert Item.from_extra_info(row["extra_info"]).entry["answer"] is None
 
 
 def test_prompts_over_the_limit_are_replaced(tokenizer: Any) -> None:
@@ -195,25 +186,14 @@ def test_the_export_is_what_stock_skyrl_reads(tmp_path: Path, tokenizer: Any) ->
     assert read.collate_fn([read[0]])[0].keys() == dataset.collate_fn([dataset[0]])[0].keys()
 
 
-def test_the_export_streams_in_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pyarrow.parquet as pq
-
+def test_an_export_streams_and_one_that_fails_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
-    path = tmp_path / "rows.parquet"
-    ReasoningGymDataset(["gcd"], size=20).to_parquet(path)
-    file = pq.ParquetFile(path)
-    assert (file.num_row_groups, file.metadata.num_rows) == (3, 20)
-
-
-def test_an_export_that_fails_leaves_nothing_and_spoils_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     path = tmp_path / "rows.parquet"
     dataset = ReasoningGymDataset(["gcd"], size=20)
     dataset.to_parquet(path)
-    before = path.read_bytes()
-    monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
-    real = dataset.row
+    file = pq.ParquetFile(path)
+    assert (file.num_row_groups, file.metadata.num_rows) == (3, 20)
+    before, real = path.read_bytes(), dataset.row
 
     def fail(index: int) -> dict[str, Any]:
         if index == 12:

@@ -21,12 +21,9 @@ def test_system_prompts_by_name_text_or_none() -> None:
     assert resolve_system_prompt("Be brief, please.") == "Be brief, please."
     for name, text in SYSTEM_PROMPTS.items():
         assert resolve_system_prompt(name) == text
-
-
-@pytest.mark.parametrize("name", ["think_anwser", "", "  "])
-def test_a_mistyped_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="no such prompt; use one of think_answer, "):
-        resolve_system_prompt(name)
+    for name in ("think_anwser", "", "  "):
+        with pytest.raises(ConfigError, match="no such prompt; use one of think_answer, "):
+            resolve_system_prompt(name)
 
 
 def test_messages_in_order() -> None:
@@ -42,11 +39,6 @@ def test_messages_in_order() -> None:
     assert build_messages("Q", "chain_sum", None) == [{"role": "user", "content": "Q"}]
 
 
-def test_good_examples_pass() -> None:
-    check_worked_examples([GOOD, GOOD | {"task": "gcd"}])
-    check_worked_examples(())
-
-
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
@@ -56,10 +48,6 @@ def test_good_examples_pass() -> None:
         ([GOOD | {"task": "chain_summ"}], r"worked_examples\[1\]: unknown task 'chain_summ'; did you mean chain_sum"),
         ([GOOD | {"question": 3}], r"worked_examples\[1\]: question and response must be texts"),
         ([GOOD | {"response": "2"}], r"worked_examples\[1\]: its response breaks the format \(no_think\)"),
-        (
-            [GOOD | {"response": "<think>x</think><answer></answer>"}],
-            r"worked_examples\[1\]: its response breaks the format \(empty_answer\)",
-        ),
     ],
 )
 def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None:
@@ -87,6 +75,7 @@ def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:
 
 
 def test_worked_examples_need_the_format_of_the_run() -> None:
+    check_worked_examples([GOOD, GOOD | {"task": "gcd"}])
     bare = {"question": "1 + 1?", "response": "<answer>2</answer>"}
     check_worked_examples([bare], "lenient")
     with pytest.raises(ConfigError, match=r"breaks the format \(no_think\); write <think>"):

@@ -22,13 +22,9 @@ def test_public_names_can_be_imported_and_are_listed(name):
     namespace = {}
     exec(f"from rg_env import {name}", namespace)
     assert namespace[name].__name__.removeprefix("rg_env.") == name
-    assert name in dir(rg_env)
+    assert dir(rg_env) == sorted([*rg_env.__all__, "__version__"])
     with pytest.raises(AttributeError, match=f"no attribute '{name}s'"):
         getattr(rg_env, f"{name}s")
-
-
-def test_dir_lists_the_public_names_and_nothing_else():
-    assert dir(rg_env) == sorted([*rg_env.__all__, "__version__"])
 
 
 def test_the_names_of_scoring_can_be_imported():
@@ -44,8 +40,8 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_register_makes_the_environment_known():
-    rg_env.register()
-    rg_env.register()
+    for _ in range(2):
+        rg_env.register()
     _, _, extras, _ = ReasoningGymDataset(["chain_sum"], size=1)[0]
     env = skyrl_gym.make("rg_dump", env_config=rg_env.RGDumpConfig(), extras=extras)
     answer = extras["reward_spec"]["ground_truth"]
@@ -67,18 +63,11 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         yield from commands(inner, (*path, name))
 
 
-COMMANDS = [" ".join(path) for path in commands(typer.main.get_command(app))]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command or "rg-env")
-def test_every_command_has_help(command):
-    result = CliRunner().invoke(app, [*command.split(), "--help"])
-    assert result.exit_code == 0
-    assert "Usage:" in result.output
-
-
-def test_the_commands_are_those_promised():
-    promised = ["train", "eval", "tasks", "dataset", "score", "attack"] + [
-        f"dumps {name}" for name in ["stats", "show", "report", "export", "validate", "rescore"]
-    ]
-    assert set(promised) <= set(COMMANDS)
+def test_every_command_that_was_promised_has_help():
+    promised = {"train", "eval", "tasks", "dataset", "score", "attack"}
+    promised |= {f"dumps {name}" for name in ("stats", "show", "report", "export", "validate", "rescore")}
+    names = {" ".join(path) for path in commands(typer.main.get_command(app))}
+    assert promised <= names
+    for name in names:
+        result = CliRunner().invoke(app, [*name.split(), "--help"])
+        assert result.exit_code == 0 and "Usage:" in result.output, name
