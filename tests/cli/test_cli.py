@@ -1,4 +1,4 @@
-"""`rg-env` as a person types it: answers on standard output, one line on standard error, exit codes 0, 1, 2."""
+"""`rg-env` as a person types it: answers on standard output, remarks on standard error, exit codes 0, 1, 2."""
 
 import json
 import os
@@ -11,25 +11,25 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.dump import open_run
+from rg_env.dump.files import list_files
 from rg_env.errors import RGEnvError
 from rg_env.tasks import list_tasks
 from tests.documents import ROOT
+from tests.dump.repair.damage import write_record
 
-SUM = ["chain_sum", "--seed", "1"]
+SAMPLE = ROOT / "dumps" / "sample"
 
 
 def invoke(*args):
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-def test_tasks_as_json_have_what_the_contract_names():
+def test_tasks(monkeypatch):
     tasks = json.loads(invoke("tasks", "--json").stdout)
     assert len(tasks) == 105
     assert {"name", "category", "in_default_mix", "soundness", "reason"} <= set(tasks[0])
     assert all(task["reason"] for task in tasks if task["soundness"] == "unsound")
-
-
-def test_tasks_fit_100_columns_and_none_of_them_is_unaudited(monkeypatch):
     monkeypatch.setattr("rg_env.output._PIPE_WIDTH", 100)
     shown = invoke("tasks").stdout
     table, _, legend = shown.partition("105 tasks, 95 in the default mix")
@@ -41,17 +41,45 @@ def test_tasks_fit_100_columns_and_none_of_them_is_unaudited(monkeypatch):
 @pytest.mark.parametrize(
     ("response", "options", "violation", "base_score"),
     [
-        ("<think>t</think><answer>{}</answer>", (), None, 1.0),
         ("<answer>{}</answer>", (), "no_think", 0.0),
         ("<Answer>{}</Answer>", ("--format", "lenient"), None, 1.0),
     ],
 )
 def test_score_shows_every_number_and_names_the_violation(response, options, violation, base_score):
-    answer = json.loads(invoke("score", *SUM, "--json").stdout)["answer"]
-    shown = json.loads(invoke("score", *SUM, "--json", *options, "--response", response.format(answer)).stdout)
+    command = ("score", "chain_sum", "--seed", "1", "--json")
+    answer = json.loads(invoke(*command).stdout)["answer"]
+    shown = json.loads(invoke(*command, *options, "--response", response.format(answer)).stdout)
     assert (shown["violation"], shown["base_score"], shown["status"]) == (violation, base_score, "ok")
     assert shown["raw_score"] == (None if violation else 1.0)
     assert violation or shown["tagged_score"] < 1.0
+
+
+def test_the_id_of_an_item_or_group_is_scored_with_default_options():
+    item = "chain_sum-eval-7-3@0.25"
+    for name in (item, f"20261123-005303-ab:1:eval:3:{item}#1"):
+        done = invoke("score", name, "--json")
+        assert json.loads(done.stdout)["item"] == item
+        assert done.stderr.startswith("rg-env: with the default options of chain_sum; ")
+
+
+def test_an_id_selects_its_group_in_every_command(tmp_path):
+    group = next(group for group in open_run(SAMPLE).groups() if group.outcome == "mixed")
+    conditions = [
+        f"group_id = '{group.group_id}'",
+        f"item = '{group.item}'",
+        f"run_id = '{group.run_id}' AND uid = '{group.uid}'",
+    ]
+    for words, says in (
+        (["stats"], "1 group, 8 rollouts"),
+        (["show"], f"== {group.group_id}\n"),
+        (["signs"], "8 responses read"),
+        (["report", "--out", tmp_path / "report.html", "--force"], "report.html: "),
+        (["export", "sft", "--out", tmp_path / "sft.jsonl", "--force"], "from 1 group with 8 rollouts"),
+        (["rescore", "--workers", "1"], "8 rollouts scored again, 0 changed"),
+    ):
+        for condition in conditions if words[0] != "rescore" else conditions[:1]:
+            done = invoke("dumps", *words, SAMPLE, "--where", condition)
+            assert done.exit_code == 0 and says in done.stdout, (words, condition, done.output)
 
 
 def test_dataset_writes_what_it_says_and_replaces_nothing_by_accident(tmp_path):
@@ -61,10 +89,24 @@ def test_dataset_writes_what_it_says_and_replaces_nothing_by_accident(tmp_path):
     refused = invoke(*arguments).exception
     assert isinstance(refused, RGEnvError) and "--force" in str(refused)
     assert out.read_text() == "valuable"
-    done = invoke(*arguments, "--force")
-    assert done.exit_code == 0
-    assert "4 rows" in done.stdout
+    done = invoke(*arguments, "--force", "--complexity", "0.5")
+    assert done.exit_code == 0 and "4 rows" in done.stdout
     assert out.read_bytes()[:4] == b"PAR1"
+
+
+def test_validate_says_where_what_and_what_to_do(tmp_path):
+    write_record(tmp_path)
+    done = invoke("dumps", "validate", tmp_path)
+    assert done.exit_code == 0 and "7 ledger lines, 6 texts: no problems found" in done.stdout
+    torn = list_files(tmp_path)[0].path
+    torn.write_bytes(torn.read_bytes()[:-9])
+    done = invoke("dumps", "validate", tmp_path)
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"{torn.name}, line 2: torn or joined") and "(readers skip it)" in done.stdout
+    shown = json.loads(invoke("dumps", "validate", tmp_path, "--json").stdout)
+    assert (shown["good"], shown["counts"]) == (False, {"damaged_line": 1, "no_text": 1})
+    finding = shown["findings"][0]
+    assert (finding["file"], finding["line"], bool(finding["advice"])) == (torn.name, 2, True)
 
 
 def test_the_package_can_be_run_and_its_version_names_what_a_bug_report_needs(monkeypatch, capsys):
@@ -88,25 +130,3 @@ def test_a_reasoning_gym_that_cannot_be_imported_is_one_line(tmp_path):
         done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (code, f"rg-env: {line}\n" if code else "")
     assert line in done.stdout.splitlines()
-
-
-def complete(line):
-    """What bash offers after a line."""
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    env = {"_RG_ENV_COMPLETE": "complete_bash", **words}
-    return CliRunner().invoke(app, [], prog_name="rg-env", env=env).stdout.split()
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("rg-env du", ["dumps"]),
-        ("rg-env dumps re", ["report", "rescore"]),
-        ("rg-env dumps stats --again", ["--against", "--against-where"]),
-        ("rg-env dumps stats x --by p", ["phase"]),
-        ("rg-env eval --suite rg_", ["rg_easy", "rg_hard"]),
-        ("rg-env train configs/", []),
-    ],
-)
-def test_the_shell_completes_commands_options_and_choices(line, offered):
-    assert complete(line) == offered

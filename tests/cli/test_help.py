@@ -13,72 +13,47 @@ from rg_env.cli import app
 
 
 def commands():
-    found = [((), typer.main.get_command(app))]
-    for path, command in found:
-        found += [((*path, name), child) for name, child in getattr(command, "commands", {}).items()]
-    return dict(found)
-
-
-def examples_of(command):
-    text = command.epilog.partition("\n")[2].replace("\\\n", " ").replace("\\[", "[")
-    return [shlex.split(line) for line in text.splitlines()]
-
-
-def own_part(words):
-    """The words of the `rg-env` command in a pipeline."""
-    start = words.index("rg-env")
-    end = words.index("|", start) if "|" in words[start:] else None
-    return words[start + 1 : end]
+    pairs = [((), typer.main.get_command(app))]
+    for path, command in pairs:
+        pairs += [((*path, name), child) for name, child in getattr(command, "commands", {}).items()]
+    return dict(pairs)
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
-def test_every_command_says_what_it_is_for_and_has_examples(path, tmp_path, monkeypatch):
-    command = commands()[path]
-    purpose = command.help.partition("\n\n")[0]
-    assert re.fullmatch(r"[A-Z].{10,}\.", purpose)
-    (tmp_path / "results" / "openai_o3-mini").mkdir(parents=True)
+def test_a_command_says_what_it_is_for_and_its_examples_are_accepted(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    examples = examples_of(command)
-    assert examples
-    for words in examples:
-        rest = own_part(words)
-        assert tuple(rest[: len(path)]) == path
-        leaf, context = commands()[()], None
-        while hasattr(leaf, "commands"):
-            leaf = leaf.commands[rest.pop(0)]
-        context = leaf.make_context("rg-env", rest)  # parses the arguments: an unknown option raises
-        assert not [word for word in context.params.get("settings") or () if word.startswith("-")]
-
-
-@pytest.mark.parametrize("path", commands(), ids=" ".join)
-def test_help_fits_80_columns(path):
+    command = commands()[path]
+    assert re.fullmatch(r"[A-Z].{10,}\.", command.help.partition("\n\n")[0])
+    assert all(option.name in ("help", "ctx") or option.help for option in command.params)
     shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"}).stdout
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown, "a word was cut off"
-    joined = re.sub(r"\s+", " ", shown)
-    for words in commands()[path].epilog.replace("\\[", "[").splitlines()[1:]:
-        assert words.strip().rstrip("\\").strip() in joined
     assert not re.search(r"<(bool|int|float|str|path|list)[> \[]", shown)
-    assert path != ("train",) or "train [OPTIONS] [CONFIG.yaml | KEY=VALUE]..." in shown
-    for parameter in commands()[path].params:
-        assert parameter.name == "help" or parameter.help or parameter.name == "ctx", parameter.name
+    assert path != ("train",) or "train [OPTIONS] [CONFIG.yaml | KEY=VALUE]..." in re.sub(r"\s+", " ", shown)
+    examples = command.epilog.partition("\n")[2].replace("\\[", "[")
+    assert all(line.strip(" \\") in re.sub(r"\s+", " ", shown) for line in examples.splitlines())
+    for line in examples.replace("\\\n", " ").splitlines():
+        words = shlex.split(line)
+        words = words[words.index("rg-env") + 1 :]  # behind a pipe
+        assert tuple(words[: len(path)]) == path
+        leaf = commands()[()]
+        while hasattr(leaf, "commands"):
+            leaf = leaf.commands[words.pop(0)]
+        context = leaf.make_context("rg-env", words)  # an unknown option raises
+        assert not [word for word in context.params.get("settings") or () if word.startswith("-")]
 
 
-@pytest.mark.parametrize(
-    ("args", "suggested"),
-    [
-        (("stats",), "`rg-env dumps stats`"),
-        (("stats", "dumps/sample", "--by", "step"), "`rg-env dumps stats`"),
-        (("valdate",), "`rg-env dumps validate`"),
-        (("sft",), "`rg-env dumps export sft`"),
-        (("trian",), "`rg-env train`"),
-        (("dumps", "stat"), "`rg-env dumps stats`"),
-        (("dumps", "tasks"), "`rg-env tasks`"),
-        (("attak",), "`rg-env attack`"),
-        (("dumps", "export", "xyz"), "use one of sft, dpo"),
-    ],
-)
-def test_an_unknown_command_gets_a_suggestion(args, suggested):
-    done = CliRunner().invoke(app, args, prog_name="rg-env", env={"COLUMNS": "200"})
-    assert done.exit_code == 2
-    assert suggested in done.output
+def complete(line):
+    """What bash offers after a line."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    env = {"_RG_ENV_COMPLETE": "complete_bash", **words}
+    return CliRunner().invoke(app, [], prog_name="rg-env", env=env).stdout.split()
+
+
+def test_the_shell_completes_commands_options_and_choices():
+    assert complete("rg-env du") == ["dumps"]
+    assert complete("rg-env dumps re") == ["report", "rescore"]
+    assert complete("rg-env dumps stats --again") == ["--against", "--against-where"]
+    assert complete("rg-env dumps stats x --by p") == ["phase"]
+    assert complete("rg-env eval --suite rg_") == ["rg_easy", "rg_hard"]
+    assert complete("rg-env train configs/") == []

@@ -22,6 +22,8 @@ from tests.dump.records import RUN_ID, group
 
 TEXTS, NEXT = batch_name(FileKind.ROLLOUTS, RUN_ID, 0), batch_name(FileKind.ROLLOUTS, RUN_ID, 1)
 DEEP = b"[" * 200_000
+LONGEST = 1 << 18
+"""Bytes of a line, in this test."""
 
 
 def deep_entry(folder: Path) -> None:
@@ -47,10 +49,10 @@ CASES = {
     "a lock that is a FIFO": lambda folder: os.mkfifo(folder / lock_name(RUN_ID)),
     "a line of brackets": lambda folder: (folder / NEXT).write_bytes(DEEP + b"\n"),
     "an entry of brackets": deep_entry,
-    "a long line": lambda folder: (folder / NEXT).write_bytes(b"x" * 3_000_000),
-    "a long line, compressed": lambda folder: (folder / f"{NEXT}.zst").write_bytes(repeated(b"x" * 1_000_000, 3)),
-    "many empty lines": lambda folder: (folder / NEXT).write_bytes(b"\n" * 3_000_000),
-    "many empty lines, compressed": lambda folder: (folder / f"{NEXT}.zst").write_bytes(repeated(b"\n" * 1_000_000, 3)),
+    "a long line": lambda folder: (folder / NEXT).write_bytes(b"x" * 2 * LONGEST),
+    "a long line, compressed": lambda folder: (folder / f"{NEXT}.zst").write_bytes(repeated(b"x" * LONGEST, 2)),
+    "many empty lines": lambda folder: (folder / NEXT).write_bytes(b"\n" * 2 * LONGEST),
+    "many empty lines, compressed": lambda folder: (folder / f"{NEXT}.zst").write_bytes(repeated(b"\n" * LONGEST, 2)),
 }
 COMMANDS = {
     "stats": ["stats", "--json"],
@@ -80,7 +82,7 @@ def test_no_command_is_missing_here():
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_command_ends_and_says_what_is_wrong(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(dump_files, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(dump_files, "MAX_LINE", LONGEST)
     folder = tmp_path / "dump"
     write_texts(folder, [group(k, step=k, entry="{}") for k in range(3)])
     CASES[case](folder)

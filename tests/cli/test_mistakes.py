@@ -1,0 +1,103 @@
+"""A mistake on the command line, and `--help`, are answered without importing what takes seconds."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+
+from tests.documents import ROOT
+
+STATS, QUICKSTART = "dumps stats dumps/sample", "train configs/quickstart.yaml"
+MISTAKES = {
+    "stats": "no command 'stats'; did you mean `rg-env dumps stats`?",
+    "stats dumps/sample --by step": "did you mean `rg-env dumps stats`?",
+    "valdate": "`rg-env dumps validate`",
+    "sft": "`rg-env dumps export sft`",
+    "trian": "`rg-env train`",
+    "attak": "`rg-env attack`",
+    "dumps stat": "`rg-env dumps stats`",
+    "dumps tasks": "`rg-env tasks`",
+    "dumps replay dumps/sample nope": "no command 'replay'; use one of stats, show",
+    "dumps import reasoning-gym-eval x": "use one of atif, verifiers, trl",
+    "dumps export xyz x --out x.jsonl": "use one of sft, dpo",
+    "train": "name a configuration",
+    "train no.yaml": "no.yaml",
+    f"{QUICKSTART} trainer.epoch=1": "trainer.epochs",
+    f"{QUICKSTART} trainer.epochs=many": "trainer.epochs",
+    f"{QUICKSTART} environment.skyrl_gym.rg_dump.tasks.nope=1": "nope",
+    f"{QUICKSTART} environment.skyrl_gym.rg_dump.format=loose": "strict",
+    "eval": "--model",
+    "eval --model no/such/folder": "there is no such folder",
+    "eval --resume --model nano": "--resume needs --out",
+    "eval --endpoint http://127.0.0.1:9/v1 --model x --suite nope": "nope",
+    "eval --temperature=-1": "--temperature",
+    "collect --groups 3 --out d": "--model",
+    "score chain_sun": "unknown task 'chain_sun'; did you mean chain_sum",
+    "tasks --levels nope": "nope",
+    "dataset --out x.csv": ".parquet",
+    "dataset --out no/such/folder/x.parquet": "no/such/folder",
+    "dataset --out x.parquet --tasks nope": "nope",
+    "attack --tasks nope": "nope",
+    "serve --workers 0": "--workers",
+    "dumps export sft dumps/sample --out x.csv": ".jsonl",
+    "dumps show dumps/sample --plain --where 'nope = 1'": "unknown column nope",
+    "dumps stats no/such/folder": "no/such/folder cannot be read",
+    f"{STATS} --where 'color = 1'": "unknown column color",
+    f"{STATS} --where \"task = 'spell'\"": "no rollout matches task = 'spell'; the tasks are ",
+    f"{STATS} --against nowhere": "nowhere cannot be read",
+    f"{STATS} --columns solverate": "there is no solverate; use groups, rollouts, steps, mean_base_score",
+    f"{STATS} --by color": "use one of task, category",
+    f"{STATS} --by task,": "use one of task, category",
+    f"{STATS} --against-where step=1": "--against-where needs --against",
+    f"{STATS} --json --csv": "not both",
+    f"{STATS} --solved-at 2": "--solved-at",
+}
+"""What the one line says, by what was typed after `rg-env`."""
+SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets", "textual")
+PROBE = f"""
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from rg_env.cli import main
+from rg_env.errors import RGEnvError
+
+def in_this_process(work, screen):
+    try:
+        work()
+    except RGEnvError as error:
+        screen.facts["error"] = str(error)
+        return 2
+    return 0
+
+for command in ("stats", "import"):
+    with redirect_stdout(io.StringIO()) as shown:
+        sys.argv = ["rg-env", "dumps", command, "--help"]
+        try:
+            main()
+        except SystemExit:
+            assert "Usage" in shown.getvalue()
+heavy = ("polars", "pyarrow", "reasoning_gym", "textual", "orjson", "rg_env.formats")
+assert not any(name in sys.modules for name in heavy)
+
+import rg_env.train
+rg_env.train.supervise = in_this_process
+
+answers = []
+for words in {[shlex.split(typed) for typed in MISTAKES]!r}:
+    sys.argv = ["rg-env", *words]
+    with redirect_stderr(io.StringIO()) as shown:
+        try:
+            main()
+        except SystemExit as done:
+            answers.append([done.code, shown.getvalue(), [name for name in {SLOW!r} if name in sys.modules]])
+print(json.dumps(answers))
+"""
+
+
+def test_a_mistake_is_one_line_that_says_what_is_wrong_without_slow_imports():
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    for (typed, says), (code, text, imported) in zip(MISTAKES.items(), json.loads(done.stdout), strict=True):
+        assert (code, text[:8], text.count("\n"), imported) == (2, "rg-env: ", 1, []), (typed, text)
+        assert says in text, typed
