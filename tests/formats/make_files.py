@@ -1,5 +1,5 @@
 """Writes `files/` with the real programs: SkyRL's `dump_per_dataset_eval_results`, a step of TRL's trainer, and verl's
-writer, taken from the source of a wheel that is unpacked in the folder given.
+writer, taken from the source of a wheel that is unpacked in the folder given. `make_traces` writes the others.
 
     python -m tests.formats.make_files VERL_WHEEL_FOLDER
 """
@@ -21,24 +21,35 @@ from tests.integrations.trl_run import TASKS, train
 FILES = Path(__file__).parent / "files"
 
 
+def folder_for(*names: str) -> Path:
+    """A new folder among the files."""
+    shutil.rmtree(FILES / names[0], ignore_errors=True)
+    folder = FILES.joinpath(*names)
+    folder.mkdir(parents=True)
+    return folder
+
+
 def skyrl() -> None:
+    """Two rollouts of each of four questions. One reward is per token, one is unknown, and the last is too high."""
     from skyrl.train.utils.trainer_utils import dump_per_dataset_eval_results
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    rows = [ReasoningGymDataset(TASKS, size=2, split="eval")[k] for k in (0, 0, 1, 1)]
-    texts = ["<think>a</think><answer>b</answer>", "no", "<think>é</think><answer>c</answer>", ""]
+    dataset = ReasoningGymDataset(TASKS, size=4, split="eval")
+    rows = [dataset[k // 2] for k in range(8)]
+    answers = [row[2]["reward_spec"]["ground_truth"] for row in rows]
+    wrong = {1: "b", 2: "é", 4: "c", 6: "b", 7: "a"}
+    texts = [f"<think>a</think><answer>{wrong.get(k, answer)}</answer>" for k, answer in enumerate(answers)]
     output = {
         "prompt_token_ids": [tokenizer.apply_chat_template(row[0], return_dict=False) for row in rows],
         "response_ids": [tokenizer.encode(text) for text in texts],
-        "rewards": [1.0, 0.0, [0.0, 0.5], float("nan")],
-        "stop_reasons": ["stop", "stop", "stop", "length"],
+        "rewards": [1.0, 0.0, 0.0, [0.0, 1.0], 0.0, float("nan"), 0.0, 1.0],
+        "stop_reasons": [*["stop"] * 7, "length"],
     }
-    folder = FILES / "skyrl" / "global_step_4_evals"
-    folder.mkdir(parents=True)
     extras = [row[2] for row in rows]
     sources = [extra["data_source"] for extra in extras]
     classes = [row[1] for row in rows]
+    folder = folder_for("skyrl", "global_step_4_evals")
     dump_per_dataset_eval_results(folder, tokenizer, output, sources, classes, extras, {"eval/all/avg_score": 0.5})
 
 
@@ -46,9 +57,10 @@ def trl() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sizes = {"per_device_train_batch_size": 4, "max_completion_length": 16}
         train(folder, f"{folder}/dump", max_steps=1, logging_steps=1, log_completions=True, **sizes)
-        (FILES / "trl").mkdir()
-        for path in Path(folder, "completions").iterdir():
-            shutil.copy(path, FILES / "trl")
+        saved = list(Path(folder, "completions").iterdir())
+        into = folder_for("trl")
+        for path in saved:
+            shutil.copy(path, into)
 
 
 def verl(wheel: Path) -> None:
@@ -62,12 +74,11 @@ def verl(wheel: Path) -> None:
     keys = [f"{question}_{sample}_0" for question in ("q7", "q8") for sample in range(2)]
     names["_write_generations"](
         prompts, ["2", "3", "4", "<answer>é</answer>"], ["2", "2", "4", "4"], [1.0, 0.0, 1.0, 1.0],
-        {"uid": keys, "acc": [True, False, True, True]}, FILES / "verl", 3,
+        {"uid": keys, "acc": [True, False, True, True]}, folder_for("verl"), 3,
     )  # fmt: skip
 
 
 if __name__ == "__main__":
-    shutil.rmtree(FILES, ignore_errors=True)
     verl(Path(sys.argv[1]))
     skyrl()
     trl()

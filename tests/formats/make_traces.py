@@ -1,11 +1,17 @@
-"""Writes `files/verifiers/traces.jsonl` with the classes and the writer of verifiers 0.4, in its environment:
+"""Writes two files with verifiers 0.4, in its environment: `files/verifiers/traces.jsonl` with its classes and its
+writer, `files/vf-eval/traces.jsonl` with its command, which asks a scripted server the questions of `make_files`.
 
-.venv-verifiers/bin/python -m tests.formats.make_traces
+    .venv-verifiers/bin/python -m tests.formats.make_traces
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from verifiers.v1.configs.agent import WireAgentConfig
 from verifiers.v1.episode import EnvInfo, Episode, GroupInfo, PolicySpan, TrainRunInfo, TrainWorkInfo
@@ -15,7 +21,10 @@ from verifiers.v1.trace import AgentInfo, Error, ModelCall, Reward, Trace, Trace
 from verifiers.v1.types import AssistantMessage, ToolCall, ToolMessage, Usage, UserMessage
 from verifiers.v1.utils.trace_store import write_episode
 
-FOLDER = Path(__file__).parent / "files" / "verifiers"
+from tests.evaluate.server import Answer, completion, serving
+
+FILES = Path(__file__).parent / "files"
+TASKS = {"spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}}}
 
 
 def trace(task: TraceTask, replies: list[AssistantMessage], **changes) -> Trace:
@@ -32,9 +41,11 @@ def trace(task: TraceTask, replies: list[AssistantMessage], **changes) -> Trace:
     return Trace(task=task, agent=agent, nodes=nodes, calls=calls, is_completed=True, **{"ok": True, **changes})
 
 
-def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "traces.jsonl").unlink(missing_ok=True)
+def with_classes() -> None:
+    """Two rollouts of a group and one without, of which one has tools and two turns, one failed."""
+    folder = FILES / "verifiers"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "traces.jsonl").unlink(missing_ok=True)
     task = TraceTask(type="Sums", data=WireTaskData(id="sum-1", name="sums", answer="2"), key="sum-1")
     run = TrainRunInfo(id="r", work=TrainWorkInfo(step=7, policy=PolicySpan(start=6, end=7)))
     call = ToolCall(id="c", name="add", arguments='{"a": 1}')
@@ -57,9 +68,30 @@ def main() -> None:
     for number, each in enumerate(traces):
         group = GroupInfo(id="g") if number < 2 else None
         write_episode(
-            FOLDER, Episode(env=EnvInfo(id="sums"), task=task, group=group, run=run, ok=each.ok, traces=[each])
+            folder, Episode(env=EnvInfo(id="sums"), task=task, group=group, run=run, ok=each.ok, traces=[each])
         )
 
 
+def with_vf_eval() -> None:
+    """Two rollouts of each of four questions: right and wrong ones, one without the format, one truncated."""
+
+    def reply(number: int, body: dict[str, Any]) -> Answer:
+        answer = body["messages"][-1]["content"].rpartition(" ")[2][::-1] if number in (0, 3, 4, 5, 6) else "b"
+        text = answer if number == 6 else f"<think>I spell.</think><answer>{answer}</answer>"
+        return completion(text, finish="length" if number == 7 else "stop")
+
+    with tempfile.TemporaryDirectory() as folder, serving(reply) as server:
+        options = f"-m nano --client.base-url {server.url}/v1 -n 4 -r 2 -c 1 --no-push --no-rich".split()
+        questions = ("split", "eval"), ("seed", "42"), ("tasks", json.dumps(TASKS))
+        options += [word for name, value in questions for word in (f"--env.taskset.{name}", value)]
+        subprocess.run(
+            [Path(sys.executable).with_name("vf-eval"), "rg-env-verifiers", *options], cwd=folder, check=True
+        )
+        (saved,) = Path(folder).rglob("traces.jsonl")
+        (FILES / "vf-eval").mkdir(exist_ok=True)
+        (FILES / "vf-eval" / "traces.jsonl").write_text(saved.read_text().replace(str(Path.home()), "~"))
+
+
 if __name__ == "__main__":
-    main()
+    with_classes()
+    with_vf_eval()

@@ -49,8 +49,15 @@ def odd(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("name", "form"), [("atif", "a.jsonl"), ("atif", "folder"), ("traces", "traces.jsonl")])
-@pytest.mark.parametrize("source", ["sample", "odd"])
+@pytest.mark.parametrize(
+    ("source", "name", "form"),
+    [
+        ("sample", "atif", "a.jsonl"),
+        ("sample", "traces", "traces.jsonl"),
+        ("odd", "atif", "folder"),
+        ("odd", "traces", "traces.jsonl"),
+    ],
+)
 def test_what_was_exported_comes_back_equal(name, form, source, odd, tmp_path):
     dump = SAMPLE if source == "sample" else odd
     done = dumps("export", name, dump, "--out", tmp_path / form)
