@@ -21,8 +21,7 @@ from rg_env.dump.files import batch_name
 from rg_env.errors import RGEnvError
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, rollout, violating
-from tests.dump.repair.damage import manifest
+from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 
 SCORES = st.one_of(st.sampled_from([0.0, 0.2, 0.3, 0.7, 1.0]), st.floats(0, 1))
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"

@@ -15,8 +15,7 @@ from rg_env.scoring.types import Status
 from tests.analysis.recount import recount, recount_kinds, splits_groups
 from tests.analysis.reports import Report
 from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_texts
-from tests.dump.records import RUN_ID, group, rollout
-from tests.dump.repair.damage import manifest
+from tests.dump.records import RUN_ID, group, manifest, rollout
 
 OF_GROUPS = (
     "pass_at_",

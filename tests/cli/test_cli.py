@@ -16,7 +16,7 @@ from rg_env.dump.files import list_files
 from rg_env.errors import RGEnvError
 from rg_env.tasks import list_tasks
 from tests.documents import ROOT
-from tests.dump.repair.damage import write_record
+from tests.dump.records import write_record
 
 SAMPLE = ROOT / "dumps" / "sample"
 

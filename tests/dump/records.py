@@ -1,4 +1,4 @@
-"""Test groups for writing and reading."""
+"""Groups and whole dumps for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rg_env.dump import FileKind, GroupRecord, Phase, RolloutRecord, group_id, has_no_signal, outcome_of
+from rg_env.config import RGDumpConfig
+from rg_env.dump import (
+    DumpWriter,
+    FileKind,
+    GroupRecord,
+    Phase,
+    RolloutRecord,
+    TrainedRecord,
+    group_id,
+    has_no_signal,
+    outcome_of,
+    write_manifest,
+)
 from rg_env.dump.files import list_files
 from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status, Violation
@@ -25,17 +37,11 @@ def rollout(base_score: float = 1.0, repetition: int = 0, **changes: Any) -> Rol
         "base_score": base_score,
         "raw_score": base_score,
         "tagged_score": 0.0,
-        "violation": "",
-        "status": Status.OK,
-        "detail": "",
         "answer": str(base_score),
         "response_tokens": len(text),
         "stop_reason": "stop",
-        "truncated": False,
-        "penalty_factor": 1.0,
         "repetition": repetition,
         "policy_version": "3",
-        "normalized": False,
     }
     return RolloutRecord(**(values | changes))
 
@@ -92,3 +98,48 @@ def uids(folder: Path, kind: FileKind = FileKind.LEDGER) -> list[str]:
 def names(folder: Path) -> set[str]:
     """The files of a dump, without the prefix and the run id that they share."""
     return {path.name.replace("reasoning_gym_environment_", "").replace(f"_{RUN_ID}", "") for path in folder.iterdir()}
+
+
+def manifest(attempt: int = 1, *, samples: int | None = 2, **rg_dump: Any) -> dict[str, Any]:
+    """What a run notes about its start, as far as the record depends on it."""
+    settings = {
+        "generator": {
+            "n_samples_per_prompt": samples,
+            "eval_n_samples_per_prompt": samples,
+            "zero_reward_on_non_stop": False,
+            "sampling_params": {"max_generate_length": 64},
+        },
+        "environment": {
+            "skyrl_gym": {"rg_dump": vars(RGDumpConfig()) | {"scorer": {}, "length_penalty": {}} | rg_dump}
+        },
+    }
+    return {"attempt": attempt, "settings": settings}
+
+
+def some_groups(attempt: int = 1) -> list[GroupRecord]:
+    """Groups for each kind of text file, and one whose text is kept nowhere."""
+    failure = rollout(0.0, 1, status=Status.TIMEOUT, raw_score=None, tagged_score=None, detail="5 s")
+    scores = [[1.0, 0.0], [0.0, 0.0], [0.3, 0.0], [1.0, 1.0], [violating(0), failure], [0.9, 0.2]]
+    made = [
+        group(f"{attempt}-{k}", rollouts, attempt=attempt, call=k // 2, step=k // 2 + 1)
+        for k, rollouts in enumerate(scores)
+    ]
+    made.append(group("e", [1.0, 0.5], attempt=attempt, phase="eval", call=3, step=3))
+    return made
+
+
+def write_record(folder: Path, *, attempts: int = 1) -> list[GroupRecord]:
+    """A record as runs write it: every kind of file, two batches of some, a manifest; returns its groups."""
+    groups = []
+    for attempt in range(1, attempts + 1):
+        made = some_groups(attempt)
+        groups += made
+        folder.mkdir(exist_ok=True)
+        write_manifest(folder, RUN_ID, manifest(attempt, dump_eval_rollouts=True, groups_per_file=4))
+        config = RGDumpConfig(dump_other_rollouts=False, groups_per_file=4)
+        with DumpWriter(folder, RUN_ID, attempt, config) as writer:
+            assert writer.submit(made).result(10)
+            for step in (1, 2):
+                trained = [TrainedRecord(RUN_ID, attempt, step, g.group_id, 2) for g in made if g.step == step]
+                assert writer.submit(trained).result(10)
+    return groups

@@ -1,8 +1,32 @@
-"""Trying folders, without trace."""
+"""Names, locks, compressed files, and files that are renamed while they are read."""
 
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from rg_env.dump.files import try_folder
+import pytest
+from backports import zstd
+
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_lines, open_run, to_line
+from rg_env.dump.files import RunLock, batch_name, is_held, lock_name, parse_name, try_folder
+from rg_env.errors import DumpError
+from tests.dump.records import RUN_ID, group
+
+
+@pytest.mark.parametrize("run_id", ["20261121-053012-ab12cd34", "a_b_0001", "groups_7"])
+@pytest.mark.parametrize("kind", FileKind)
+@pytest.mark.parametrize("batch", [0, 12345])
+def test_names_are_taken_apart_as_they_were_put_together(run_id, kind, batch):
+    for ending in ("", ".part"):
+        file = parse_name(Path(batch_name(kind, run_id, batch) + ending))
+        assert (file.kind, file.run_id, file.batch, file.part) == (kind, run_id, batch, bool(ending))
 
 
 def test_trying_a_folder_creates_nothing_that_another_run_could_stumble_over(tmp_path):
@@ -13,3 +37,93 @@ def test_trying_a_folder_creates_nothing_that_another_run_could_stumble_over(tmp
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(try_often, "abcd"))
     assert not list(tmp_path.iterdir())
+
+
+# -- the lock
+
+_HOLD = """
+import os, sys, time
+from rg_env.dump import DumpWriter
+writer = DumpWriter(sys.argv[1], sys.argv[2], 1)
+if not os.fork():
+    print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_writer_is_told_who_the_first_one_is_and_the_lock_goes_with_it_though_its_child_lives(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", _HOLD, tmp_path, RUN_ID], stdout=subprocess.PIPE, text=True)
+    child = int(holder.stdout.readline())
+    try:
+        with pytest.raises(DumpError) as error:
+            DumpWriter(tmp_path, RUN_ID, 2)
+        assert f"by process {holder.pid} on {socket.gethostname()}" in str(error.value)
+        assert "\n" not in str(error.value)
+        holder.kill()
+        holder.wait()
+        DumpWriter(tmp_path, RUN_ID, 2).close()
+        assert not list(tmp_path.iterdir())
+    finally:
+        holder.kill()
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_writer_that_could_not_start_lets_go_of_the_lock(tmp_path):
+    part = tmp_path / f"{batch_name(FileKind.ROLLOUTS, RUN_ID, 0)}.part"
+    part.write_bytes(to_line(group(0)).replace(b'"schema_version":', b'"schema_version":9'))
+    with pytest.raises(NewerSchemaError):
+        DumpWriter(tmp_path, RUN_ID, 2)
+    part.unlink()
+    DumpWriter(tmp_path, RUN_ID, 2).close()
+
+
+def test_whether_a_run_is_being_written_is_known_and_leaves_nothing(tmp_path):
+    lock = RunLock(tmp_path, RUN_ID)
+    assert is_held(tmp_path, RUN_ID)
+    lock.release()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / lock_name(RUN_ID)).write_text("process 17 on elsewhere\n")  # left by a crash
+    assert not is_held(tmp_path, RUN_ID)
+    RunLock(tmp_path, RUN_ID).release()
+
+
+# -- other forms of a file
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=3)) as writer:
+        writer.submit([group(k) for k in range(7)])
+    return tmp_path
+
+
+def _compress(path: Path) -> Path:
+    compressed = path.with_name(path.name + ".zst")
+    compressed.write_bytes(zstd.compress(path.read_bytes()))
+    path.unlink()
+    return compressed
+
+
+def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
+    final = next(dump.glob("*_ledger_*_0000.jsonl"))
+    part = final.with_name(final.name + ".part")
+    content = final.read_bytes()
+    with open_lines(part) as lines:
+        assert lines.read() == content
+    _compress(final)
+    for name in (part, final):
+        with open_lines(name) as lines:
+            assert b"".join(lines) == content
+    with pytest.raises(FileNotFoundError), open_lines(dump / "nothing.jsonl.part"):
+        pass
+
+
+def test_damaged_compressed_data_cost_only_what_comes_after_them(dump):
+    path = _compress(next(dump.glob("*_ledger_*_0000.jsonl")))
+    path.write_bytes(path.read_bytes()[:-30])
+    for read in (lambda found: list(found.ledger()), lambda found: found.ledger_frame()):
+        found = open_run(dump)
+        read(found)
+        (problem,) = found.problems
+        assert "0000.jsonl.zst" in str(problem)
+        assert "damaged zstd data" in str(problem)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import claim_run, new_run_id, write_manifest
-from rg_env.dump.files import batch_name, parse_name
-from rg_env.dump.manifest import RUN_FILE, read_manifest
-from rg_env.dump.schema import SCHEMA_VERSION, FileKind
+from rg_env.config import RGDumpConfig
+from rg_env.dump import SCHEMA_VERSION, claim_run, new_run_id, write_manifest
+from rg_env.dump.manifest import RUN_FILE, read_manifest, settings_in
+from rg_env.dump.runs import find_runs, run_names
 from rg_env.errors import DumpError
+from tests.analysis.samples import write_ledger
+from tests.dump.records import group, manifest
 
 
 def test_run_ids_are_safe_in_names_and_sort_by_time():
@@ -19,33 +21,14 @@ def test_run_ids_are_safe_in_names_and_sort_by_time():
     assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", run_id) for run_id in ids)
 
 
-@pytest.mark.parametrize(
-    "run_id", ["20261121-053012-ab12cd34", "a_b_0001", "6a1f0f3e-8a65-4d57-9f2c-00000001", "groups_7"]
-)
-@pytest.mark.parametrize("kind", FileKind)
-@pytest.mark.parametrize("batch", [0, 42, 12345])
-def test_names_are_taken_apart_as_they_were_put_together(run_id, kind, batch):
-    for part in ("", ".part"):
-        file = parse_name(Path(batch_name(kind, run_id, batch) + part))
-        assert (file.kind, file.run_id, file.batch, file.part) == (kind, run_id, batch, bool(part))
-
-
 def test_a_resumed_run_keeps_its_id_and_counts_its_attempts(tmp_path):
-    run_id, attempt = claim_run(tmp_path / "ckpts", resuming=False)
-    assert attempt == 1
+    run_id, attempt = claim_run(tmp_path / "ckpts", resuming=True)
+    assert attempt == 1, "these checkpoints know no run"
     assert claim_run(tmp_path / "ckpts", resuming=True) == (run_id, 2)
     assert claim_run(tmp_path / "ckpts", resuming=True) == (run_id, 3)
-
-
-def test_a_fresh_start_in_an_old_folder_is_another_run(tmp_path):
-    first, _ = claim_run(tmp_path, resuming=False)
-    second, attempt = claim_run(tmp_path, resuming=False)
-    assert (second != first, attempt) == (True, 1)
-    assert claim_run(tmp_path, resuming=True) == (second, 2)
-
-
-def test_resuming_checkpoints_that_know_no_run_starts_one(tmp_path):
-    assert claim_run(tmp_path, resuming=True)[1] == 1
+    other, attempt = claim_run(tmp_path / "ckpts", resuming=False)
+    assert (other != run_id, attempt) == (True, 1), "a fresh start in an old folder is another run"
+    assert claim_run(tmp_path / "ckpts", resuming=True) == (other, 2)
 
 
 def test_checkpoints_at_a_url(tmp_path):
@@ -84,3 +67,38 @@ def test_a_damaged_manifest_is_replaced(tmp_path, log):
     write_manifest(tmp_path, "run", {"attempt": 2})
     assert [attempt["attempt"] for attempt in read_manifest(tmp_path, "run")["attempts"]] == [2]
     assert any("is damaged" in line for line in log)
+
+
+def test_settings_that_are_absent_or_invalid_today_have_their_default():
+    wire = manifest(solved_at=0.5, groups_per_file=-1, length_penalty={"kind": "no such kind"})
+    del wire["settings"]["environment"]["skyrl_gym"]["rg_dump"]["seed"]
+    assert settings_in(wire) == RGDumpConfig(solved_at=0.5)
+    assert settings_in({}) is None
+
+
+# -- names of runs
+
+
+def named(folder, *runs):
+    for place, run_id, model in runs:
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        write_ledger(folder / place, [group(0, run_id=run_id)], run_id)
+        if model:
+            write_manifest(folder / place, run_id, {"model": model})
+    return run_names(find_runs(sorted({folder / place for place, *_ in runs})))
+
+
+def test_runs_are_named_by_as_much_as_tells_them_apart(tmp_path):
+    assert named(tmp_path / "0", ("quickstart/dumps", "r1", "lab/nano")) == {"r1": "lab/nano (quickstart)"}
+    small, large = ("a", "r1", "small"), ("b", "r2", "/home/somebody/large")
+    assert named(tmp_path / "1", small, large) == {"r1": "small", "r2": "large"}
+    assert named(tmp_path / "2", ("a", "r1", "nano"), ("b", "r2", "nano")) == {"r1": "a", "r2": "b"}
+    models = [small, large, ("b", "r3", "small")]
+    assert named(tmp_path / "3", *models) == {"r1": "small (a)", "r2": "large (b)", "r3": "small (b)"}
+    assert named(tmp_path / "4", ("d", "r4", "nano"), ("d", "r5", "nano")) == {"r4": "r4", "r5": "r5"}
+    assert named(tmp_path / "5", small, ("c", "r6", None)) == {"r1": "a", "r6": "c"}
+
+
+def test_runs_are_in_the_order_given(tmp_path):
+    named(tmp_path, ("a", "r3", "m"), ("a", "r1", "m"), ("b", "r2", "m"))
+    assert [run.run_id for run in find_runs([tmp_path / "b", tmp_path / "a"])] == ["r2", "r1", "r3"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,6 @@ def _next_attempt(folder: Path) -> None:
     DumpWriter(folder, RUN_ID, 2).close()
 
 
-def test_whole_parts_are_finished(tmp_path):
-    _part(tmp_path, FileKind.ROLLOUTS, _text(0), number=4)
-    _part(tmp_path, FileKind.LEDGER, _ledger(0), number=2)
-    _next_attempt(tmp_path)
-    assert names(tmp_path) == {"rollouts_0004.jsonl", "ledger_0002.jsonl"}
-    assert uids(tmp_path) == ["0"]
-
-
 def test_ledger_lines_in_finished_batches_count(tmp_path):
     for uid in (0, 1):
         _part(tmp_path, FileKind.LEDGER, _ledger(uid), number=uid).rename(
@@ -56,13 +49,17 @@ def test_parts_without_a_whole_line_are_removed(tmp_path, content):
     assert not list(tmp_path.iterdir())
 
 
-def test_other_runs_and_files_are_left_alone(tmp_path):
+def test_whole_parts_are_finished_and_other_runs_and_files_are_left_alone(tmp_path):
+    _part(tmp_path, FileKind.ROLLOUTS, _text(0), number=4)
+    _part(tmp_path, FileKind.LEDGER, _ledger(0), number=2)
     other = tmp_path / f"{batch_name(FileKind.ROLLOUTS, 'other', 0)}.part"
     other.write_bytes(b'{"torn')
     foreign = tmp_path / "notes.part"
     foreign.write_text("mine")
     _next_attempt(tmp_path)
     assert (other.read_bytes(), foreign.read_text()) == (b'{"torn', "mine")
+    assert names(tmp_path) >= {"rollouts_0004.jsonl", "ledger_0002.jsonl"}
+    assert [line["uid"] for line in map(json.loads, next(tmp_path.glob("*ledger*")).open())] == ["0"]
 
 
 def test_a_tail_longer_than_a_read_is_found(tmp_path):

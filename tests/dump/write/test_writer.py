@@ -54,6 +54,7 @@ def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_settings_s
 def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=4)) as writer:
         writer.submit([group(k, ONE_OF_EACH[k % 2]) for k in range(10)]).result(5)
+        assert writer.progress == "dump 1/4 above the threshold, 1/4 all wrong"
         assert names(tmp_path) == {
             "rollouts_0000.jsonl",
             "rollouts_0001.jsonl.part",
@@ -71,10 +72,10 @@ def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
     assert uids(tmp_path, FileKind.ROLLOUTS) == ["0", "2", "4", "6", "8"]
 
 
-def test_a_later_attempt_goes_on_in_the_next_batch_and_overwrites_nothing(tmp_path):
-    for attempt in (1, 2):
+def test_a_later_attempt_goes_on_in_the_next_batch_and_one_that_writes_nothing_leaves_no_file(tmp_path):
+    for attempt in (1, 2, 3):
         with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
-            writer.submit([group(attempt, attempt=attempt)])
+            writer.submit([group(attempt, attempt=attempt)] * (attempt < 3))
     assert names(tmp_path) == {f"{kind}_000{batch}.jsonl" for kind in ("rollouts", "ledger") for batch in (0, 1)}
     assert uids(tmp_path) == ["1", "2"]
 
@@ -86,19 +87,6 @@ def test_a_name_taken_by_somebody_else_is_not_overwritten(tmp_path):
             path.with_suffix("").write_text("theirs")
     assert {path.read_text() for path in tmp_path.glob("*_0000.jsonl")} == {"theirs"}
     assert len(list(tmp_path.glob("*_0001.jsonl"))) == 2
-
-
-def test_nothing_written_leaves_no_file(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        assert writer.submit([]).result(5)
-    assert not list(tmp_path.iterdir())
-
-
-def test_two_runs_share_a_folder(tmp_path):
-    with DumpWriter(tmp_path, "run-a", 1) as a, DumpWriter(tmp_path, "run-b", 1) as b:
-        a.submit([group("a", run_id="run-a")])
-        b.submit([group("b", run_id="run-b")])
-    assert sorted(uids(tmp_path)) == ["a", "b"]
 
 
 def test_generate_waits_for_a_disk_that_hangs_and_says_so(tmp_path, stuck_disk, monkeypatch, log):
@@ -263,8 +251,11 @@ def test_a_second_run_in_a_folder_is_said_and_a_resumed_one_is_not(tmp_path, war
         with DumpWriter(tmp_path, RUN_ID, attempt) as writer:
             assert writer.submit([group(attempt)]).result(5)
     assert warnings == []
-    with DumpWriter(tmp_path, "another", 1):
+    with DumpWriter(tmp_path, RUN_ID, 3) as writer, DumpWriter(tmp_path, "another", 1) as other:
         assert len(warnings) == 1 and warnings[0].startswith(f"{tmp_path} already holds other runs (1); ")
+        writer.submit([group("a")])
+        other.submit([group("b", run_id="another")])
+    assert sorted(uids(tmp_path)) == ["1", "2", "a", "b"]
 
 
 def test_the_manifest_says_how_the_run_ended(tmp_path):
@@ -276,12 +267,6 @@ def test_the_manifest_says_how_the_run_ended(tmp_path):
     manifest = read_manifest(tmp_path, RUN_ID)
     assert [manifest["missing_groups"]] + [start["missing_groups"] for start in manifest["attempts"]] == [0, 0, 0]
     assert manifest["ended"] and all(start["ended"] for start in manifest["attempts"])
-
-
-def test_progress_toward_the_two_files(tmp_path):
-    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=4)) as writer:
-        writer.submit([group(k, [0.0, 0.0] if k == 5 else [1.0]) for k in range(6)]).result(5)
-        assert writer.progress == "dump 1/4 above the threshold, 1/4 all wrong"
 
 
 def test_the_manifest_of_a_full_disk_says_what_is_missing(tmp_path, monkeypatch):
