@@ -48,7 +48,7 @@ PART = ".part"
 ZSTD = ".zst"
 _NAME = re.compile(
     rf"{PREFIX}_(?P<kind>{'|'.join(sorted(FileKind, key=len, reverse=True))})"
-    r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?P<ending>\.part|\.zst)?"
+    r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?:\.part|\.zst)?"
 )
 
 
@@ -66,7 +66,11 @@ class DumpFile:
     kind: FileKind
     run_id: str
     batch: int
-    part: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is being filled, or was when its run was killed."""
+        return self.path.suffix == PART
 
 
 def batch_name(kind: FileKind, run_id: str, batch: int) -> str:
@@ -92,7 +96,7 @@ def parse_name(path: Path) -> DumpFile | None:
     if match is None:
         return None
     run_id = match["run_id"].encode("utf-8", "replace").decode()
-    return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]), part=match["ending"] == PART)
+    return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]))
 
 
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:

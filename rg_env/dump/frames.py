@@ -209,8 +209,8 @@ def parse_condition(text: str) -> Condition:
 def words_compared(text: str, column: str) -> set[str]:
     """The words with which a condition compares a column by `=`, `<>` or `IN`."""
     comparison = rf"(?:=|==|<>|!=)\s*({_STRING})|(?:NOT\s+)?IN\s*\(([^()]*)\)"
-    found = re.finditer(rf"(?<![\w'])\"?{column}\"?\s*(?:{comparison})", text, re.IGNORECASE)
-    return {word[1:-1] for match in found for word in re.findall(_STRING, match[1] or match[2])}
+    comparisons = re.finditer(rf"(?<![\w'])\"?{column}\"?\s*(?:{comparison})", text, re.IGNORECASE)
+    return {word[1:-1] for match in comparisons for word in re.findall(_STRING, match[1] or match[2])}
 
 
 def _first_line(error: Exception) -> str:

@@ -130,26 +130,26 @@ class PartFile:
 def finish_leftovers(folder: Path, run_id: str) -> None:
     """Finish the files that a killed attempt of this run left open. The caller holds the run's lock."""
     files = list_files(folder, run_id)
-    parts = [file for file in files if file.part and not is_taken(file.path.with_suffix(""))]
-    for file in parts:
+    open_files = [file for file in files if file.is_open and not is_taken(file.path.with_suffix(""))]
+    for file in open_files:
         _cut_torn_tail(file.path)
-    parts = [file for file in parts if file.path.exists()]
-    texts = [file for file in parts if file.kind.holds_text]
+    open_files = [file for file in open_files if file.path.exists()]
+    texts = [file for file in open_files if file.kind.holds_text]
     orphans = {name: (file, offset) for file in texts for name, offset in _groups_in(file).items()}
     for file in reversed(files):  # the ledger is last, and the lines of these groups are most likely at its end
         if orphans and file.kind is FileKind.LEDGER and file.path.exists():
             for name in _groups_in(file):
                 orphans.pop(name, None)
-    for file in parts:
+    for file in open_files:
         if not file.kind.holds_text:
             file.path.rename(file.path.with_suffix(""))
     if orphans:
         _complete_ledger(folder, run_id, list(orphans.values()))
     for file in texts:
         file.path.rename(file.path.with_suffix(""))
-    if parts:
+    if open_files:
         done = "run {}: finished {} files that an earlier attempt left open in {}; added {} missing ledger lines"
-        logger.info(done, run_id, len(parts), folder, len(orphans))
+        logger.info(done, run_id, len(open_files), folder, len(orphans))
 
 
 def _cut_torn_tail(path: Path) -> None:

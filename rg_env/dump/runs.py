@@ -182,7 +182,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     """
     if not paths:
         raise DumpError("no dump folder or file was given")
-    listed = [file for path in map(Path, paths) for file in _find(path)]
+    listed = [file for path in map(Path, paths) for file in _files_at(path)]
     place = {run_id: number for number, run_id in enumerate(dict.fromkeys(file.run_id for file in listed))}
     files = {(os.path.realpath(file.path.parent), file.path.name): file for file in listed}
     kinds = list(FileKind)
@@ -207,7 +207,7 @@ def _without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], dict[str
         forms = list(group)
         records = {file.path: _records_in(file) for file in forms} if len(forms) > 1 else {}
         kept: list[DumpFile] = []
-        for file in sorted(forms, key=lambda file: (-len(records.get(file.path, ())), file.part)):
+        for file in sorted(forms, key=lambda file: (-len(records.get(file.path, ())), file.is_open)):
             path = file.path
             same = [
                 other.path
@@ -231,21 +231,21 @@ def _records_in(file: DumpFile) -> frozenset[int]:
     return frozenset()
 
 
-def _find(path: Path) -> Sequence[DumpFile]:
+def _files_at(path: Path) -> Sequence[DumpFile]:
     try:
         if path.is_dir():
             if files := list_files(path):
                 return files
             below = dump_folders(path)
             shown = ", ".join(map(str, below[:_BELOW_SHOWN]))
-            more = f" and {len(below) - _BELOW_SHOWN} more" if len(below) > _BELOW_SHOWN else ""
-            hint = f"; below it there are dumps in {shown}{more}" if below else ""
+            others = f" and {len(below) - _BELOW_SHOWN} more" if len(below) > _BELOW_SHOWN else ""
+            hint = f"; below it there are dumps in {shown}{others}" if below else ""
             raise DumpError(f"no dump in {path}: its files would be named {PREFIX}_*.jsonl{hint}")
         with open_regular(path):
             pass
     except OSError as error:
         raise DumpError(f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file") from None
-    return [parse_name(path) or _free_name(path)]
+    return [parse_name(path) or _file_of_any_name(path)]
 
 
 def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
@@ -270,7 +270,7 @@ def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
     return list(search(folder, depth))
 
 
-def _free_name(path: Path) -> DumpFile:
+def _file_of_any_name(path: Path) -> DumpFile:
     """A file of any name: its first record says which run and which kind it is."""
     file = DumpFile(path, FileKind.LEDGER, path.stem, 0)
     for kind in (FileKind.LEDGER, FileKind.ROLLOUTS):

@@ -129,7 +129,7 @@ def _check_files(run: Run, result: Validation, *, whole: bool) -> None:
     for kind, what in run.how_it_ended().items():
         result.add(kind, f"run {run.run_id}", 0, what)
     for file in run.files:
-        if file.part:
+        if file.is_open:
             result.add("unfinished", file.path.name, 0, "left behind by a run that was killed")
 
 
@@ -171,7 +171,7 @@ def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> No
 def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
     """The lines that are records, those first to which others refer; everything else becomes a fault."""
     for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
-        for line in (line for file in run.files_of(kind) if not (live and file.part) for line in lines_in(file)):
+        for line in (line for file in run.files_of(kind) if not (live and file.is_open) for line in lines_in(file)):
             file, number, record = line.file.path.name, line.number, line.record
             if record is None:
                 result.add("damaged_line", file, number, str(line.fault))

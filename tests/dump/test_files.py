@@ -26,7 +26,7 @@ from tests.dump.records import RUN_ID, group
 def test_names_are_taken_apart_as_they_were_put_together(run_id, kind, batch):
     for ending in ("", ".part"):
         file = parse_name(Path(batch_name(kind, run_id, batch) + ending))
-        assert (file.kind, file.run_id, file.batch, file.part) == (kind, run_id, batch, bool(ending))
+        assert (file.kind, file.run_id, file.batch, file.is_open) == (kind, run_id, batch, bool(ending))
 
 
 def test_trying_a_folder_creates_nothing_that_another_run_could_stumble_over(tmp_path):

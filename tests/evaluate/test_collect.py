@@ -154,11 +154,6 @@ def test_what_an_outage_swallowed_is_asked_again(right, tmp_path):
     assert validate(tmp_path).good
 
 
-def test_nothing_answered_is_a_failure(tmp_path):
-    with serving(lambda number, body: error(500, "oops")) as server:
-        assert collect(server, tmp_path, "--retries", "0", groups=2).exit_code == 1
-
-
 def test_what_fails_every_request_is_one_line_without_the_key(tmp_path):
     with serving(lambda number, body: error(401, f"wrong key {KEY}")) as server:
         process = started(server, tmp_path)

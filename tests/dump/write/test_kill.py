@@ -32,9 +32,9 @@ def _records(file: DumpFile) -> list:
     """Strict but for a torn last line of a file that was being filled."""
     with open_lines(file.path) as opened:
         lines = opened.read().splitlines(keepends=True)
-    if file.part and lines and not lines[-1].endswith(b"\n"):
+    if file.is_open and lines and not lines[-1].endswith(b"\n"):
         lines.pop()
-    assert lines or file.part, f"{file.path.name} is empty"
+    assert lines or file.is_open, f"{file.path.name} is empty"
     return [from_line(file.kind.record, line) for line in lines]
 
 
