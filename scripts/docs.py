@@ -23,7 +23,7 @@ from rg_env.analysis import STATISTICS
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
-from rg_env.scoring import Status, Violation
+from rg_env.scoring import Status
 from rg_env.scoring.length import LENGTH_PENALTIES
 from rg_env.scoring.types import MEANINGS
 
@@ -96,7 +96,7 @@ def members(kind: type[StrEnum]) -> list[tuple[str, ...]]:
 
 
 def violations() -> str:
-    return table(("violation", "meaning"), [(f"`{violation}`", MEANINGS[violation]) for violation in Violation])
+    return table(("violation", "meaning"), [(f"`{violation}`", meaning) for violation, meaning in MEANINGS.items()])
 
 
 def statuses() -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from rg_env.dump import Dump, FileKind, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
-from rg_env.scoring.parse import is_same_answer
+from rg_env.scoring.parse import normal_form
 
 NAMES = ("one answer wins", "no reasoning")
 _ENOUGH_ITEMS = 10
@@ -78,7 +78,11 @@ def find_signs(dump: Dump) -> Examined:
             if group.phase != phase:
                 continue
             rewarded = answer and reference is not None and rollout.base_score >= _WINS
-            if rewarded and not is_same_answer(answer, str(reference)) and len(seen.won[answer]) < _ENOUGH_ITEMS:
+            if (
+                rewarded
+                and len(seen.won[answer]) < _ENOUGH_ITEMS
+                and normal_form(answer) != normal_form(str(reference))
+            ):
                 seen.won[answer].setdefault(group.item, group.group_id)
             if parsed.think is not None and rollout.base_score >= _RIGHT:
                 empty = not parsed.think.strip(" \t\r\n.…-")

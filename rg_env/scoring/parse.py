@@ -10,7 +10,6 @@ parts of a response uses the spans of this parser; nothing else interprets the t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from rg_env.choices import ResponseFormat
@@ -38,19 +37,7 @@ def parse_response(
 
     In the strict format, a well-formed response is `<think>…</think>` and then `<answer>…</answer>`, once each, with
     any text before, between and after. Tags are exactly these four strings: lower case, without attributes or spaces.
-    If several rules are broken, the first row of this table that applies is the violation:
-
-    | violation             | applies when                                                                            |
-    |-----------------------|-----------------------------------------------------------------------------------------|
-    | `no_think`            | the first tag of the response is not `<think>`, or there is no tag                      |
-    | `unclosed_think`      | no `</think>` follows                                                                   |
-    | `multiple_think`      | there is a second `<think>` or a second `</think>`, anywhere                            |
-    | `answer_inside_think` | `<answer>` or `</answer>` is inside the think block, with or without an answer after it |
-    | `no_answer`           | no `<answer>` follows the think block                                                   |
-    | `unclosed_answer`     | no `</answer>` follows that `<answer>`                                                  |
-    | `multiple_answers`    | after the think block there is a second `<answer>` or a second `</answer>`              |
-    | `empty_answer`        | nothing but whitespace between the answer tags                                          |
-    | `answer_too_long`     | the answer, without whitespace around it, has more than `max_answer_chars` characters   |
+    Otherwise the violation is the first of `rg_env.scoring.types.MEANINGS` that applies.
 
     The lenient format is the rule of the Atropos environment: an answer block is enough, with or without a think block,
     also inside it, with tags in any case. The last answer block counts, from the last `<answer>` before its closing
@@ -82,151 +69,102 @@ def parse_response(
     """
     if format not in tuple(ResponseFormat):
         refuse("format", format, "use strict or lenient")
-    parsed = _parse_strict(text, prefilled_think, max_answer_chars)
+    think_from = None
+    if prefilled_think:
+        repeated = _REPEATED_OPENING.match(text)
+        think_from = repeated.end() if repeated else 0
+    parsed = _parse_strict(text, think_from, max_answer_chars)
     if parsed.violation is None or format == ResponseFormat.STRICT:
         return parsed
-    return _parse_lenient(text, prefilled_think, max_answer_chars)
+    return _parse_lenient(text, think_from, max_answer_chars)
 
 
-def _inside_from(text: str, prefilled_think: bool) -> int | None:
-    """Where the think block that the prompt opened begins, after one repeated tag; None if the prompt opened none."""
-    if not prefilled_think:
-        return None
-    repeated = _REPEATED_OPENING.match(text)
-    return repeated.end() if repeated else 0
-
-
-def _parse_strict(text: str, prefilled_think: bool, max_answer_chars: int) -> ParsedResponse:
-    think_from = _inside_from(text, prefilled_think)
-    think_to: int | None = None
-    answer_from: int | None = None
-    answer_to: int | None = None
-    answer_inside_think = False
-    second_think = False
-    second_answer = False
-
-    for match in _TAG.finditer(text, think_from or 0):
-        tag = match.group()
-        if think_from is None:
-            if tag != "<think>":
-                return ParsedResponse(None, None, Violation.NO_THINK)
-            think_from = match.end()
-        elif tag == "<think>":
-            second_think = True
-        elif tag == "</think>":
-            if think_to is None:
-                think_to = match.start()
-            else:
-                second_think = True
-        elif think_to is None:
-            answer_inside_think = True
-        elif tag == "<answer>":
-            if answer_from is None:
-                answer_from = match.end()
-            else:
-                second_answer = True
-        elif answer_from is not None and answer_to is None:
-            answer_to = match.start()
-        else:  # one </answer> too many: this response has two, or no <answer> before it
-            second_answer = True
-
+def _parse_strict(text: str, think_from: int | None, max_answer_chars: int) -> ParsedResponse:
+    tags = _tags(text, ResponseFormat.STRICT, think_from or 0)
     if think_from is None:
-        return ParsedResponse(None, None, Violation.NO_THINK)
-    if think_to is None:
+        if not tags or tags[0][0] != "<think>":
+            return ParsedResponse(None, None, Violation.NO_THINK)
+        think_from = tags.pop(0)[1].end
+    names = [name for name, _ in tags]
+    if "</think>" not in names:
         return ParsedResponse(None, None, Violation.UNCLOSED_THINK, Span(think_from, len(text)))
+    think_end = names.index("</think>")
+    think = Span(think_from, tags[think_end][1].start)
+    answer, answer_span, is_closed = "", None, False
+    if "<answer>" in names[think_end:]:
+        opening = names.index("<answer>", think_end)
+        is_closed = "</answer>" in names[opening:]
+        end = tags[names.index("</answer>", opening)][1].start if is_closed else len(text)
+        answer_span = Span(tags[opening][1].end, end)
+        answer = text[slice(*answer_span)].strip()
 
-    think = text[think_from:think_to].strip()
-    answer = None if answer_from is None or answer_to is None else text[answer_from:answer_to].strip()
-    violation = None
-    if second_think:
-        violation = Violation.MULTIPLE_THINK
-    elif answer_inside_think:
+    if "<think>" in names or names.count("</think>") > 1:
+        violation: Violation | None = Violation.MULTIPLE_THINK
+    elif think_end > 0:
         violation = Violation.ANSWER_INSIDE_THINK
-    elif answer_from is None:
+    elif answer_span is None:
         violation = Violation.NO_ANSWER
-    elif answer is None:
+    elif not is_closed:
         violation = Violation.UNCLOSED_ANSWER
-    elif second_answer:
+    elif len(names) > len(("</think>", "<answer>", "</answer>")):
         violation = Violation.MULTIPLE_ANSWERS
-    elif not answer:
-        violation = Violation.EMPTY_ANSWER
-    elif len(answer) > max_answer_chars:
-        violation = Violation.ANSWER_TOO_LONG
+    else:
+        violation = _violation_inside(answer, max_answer_chars)
+    return ParsedResponse(text[slice(*think)].strip(), None if violation else answer, violation, think, answer_span)
+
+
+def _parse_lenient(text: str, think_from: int | None, max_answer_chars: int) -> ParsedResponse:
+    thinks: list[Span] = []
+    answer_span: Span | None = None
+    answer_from: int | None = None
+    outside = before_think = (0, False)  # of closed think blocks: how many answer blocks, and whether one more is open
+    for name, tag in _tags(text, ResponseFormat.LENIENT):
+        if name == "<think>" and think_from is None:
+            think_from, before_think = tag.end, outside
+        elif name == "</think>" and think_from is not None:
+            thinks.append(Span(think_from, tag.start))
+            think_from, outside = None, before_think
+        elif name == "<answer>":
+            answer_from, outside = tag.end, (outside[0], True)
+        elif name == "</answer>":
+            outside = (outside[0] + outside[1], False)
+            if answer_from is not None:
+                answer_span, answer_from = Span(answer_from, tag.start), None
+
+    think = text[slice(*thinks[0])].strip() if len(thinks) == 1 else None
+    if thinks and answer_span and thinks[0].start < answer_span.end and answer_span.start < thinks[0].end:
+        think = None
+    answer = text[slice(*answer_span)].strip() if answer_span else ""
+    if outside[0] > 1:
+        violation: Violation | None = Violation.MULTIPLE_ANSWERS
+    elif answer_span:
+        violation = _violation_inside(answer, max_answer_chars)
+    else:
+        violation = Violation.NO_ANSWER if answer_from is None else Violation.UNCLOSED_ANSWER
+        answer_span = None if answer_from is None else Span(answer_from, len(text))
+    if think_from is not None:
+        thinks.append(Span(think_from, len(text)))
+    think_span = thinks[0] if thinks else None
     return ParsedResponse(
-        think,
-        None if violation else answer,
-        violation,
-        Span(think_from, think_to),
-        None if answer_from is None else Span(answer_from, len(text) if answer_to is None else answer_to),
+        think, None if violation else answer, violation, think_span, answer_span, ResponseFormat.LENIENT
     )
 
 
-def _parse_lenient(text: str, prefilled_think: bool, max_answer_chars: int) -> ParsedResponse:
-    tags = [(match.group().lower(), Span(*match.span())) for match in _TAG_IN_ANY_CASE.finditer(text)]
-    thinks, open_think = _blocks(tags, "think", _inside_from(text, prefilled_think))
-    answers, open_answer = _blocks(tags, "answer")
-    outside, _ = _blocks(_tags_outside(tags, thinks), "answer")
-
-    answer_span = answers[-1] if answers else None
-    answer = text[slice(*answer_span)].strip() if answer_span else None
-    violation = None
-    if len(outside) > 1:
-        violation = Violation.MULTIPLE_ANSWERS
-    elif answer is None:
-        violation = Violation.NO_ANSWER if open_answer is None else Violation.UNCLOSED_ANSWER
-    elif not answer:
-        violation = Violation.EMPTY_ANSWER
-    elif len(answer) > max_answer_chars:
-        violation = Violation.ANSWER_TOO_LONG
-
-    think_span = thinks[0] if thinks else None if open_think is None else Span(open_think, len(text))
-    separate = len(thinks) == 1 and not (
-        answer_span and thinks[0].start < answer_span.end and answer_span.start < thinks[0].end
-    )
-    return ParsedResponse(
-        text[slice(*thinks[0])].strip() if separate else None,
-        None if violation else answer,
-        violation,
-        think_span,
-        Span(open_answer, len(text)) if answer_span is None and open_answer is not None else answer_span,
-        ResponseFormat.LENIENT,
-    )
+def _violation_inside(answer: str, max_answer_chars: int) -> Violation | None:
+    if not answer:
+        return Violation.EMPTY_ANSWER
+    return Violation.ANSWER_TOO_LONG if len(answer) > max_answer_chars else None
 
 
-def _blocks(tags: Iterable[tuple[str, Span]], name: str, start: int | None = None) -> tuple[list[Span], int | None]:
-    """The insides of closed blocks: a think block from its first opening tag, an answer block from its last one.
-
-    Args:
-        start: where a block begins that was opened before the first tag.
-
-    Returns:
-        the blocks, and where the block begins that is not closed, or None.
-    """
-    blocks = []
-    for tag, span in tags:
-        if tag == f"<{name}>" and (start is None or name == "answer"):
-            start = span.end
-        elif tag == f"</{name}>" and start is not None:
-            blocks.append(Span(start, span.start))
-            start = None
-    return blocks, start
-
-
-def _tags_outside(tags: Iterable[tuple[str, Span]], blocks: Iterable[Span]) -> Iterator[tuple[str, Span]]:
-    """The tags that are in none of the blocks. Both are in order."""
-    remaining = iter(blocks)
-    block = next(remaining, None)
-    for tag, span in tags:
-        while block and span.start > block.end:
-            block = next(remaining, None)
-        if not (block and block.start <= span.start < block.end):
-            yield tag, span
+def _tags(text: str, format: ResponseFormat, start: int = 0) -> list[tuple[str, Span]]:
+    """The tags of a text in a format, in order and in lower case, and where they are."""
+    tag = _TAG_IN_ANY_CASE if format is ResponseFormat.LENIENT else _TAG
+    return [(match[0].lower(), Span(*match.span())) for match in tag.finditer(text, start)]
 
 
 def tag_spans(text: str, format: ResponseFormat = ResponseFormat.STRICT) -> list[Span]:
     """All think and answer tags of a text in a format, in order."""
-    tag = _TAG_IN_ANY_CASE if format is ResponseFormat.LENIENT else _TAG
-    return [Span(*match.span()) for match in tag.finditer(text)]
+    return [span for _, span in _tags(text, format)]
 
 
 # -- answers
@@ -273,20 +211,11 @@ def _closing_brace(text: str, opening: int) -> int:
     return -1
 
 
-def is_same_answer(answer: str, other: str) -> bool:
-    """Compare without case and extra whitespace, or as exact numbers.
-
-    >>> is_same_answer("1, 2", "1,2"), is_same_answer("0", "0.0"), is_same_answer("1234567890", "1234567891")
-    (True, True, False)
-    """
-    return normal_form(answer) == normal_form(other)
-
-
 def normal_form(answer: str) -> str:
     """A text that is equal for answers that are the same text but for case and extra whitespace, or the same number.
 
-    >>> normal_form("1, 2 "), normal_form("72.0") == normal_form("72"), normal_form("1 23")
-    ('1,2', True, '1 23')
+    >>> normal_form("1, 2 "), normal_form("72.0"), normal_form("1 23"), normal_form("TRUE")
+    ('1,2', '72', '1 23', 'true')
     """
     text = answer.strip()
     if _NUMBER.fullmatch(text):

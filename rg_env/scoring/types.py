@@ -37,26 +37,26 @@ class Violation(StrEnum):
     NO_THINK = "no_think"
     UNCLOSED_THINK = "unclosed_think"
     MULTIPLE_THINK = "multiple_think"
+    ANSWER_INSIDE_THINK = "answer_inside_think"
     NO_ANSWER = "no_answer"
     UNCLOSED_ANSWER = "unclosed_answer"
     MULTIPLE_ANSWERS = "multiple_answers"
-    ANSWER_INSIDE_THINK = "answer_inside_think"
     EMPTY_ANSWER = "empty_answer"
     ANSWER_TOO_LONG = "answer_too_long"
 
 
 MEANINGS: dict[Violation, str] = {
-    Violation.NO_THINK: "the first tag of the response is not <think>",
+    Violation.NO_THINK: "the first tag of the response is not <think>, or there is no tag",
     Violation.UNCLOSED_THINK: "no </think> follows the <think>",
-    Violation.MULTIPLE_THINK: "more than one <think> or </think>",
+    Violation.MULTIPLE_THINK: "more than one <think> or </think>, anywhere",
+    Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block, with or without an answer after it",
     Violation.NO_ANSWER: "no <answer> follows the think block",
-    Violation.UNCLOSED_ANSWER: "no </answer> follows the <answer>",
+    Violation.UNCLOSED_ANSWER: "no </answer> follows that <answer>",
     Violation.MULTIPLE_ANSWERS: "more than one <answer> or </answer> after the think block",
-    Violation.ANSWER_INSIDE_THINK: "an answer tag inside the think block",
-    Violation.EMPTY_ANSWER: "nothing between the answer tags",
-    Violation.ANSWER_TOO_LONG: "the answer is longer than allowed",
+    Violation.EMPTY_ANSWER: "nothing but whitespace between the answer tags",
+    Violation.ANSWER_TOO_LONG: "the answer, without whitespace around it, is longer than allowed",
 }
-"""What each violation means to people."""
+"""Violation → when it applies. Of several that apply, the first is the violation of the response."""
 
 
 class Status(StrEnum):

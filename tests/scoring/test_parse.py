@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rg_env.errors import ConfigError
 from rg_env.scoring import ParsedResponse, Violation, parse_response
-from rg_env.scoring.parse import is_same_answer
+from rg_env.scoring.parse import normal_form
 
 V = Violation
 
@@ -194,5 +194,5 @@ GRID = "5 5 5 5 5 5\n5 5 5 5 5 5\n5 5 5 5 5 1"
 def test_answers_are_the_same_but_for_case_and_whitespace_or_as_numbers(
     answer: str, same: list[str], others: list[str]
 ) -> None:
-    assert all(is_same_answer(answer, other) for other in same)
-    assert not any(is_same_answer(answer, other) for other in others)
+    assert {normal_form(text) for text in same} == {normal_form(answer)}
+    assert normal_form(answer) not in {normal_form(other) for other in others}
