@@ -75,26 +75,14 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression.
+    """An expression, and every part of one: its new text, an atom or in brackets, and what is known of its size.
 
     Attributes:
-        text: the same expression, written anew.
-        integers: every whole number in the text, in order.
-        value: the exact value if the expression contains only rational numbers, else None.
-    """
-
-    text: str
-    integers: tuple[int, ...]
-    value: Fraction | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A subexpression: its new text, an atom or in brackets, its value if known and rational, and bounds of its size.
-
-    `top` and `bottom` bound the decimal logarithms of the numerator and denominator from above; both are at least 0.
-    Every variable counts as 1 and every sign as plus, so that the bounds also hold for coefficients and for what
-    remains when variables cancel (`9**(9**(x - x + 9))`).
+        top: at least the decimal logarithm of the numerator, and at least 0. Every variable counts as 1 and every sign
+            as plus, so that this also holds for coefficients, and for what remains when variables cancel
+            (`9**(9**(x - x + 9))`).
+        bottom: the same for the denominator.
+        value: the exact value if the expression contains only rational numbers and no power, else None.
     """
 
     text: str
@@ -115,17 +103,15 @@ def read(text: str, grammar: Grammar) -> Expression:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Refusal(_what_is_wrong(text)) from None
-    reader = _Reader(text, grammar)
-    whole = reader.read(tree.body)
-    return Expression(whole.text, tuple(reader.integers), whole.value)
+    return _Reader(text, grammar).read(tree.body)
 
 
 def _check_text(text: str, grammar: Grammar) -> None:
     """What can be said without parsing, so that the parser only sees texts of bounded size."""
-    if found := _FOREIGN.search(text):
-        raise Refusal(_ADVICE.get(found[0], f"the character {_quoted(found[0])} is not allowed in an expression"))
-    if found := _UNREADABLE_NUMBER.search(text):
-        shown = _quoted(found[0])
+    if match := _FOREIGN.search(text):
+        raise Refusal(_ADVICE.get(match[0], f"the character {_quoted(match[0])} is not allowed in an expression"))
+    if match := _UNREADABLE_NUMBER.search(text):
+        shown = _quoted(match[0])
         raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
     tokens = TOKEN.findall(text)
     if max(map(len, tokens), default=0) > grammar.max_digits:
@@ -138,11 +124,10 @@ class _Reader:
     """Reads a tree. Recurses `max_depth` levels at most, of which a sum of many terms is one."""
 
     def __init__(self, text: str, grammar: Grammar) -> None:
-        self.integers: list[int] = []
         self._lines = text.split("\n")
         self._grammar = grammar
 
-    def read(self, node: ast.expr, depth: int = 0) -> _Part:
+    def read(self, node: ast.expr, depth: int = 0) -> Expression:
         if depth > self._grammar.max_depth:
             raise Refusal(f"operations are nested more than {self._grammar.max_depth} deep")
         match node:
@@ -155,9 +140,9 @@ class _Reader:
                 base, exponent = self.read(left, depth + 1), self.read(right, depth + 1)
                 return self._raise(base, exponent, f"({base.text}{sign}{exponent.text})")
             case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
-                sign, part = self._sign(node.op), self.read(node.operand, depth + 1)
-                value = -part.value if sign == "-" and part.value is not None else part.value
-                return replace(part, text=f"({sign}{part.text})", value=value)
+                sign, operand = self._sign(node.op), self.read(node.operand, depth + 1)
+                value = -operand.value if sign == "-" and operand.value is not None else operand.value
+                return replace(operand, text=f"({sign}{operand.text})", value=value)
             case ast.Call(func=ast.Name(name), args=[_, *_], keywords=[]):
                 return self._call(name, node.args, depth + 1)
             case ast.Name(name):
@@ -166,7 +151,7 @@ class _Reader:
                 return self._number(self._source(node))
         raise Refusal(f"{_quoted(self._source(node))} is not arithmetic")
 
-    def _chain(self, node: ast.expr, kinds: tuple[type[ast.operator], ...], depth: int) -> _Part:
+    def _chain(self, node: ast.expr, kinds: tuple[type[ast.operator], ...], depth: int) -> Expression:
         """A sum or a product, which Python nests to the left."""
         rest: list[tuple[ast.operator, ast.expr]] = []
         while isinstance(node, ast.BinOp) and isinstance(node.op, kinds):
@@ -180,7 +165,7 @@ class _Reader:
             whole = self._sum(sign, whole, right) if kinds == _SUM else self._product(sign, whole, right)
         return replace(whole, text=f"({''.join(texts)})")
 
-    def _call(self, name: str, nodes: list[ast.expr], depth: int) -> _Part:
+    def _call(self, name: str, nodes: list[ast.expr], depth: int) -> Expression:
         if name not in self._grammar.functions:
             if name in self._grammar.names:
                 raise Refusal(f"write * between {name} and the bracket")
@@ -189,23 +174,23 @@ class _Reader:
         most = 2 if name in _WITH_TWO_ARGUMENTS else 1
         if len(arguments) > most:
             raise Refusal(f"{name} takes {'two arguments at most' if most == 2 else 'one argument'}")
-        text, argument = f"{name}({', '.join(part.text for part in arguments)})", arguments[0]
+        text, argument = f"{name}({', '.join(argument.text for argument in arguments)})", arguments[0]
         if name in CONSTRUCTORS:
             number = argument if len(arguments) == 1 else self._product("/", argument, arguments[1])
             return replace(number, text=text)
         if name in _EXPONENTIALS:
-            return self._raise(_Part("", max(1.0, argument.top), max(1.0, argument.bottom)), argument, text, 10)
-        top, bottom = sum(part.top for part in arguments), sum(part.bottom for part in arguments)
+            return self._raise(Expression("", max(1.0, argument.top), max(1.0, argument.bottom)), argument, text, 10)
+        top, bottom = sum(each.top for each in arguments), sum(each.bottom for each in arguments)
         return self._bounded(top + 1, bottom + 1, None, text)
 
-    def _name(self, name: str) -> _Part:
+    def _name(self, name: str) -> Expression:
         if name not in self._grammar.names:
             if name in self._grammar.functions:
                 raise Refusal(f"the function {name} needs its argument in brackets")
             raise Refusal(f"the name {_quoted(name)} is not allowed here")
-        return _Part(name, CONSTANTS.get(name, 0.0), 0.0)
+        return Expression(name, CONSTANTS.get(name, 0.0), 0.0)
 
-    def _number(self, source: str) -> _Part:
+    def _number(self, source: str) -> Expression:
         """A number's text is its digits as they are written: sympy counts them, and 2. is not 2 there."""
         match = _NUMBER.fullmatch(source)
         if match is None:
@@ -215,12 +200,11 @@ class _Reader:
             raise Refusal(f"a number has more than {self._grammar.max_digits} digits")
         if exponent is None and decimals in (None, "."):  # a point may follow, as at the end of a sentence
             value = Fraction(int(whole))
-            self.integers.append(int(whole))
         elif self._grammar.decimals:
             value = Fraction(source)
         else:
             raise Refusal(f"{_quoted(source)} is not a whole number")
-        return _Part(source, _log(value.numerator), _log(value.denominator), value)
+        return Expression(source, _log(value.numerator), _log(value.denominator), value)
 
     def _source(self, node: ast.expr) -> str:
         """The text of a node that stands in one line."""
@@ -234,22 +218,23 @@ class _Reader:
 
     # -- bounds
 
-    def _sum(self, sign: str, left: _Part, right: _Part) -> _Part:
+    def _sum(self, sign: str, left: Expression, right: Expression) -> Expression:
         value = None
         if left.value is not None and right.value is not None:
             value = left.value + right.value if sign == "+" else left.value - right.value
-        top = _log_of_sum(left.top + right.bottom, right.top + left.bottom)
+        low, high = sorted((left.top + right.bottom, right.top + left.bottom))
+        top = high + math.log10(1 + 10 ** (low - high))  # log10(10**low + 10**high)
         return self._bounded(top, left.bottom + right.bottom, value)
 
-    def _product(self, sign: str, left: _Part, right: _Part) -> _Part:
+    def _product(self, sign: str, left: Expression, right: Expression) -> Expression:
         if sign == "/":
             if right.value == 0:
                 raise Refusal("it divides by zero")
-            right = _Part("", right.bottom, right.top, None if right.value is None else 1 / right.value)
+            right = Expression("", right.bottom, right.top, None if right.value is None else 1 / right.value)
         value = left.value * right.value if left.value is not None and right.value is not None else None
         return self._bounded(left.top + right.top, left.bottom + right.bottom, value)
 
-    def _raise(self, base: _Part, exponent: _Part, text: str, times: int = 1) -> _Part:
+    def _raise(self, base: Expression, exponent: Expression, text: str, times: int = 1) -> Expression:
         """A power. Its value, which may be irrational, is not needed: the tasks with exact values allow none."""
         limit = self._grammar.max_exponent * times
         magnitude = 10**exponent.top if exponent.top <= _log(limit) + 1 else math.inf
@@ -260,20 +245,14 @@ class _Reader:
         size = max(base.top, base.bottom) * magnitude
         return self._bounded(size, size, None, text)
 
-    def _bounded(self, top: float, bottom: float, value: Fraction | None, text: str = "") -> _Part:
+    def _bounded(self, top: float, bottom: float, value: Fraction | None, text: str = "") -> Expression:
         if max(top, bottom) > self._grammar.max_digits:
             raise Refusal(f"it would compute numbers of more than {self._grammar.max_digits} digits")
-        return _Part(text, top, bottom, value)
+        return Expression(text, top, bottom, value)
 
 
 def _log(number: int) -> float:
     return math.log10(number) if number > 1 else 0.0
-
-
-def _log_of_sum(a: float, b: float) -> float:
-    """log10(10**a + 10**b)."""
-    high, low = max(a, b), min(a, b)
-    return high + math.log10(1 + 10 ** (low - high))
 
 
 def _what_is_wrong(text: str) -> str:

@@ -204,8 +204,9 @@ def _rewrite_puzzle24(entry: Entry, answer: str) -> str:
 
 
 def _check_numbers(expression: Expression, entry: Entry) -> None:
+    """For an expression that has no names and no decimals, so that all its digits are those of whole numbers."""
     numbers = entry["metadata"]["numbers"]
-    if Counter(expression.integers) != Counter(numbers):
+    if Counter(map(int, re.findall(r"\d+", expression.text))) != Counter(numbers):
         raise Refusal(f"the expression must use exactly the given numbers: {', '.join(map(str, numbers)):.100}")
 
 
