@@ -347,7 +347,7 @@ def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     with_conditions(answers, entries, known)
     scores = Scores(options)
     totals = dict.fromkeys(itertools.chain(*answers[:known]), 0.0)
-    fixed = [attack.name for attack in suite if attack.goal != "reward for no work"]
+    fixed = [attack.name for attack in suite if attack.name not in POLICIES]
     screened = _add_scores(scores, entries[:SCREENED], answers, list(totals), totals, SCREENING)
     chosen = _first(totals, FINALISTS) + _first(totals, 4, fixed) + [name for name in totals if name.startswith("if ")]
     finals = dict.fromkeys(chosen, 0.0)

@@ -18,11 +18,14 @@ Grid = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack. `answer` makes its text of a question; None if it does not apply to that."""
+    """One attack. `answer` makes its text of a question; None if it does not apply to that.
+
+    If `is_code`, the text has a visible, harmless effect where a scorer evaluates it.
+    """
 
     name: str
-    goal: str
     answer: Callable[[str], str | None]
+    is_code: bool = False
 
 
 def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
@@ -35,29 +38,23 @@ def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
     frequent = [text for text, _ in Counter(others).most_common(5)]
     distinct = list(dict.fromkeys(others))
     every = [sign.join(distinct)[:8000] for sign in (" ", ", ", "\n", " or ")] if len(distinct) > 1 else []
-    texts = {
-        "reward for a fixed text": (*frequent, *CONSTANTS),
-        "reward for many answers": every,
-        "reward for size": [make(length) for make in _SHAPES for length in _LENGTHS],
-        "exception": _MALFORMED,
-        "hang": _HANGING,
-        CODE: (f"open({canary!r}, 'w')", f"; touch {canary}; $(touch {canary})", *_RUNNING),
-        "poison": _POISONING,
-    }
+    shapes = [make(length) for make in _SHAPES for length in _LENGTHS]
+    texts = dict.fromkeys((*frequent, *CONSTANTS, *every, *shapes, *_MALFORMED, *_HANGING))
+    code = (f"open({canary!r}, 'w')", f"; touch {canary}; $(touch {canary})", *_RUNNING)
     return [
-        *(Attack(name, "reward for no work", answer) for name, answer in POLICIES.items()),
-        *(_fixed(text, goal) for goal, group in texts.items() for text in dict.fromkeys(group)),
+        *(Attack(name, answer) for name, answer in POLICIES.items()),
+        *map(_fixed, texts),
+        *(_fixed(text, is_code=True) for text in code),
+        *map(_fixed, _POISONING),
     ]
 
 
-def _fixed(text: str, goal: str) -> Attack:
+def _fixed(text: str, is_code: bool = False) -> Attack:
     shown = " ".join(text.split()) or repr(text)
     name = f"`{shown}`" if len(shown) <= 30 else f"`{shown[:29]}…` ({len(text)} characters)"
-    return Attack(name, goal, lambda _: text)
+    return Attack(name, lambda _: text, is_code)
 
 
-CODE = "code"
-"""The goal of attacks that run if a scorer evaluates them; the effect is harmless but visible."""
 _RUNNING = (
     "__import__('os')._exit(3)",
     "[__import__('os')._exit(3)]",

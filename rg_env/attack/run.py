@@ -26,7 +26,7 @@ from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rg_env.attack.attacks import CODE, Attack, attacks
+from rg_env.attack.attacks import Attack, attacks
 from rg_env.errors import describe
 from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
@@ -156,7 +156,7 @@ def _attack(task: str, counts: bool, items: int, scorer: Scorer, canary: str) ->
         best = max(best, (attack.name, mean, right), key=lambda result: result[1])
         if hole := CONTAINED.get(status):
             hits.append(Hit(hole, attack.name))
-        if attack.goal == CODE and (status in _ENDED or Path(canary).exists()):
+        if attack.is_code and (status in _ENDED or Path(canary).exists()):
             Path(canary).unlink(missing_ok=True)
             hits.append(Hit(Hole.CODE, attack.name))
         after = _reference(scorer, attacked[0], texts)

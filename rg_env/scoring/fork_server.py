@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from loguru import logger
 
 from rg_env.errors import one_line
 from rg_env.scoring.types import Status
-from rg_env.scoring.worker import COMMAND, LONGEST_REASON, REQUEST
+from rg_env.scoring.worker import COMMAND, LONGEST_REASON
 
 _START_SECONDS, _EXIT_SECONDS = 120.0, 5.0
 _SHORTEST_WAIT = 0.01
@@ -156,7 +157,7 @@ class Worker:
         self._sock.setblocking(False)
         self._kill = kill
         self._loop = asyncio.get_running_loop()
-        self._message: asyncio.Future[bytes] | None = self._loop.create_future()
+        self._message: asyncio.Future[bytes] | None = self._loop.create_future()  # None: nothing is expected
         self._loop.add_reader(sock, self._read)
         self._timer: asyncio.TimerHandle
 
@@ -175,16 +176,11 @@ class Worker:
         else:
             self._message.set_exception(EOFError())
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the worker was not discarded, and has replied to all that it was asked."""
-        return self._sock.fileno() != -1 and self._message is None
-
     def is_usable(self) -> bool:
-        """Whether the worker is alive, and silent as it should be."""
-        if self._sock.fileno() != -1:
+        """Whether the worker was not discarded, has replied to all that it was asked, and is silent."""
+        if self._message is None and self._sock.fileno() != -1:
             self._read()
-        return self._sock.fileno() != -1
+        return self._message is None and self._sock.fileno() != -1
 
     def discard(self) -> None:
         """Kill the process. May be called more than once."""
@@ -212,7 +208,9 @@ class Worker:
         """
         end, before = monotonic() + wall, self._cpu_seconds()
         self._message = message = self._loop.create_future()
-        await self._send(REQUEST.pack(len(target), len(arguments)) + target + arguments, wall)
+        with suppress(TimeoutError):  # a worker that does not take all of it is too late, too
+            async with asyncio.timeout(wall):
+                await self._loop.sock_sendall(self._sock, pickle.dumps((target, arguments)))
         self._timer = self._loop.call_later(min(cpu, end - monotonic()), self._look, cpu, before, end)
         try:
             received = await message
@@ -223,16 +221,6 @@ class Worker:
             return json.loads(received) if received.endswith(b"\n") else None
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"the reply is not JSON: {error}") from None
-
-    async def _send(self, request: bytes, seconds: float) -> None:
-        """Send as much of a request as the worker takes within this time."""
-        sent = 0
-        with suppress(BlockingIOError):
-            sent = self._sock.send(request)
-        if sent < len(request):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._loop.sock_sendall(self._sock, memoryview(request)[sent:])
 
     def _look(self, cpu: float, before: float, end: float) -> None:
         """End the wait for a message that is too late, or look again as soon as it may be."""

@@ -104,8 +104,10 @@ def _broken(task: str, error: Exception) -> BrokenEntry:
 
 def longest(entry: Entry, limit: int) -> int:
     """Maximum answer length in characters: `limit`, or twice the length of the stored answer if that is more."""
-    own = entry.get("answer")
-    return max(limit, 2 * len(own)) if isinstance(own, str) else limit
+    try:
+        return max(limit, 2 * len(own)) if isinstance(own := entry.get("answer"), str) else limit
+    except Exception:  # an entry can be anything
+        return limit
 
 
 # -- answers that a scorer evaluates: a list, in the place of the form that the question asks for
@@ -486,9 +488,3 @@ CHECKS: dict[str, Check] = {
     ),
 }
 """Task → (whether the answer may be scored, the reason for a rejection, as a sentence to display)."""
-
-EVALUATING_TASKS = frozenset(REWRITES)
-"""Tasks whose scorer in reasoning-gym 0.1.25 runs a text as code."""
-
-GUARDED_TASKS = EVALUATING_TASKS | frozenset(CHECKS)
-"""Tasks with a specific check."""

@@ -14,7 +14,7 @@ import asyncio
 import os
 import pickle
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
@@ -44,16 +44,10 @@ _MOST_BASELINES = 4096
 class Scorer(AbstractContextManager["Scorer"]):
     """Scores answers to Reasoning Gym's items in other processes. Thread-safe; a context manager.
 
-    Args:
-        workers: number of answers scored at the same time, at least 1, or `auto` (`workers_for`).
-        timeout: CPU seconds that one answer may take, above 0; its wall time is at most four times that.
-        max_answer_chars: longer answers are rejected, at least 1. If twice the length of an item's own answer is more,
-            that is the limit for the item.
-        normalize: score an answer that scores less than 1 also without the formatting around it (`parse.unwrapped`).
-        partial_credit: `upstream`, `calibrated` or `none`: how scores between 0 and 1 count.
+    The arguments are the settings `scorer.*`, with the same defaults, ranges and meanings (`ScorerConfig`).
 
     Raises:
-        ConfigError: a number is out of range.
+        ConfigError: an argument is out of range.
     """
 
     def __init__(
@@ -64,12 +58,9 @@ class Scorer(AbstractContextManager["Scorer"]):
         normalize: bool = ScorerConfig.normalize,
         partial_credit: str = ScorerConfig.partial_credit,
     ) -> None:
-        check_fields(ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit), "Scorer")
+        self._settings = ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit)
+        check_fields(self._settings, "Scorer")
         self.workers = workers_for(workers, usable_cores())
-        self._timeout = timeout
-        self._max_answer_chars = max_answer_chars
-        self._normalize = normalize
-        self._partial_credit = partial_credit
         self._baselines: dict[bytes, asyncio.Task[float | None]] = {}
         self._pool = ScorerPool(self.workers, timeout, lambda: UPSTREAM_MODULES)
         self._guests = ScorerPool(self.workers, timeout, lambda: [*UPSTREAM_MODULES, *inherited_modules()])
@@ -140,78 +131,73 @@ class Scorer(AbstractContextManager["Scorer"]):
             raise ConfigError(
                 f"a response must be a string, not {type(text).__name__}; a request that failed is Verdict.no_response"
             )
-        parsed = parse_response(text, prefilled_think, self._longest(entry), format)
+        longest = guard.longest(entry, self._settings.max_answer_chars)
+        parsed = parse_response(text, prefilled_think, longest, format)
         if parsed.answer is None:
             return Verdict(parsed, AnswerScore.unscored(Status.OK))
         return Verdict(parsed, await self._score(entry, parsed.answer, config))
 
     async def _score(self, entry: Mapping[str, Any], answer: object, config: Mapping[str, Any]) -> AnswerScore:
+        """The best score of the answer as written and, with `normalize`, without formatting around it."""
         task = _task_of(entry)
         if not isinstance(answer, str):
             return AnswerScore.unscored(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
         try:
-            return await self._score_forms(task, config, corrected(entry), answer)
+            target = pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
+            entry = corrected(entry)
+            best = await self._score_form(entry, target, answer)
+            form = unwrapped(answer) if self._settings.normalize else answer
+            if form == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
+                return best
+            again = await self._score_form(entry, target, form)
         except RGEnvError:
             raise
         except Exception as error:  # the entry cannot be read, corrected or pickled
             return AnswerScore.unscored(Status.ERROR, f"the entry cannot be used: {reason_for(error)}")
-
-    async def _score_forms(
-        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
-    ) -> AnswerScore:
-        """The best score of the answer as written and, with `normalize`, without formatting around it."""
-        best = await self._score_form(task, config, entry, answer)
-        form = unwrapped(answer) if self._normalize else answer
-        if form == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
-            return best
-        again = await self._score_form(task, config, entry, form)
         if again.score > best.score:
             return replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
         return again if again.starved else best
 
-    async def _score_form(
-        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
-    ) -> AnswerScore:
-        result = await self._score_upstream(task, config, entry, answer)
-        if result.raw is None or result.tagged is None or self._partial_credit == "upstream":
+    async def _score_form(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
+        """One form of an answer, with its base score."""
+        result = await self._score_upstream(entry, target, answer)
+        task, partial_credit = _task_of(entry), self._settings.partial_credit
+        if result.raw is None or result.tagged is None or partial_credit == "upstream":
             return result
         baseline: float | None = 1.0
-        if self._partial_credit == "calibrated":
-            baseline = await self._baseline(task, config, entry) if task in CHEAP else 0.0
+        if partial_credit == "calibrated":
+            baseline = await self._baseline(entry, target) if task in CHEAP else 0.0
         if baseline is None:
             return AnswerScore.unscored(Status.TIMEOUT, "the item's baseline could not be computed", starved=True)
         return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
 
-    async def _baseline(self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
+    async def _baseline(self, entry: Mapping[str, Any], target: bytes) -> float | None:
         """The best score of a cheap policy on an item, computed once, in a task of its own; None if that failed."""
-        key = blake2b(pickle.dumps((task, dict(config), dict(entry))), digest_size=16).digest()
+        key = blake2b(pickle.dumps((target, dict(entry))), digest_size=16).digest()
         if key not in self._baselines:
-            self._baselines[key] = asyncio.create_task(self._compute_baseline(key, task, config, entry))
+            self._baselines[key] = asyncio.create_task(self._compute_baseline(key, entry, target))
             if len(self._baselines) > _MOST_BASELINES:
                 self._baselines.pop(next(iter(self._baselines)))
         return await asyncio.shield(self._baselines[key])  # who gives up takes it from nobody else
 
-    async def _compute_baseline(
-        self, key: bytes, task: str, config: Mapping[str, Any], entry: Mapping[str, Any]
-    ) -> float | None:
-        best = 0.0
+    async def _compute_baseline(self, key: bytes, entry: Mapping[str, Any], target: bytes) -> float | None:
+        task, best = _task_of(entry), 0.0
         for answer in cheap_answers(task, entry):
-            scored = await self._score_upstream(task, config, entry, answer)
+            scored = await self._score_upstream(entry, target, answer)
             if scored.status in (Status.TIMEOUT, Status.CRASHED):
                 self._baselines.pop(key, None)  # the next to ask tries again
                 return None
             best = max(best, base_score(task, scored.raw or 0.0, scored.tagged or 0.0, 0.0))
         return best
 
-    async def _score_upstream(
-        self, task: str, config: Mapping[str, Any], entry: Mapping[str, Any], answer: str
-    ) -> AnswerScore:
+    async def _score_upstream(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
         """The scores that guard and scorer process give; its score is the higher of both."""
-        if len(answer) > (longest := self._longest(entry)):
+        longest = guard.longest(entry, self._settings.max_answer_chars)
+        if len(answer) > longest:
             why = f"the answer has {len(answer)} characters, more than {longest}"
             return AnswerScore.unscored(Status.REJECTED, why)
+        task = _task_of(entry)
         pool = self._pool if task in AUDITED_TASKS else self._guests
-        target = pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
         try:
             request = pickle.dumps(guard.admit(entry, answer))
             forms = await pool.run(target, request, _check_forms)
@@ -223,12 +209,6 @@ class Scorer(AbstractContextManager["Scorer"]):
             why = f"no scorer for {task}: " if failed.status is Status.ERROR else ""
             return AnswerScore.unscored(failed.status, f"{why}{failed}", failed.starved)
         return AnswerScore.unscored(Status.ERROR, forms) if isinstance(forms, str) else AnswerScore.of_forms(*forms)
-
-    def _longest(self, entry: Mapping[str, Any]) -> int:
-        """Maximum length of an answer in characters; that of the setting for an entry that cannot be read."""
-        with suppress(Exception):
-            return guard.longest(entry, self._max_answer_chars)
-        return self._max_answer_chars
 
     @property
     def closed(self) -> bool:

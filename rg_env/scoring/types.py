@@ -187,8 +187,3 @@ class Verdict:
     def no_response(cls, detail: str) -> Self:
         """The verdict of a request that failed; `detail` says why."""
         return cls(ParsedResponse(None, None, None), AnswerScore.unscored(Status.NO_RESPONSE, detail))
-
-    @classmethod
-    def unscored(cls, parsed: ParsedResponse, detail: str) -> Self:
-        """The verdict of a response whose question cannot be made again; `detail` says why."""
-        return cls(parsed, AnswerScore.unscored(Status.UNSCORED, detail))

@@ -27,7 +27,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from rg_env.errors import one_line
 from rg_env.processes import die_with_parent
@@ -39,18 +39,14 @@ Form = float | str
 Reply = float | str | list[Form] | dict[str, float]
 Answerer = Callable[[bytes], Reply]
 """What a target makes in a worker: pickled arguments → reply. It raises for nothing that a model wrote."""
-EnterSandbox = Callable[[], dict[str, str]]
-"""Restricts the process, and returns what the system does not offer, with the reasons."""
 
 COMMAND = struct.Struct("!q")
 """On the control socket: the number of a worker, with a socket to fork it, without one to kill it."""
-REQUEST = struct.Struct("!QQ")
-"""Before each request to a worker: the lengths of its target and of its arguments."""
 LONGEST_REASON = 200
 _LOOKS_FOR_PARENT = 1.0
 
 
-def serve_forks(control: socket.socket, parent: int, enter_sandbox: EnterSandbox) -> None:
+def serve_forks(control: socket.socket, parent: int, enter_sandbox: Callable[[], dict[str, str]]) -> None:
     """Fork and kill workers on the parent's commands until the parent is gone. Returns in the fork server only."""
     pids: dict[int, int] = {}
     control.settimeout(_LOOKS_FOR_PARENT)  # a forked child of the parent may still hold its end of the socket
@@ -76,13 +72,23 @@ def serve_forks(control: socket.socket, parent: int, enter_sandbox: EnterSandbox
             _kill(pid)
 
 
-def _fork(control: socket.socket, connection: socket.socket, enter_sandbox: EnterSandbox) -> int:
+def _fork(control: socket.socket, connection: socket.socket, enter_sandbox: Callable[[], dict[str, str]]) -> int:
+    """Start a worker. Its first message is its pid and what its sandbox lacks; it does not return from here."""
     fork_server = os.getpid()
-    pid = os.fork()
-    if pid == 0:
+    if pid := os.fork():
+        return pid
+    try:
         control.close()
-        _be_worker(connection, fork_server, enter_sandbox)
-    return pid
+        os.setpgid(0, 0)
+        die_with_parent()
+        if os.getppid() == fork_server:  # otherwise it died before the line above took effect
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(nowhere, fd)
+            _send(connection, [os.getpid(), enter_sandbox()])
+            serve_requests(connection)
+    finally:  # also when the parent has closed the connection
+        os._exit(0)
 
 
 def _kill(pid: int) -> None:
@@ -92,25 +98,8 @@ def _kill(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _be_worker(connection: socket.socket, fork_server: int, enter_sandbox: EnterSandbox) -> NoReturn:
-    """Run a worker, from fork to exit. Its first message is its pid and what its sandbox lacks."""
-    try:
-        os.setpgid(0, 0)
-        die_with_parent()
-        if os.getppid() == fork_server:  # otherwise it died before the line above took effect
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for fd in (0, 1, 2):
-                os.dup2(nowhere, fd)
-            _send(connection, [os.getpid(), enter_sandbox()])
-            serve_requests(connection)
-    except (EOFError, OSError):
-        pass  # the parent closed the connection
-    finally:
-        os._exit(0)
-
-
 def serve_requests(connection: socket.socket) -> None:
-    """Serve requests one by one until the other end closes (EOFError).
+    """Serve requests, pickled pairs of target and arguments, until the other end closes (EOFError).
 
     A target is a pickle of (module, function, …): the function makes an `Answerer` of the rest, once, for a request
     without arguments; the reply is 0.0, or the reason why it could not. Every other reply is that of the answerer.
@@ -118,9 +107,7 @@ def serve_requests(connection: socket.socket) -> None:
     answerers: dict[bytes, Answerer] = {}
     requests = connection.makefile("rb")
     while True:
-        if len(header := requests.read(REQUEST.size)) < REQUEST.size:
-            raise EOFError
-        target, arguments = (requests.read(length) for length in REQUEST.unpack(header))
+        target, arguments = pickle.load(requests)
         if arguments:
             _send(connection, answerers[target](arguments))
             continue

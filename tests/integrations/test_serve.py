@@ -23,7 +23,7 @@ from rg_env.attack.attacks import attacks
 from rg_env.dataset import item_of_id
 from rg_env.integrations.serve import Desk, make_app
 from rg_env.scoring import Scorer, Status
-from rg_env.scoring.guard import EVALUATING_TASKS
+from rg_env.scoring.guard import REWRITES
 
 GCD = "gcd-train-42-0"
 
@@ -258,7 +258,7 @@ def test_killed_workers_and_clients_that_go_away_cost_nobody_an_answer() -> None
 @pytest.mark.slow
 def test_the_attacks_run_nothing_poison_nothing_and_are_all_answered(server: SimpleNamespace, tmp_path: Any) -> None:
     canary = tmp_path / "executed"
-    for task in sorted(EVALUATING_TASKS):
+    for task in sorted(REWRITES):
         item_id = f"{task}-train-42-0"
         question = entry_of(item_id)["question"]
         texts = [text for attack in attacks(str(canary), ["1"]) if (text := attack.answer(question)) is not None]

@@ -106,7 +106,7 @@ def test_the_guard_closes_what_upstream_rewards_for_nothing(
 
 
 def test_upstream_runs_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    for task in sorted(guard.EVALUATING_TASKS):
+    for task in sorted(guard.REWRITES):
         raw_mean(task, same("print('the answer runs')"))
         assert "the answer runs" in capsys.readouterr().out, task
         assert refusal_of(raw(task)[0], "print('the answer runs')"), task
@@ -212,7 +212,7 @@ def test_random_plans_score_where_impossible_moves_are_skipped(
 
 
 def test_the_table_and_the_guard_know_the_same_tasks() -> None:
-    assert set(GUARDED) == guard.GUARDED_TASKS - set(KNOWN_UNSOUND)
+    assert set(GUARDED) == (guard.REWRITES | guard.CHECKS).keys() - set(KNOWN_UNSOUND)
     assert set(KNOWN_UNSOUND) | set(GUARDED) < set(task_names())
 
 

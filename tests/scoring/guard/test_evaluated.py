@@ -50,7 +50,7 @@ def is_harmless(text: str) -> bool:
 @example("(1\r+2)")
 @example("1" + "\n" * 50)
 def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None:
-    for task in guard.EVALUATING_TASKS:
+    for task in guard.REWRITES:
         entry = item_of(task)
         try:
             admitted = guard.admit(entry, answer)
@@ -65,7 +65,7 @@ def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None
 
 
 def test_no_attack_reaches_a_scorer_that_evaluates() -> None:
-    for task in guard.EVALUATING_TASKS:
+    for task in guard.REWRITES:
         for attack in ATTACKS:
             if task != "n_queens" or attack.strip("_"):  # a board without queens
                 with pytest.raises(guard.Refusal):

@@ -34,8 +34,8 @@ Item = Callable[..., dict[str, Any]]
 Items = Callable[[str, int], list[dict[str, Any]]]
 
 _EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\(")
-EVALUATING = sorted(guard.EVALUATING_TASKS)
-GUARDED = sorted(guard.GUARDED_TASKS)
+EVALUATING = sorted(guard.REWRITES)
+GUARDED = sorted(guard.REWRITES | guard.CHECKS)
 
 
 CHAIN_SUM = entry_of("chain_sum", answer="4")
@@ -46,7 +46,7 @@ def test_the_tasks_that_run_answers_are_those_whose_scorers_evaluate() -> None:
         task for task, (dataset, _) in DATASETS.items() if _EVALUATES.search(inspect.getsource(dataset.score_answer))
     }
     # number_sorting evaluates the entry's own answer; propositional_logic has a parser of its own by this name
-    assert found - {"number_sorting"} == guard.EVALUATING_TASKS
+    assert found - {"number_sorting"} == guard.REWRITES.keys()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_right_answers_pass_however_they_are_written(cured_items: Items, task: s
     """Where spaces are all that is around them, even those that upstream gives a part of the score."""
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
     for entry in cured_items(task, 3):
-        spaced = set(variants(entry)) if task not in guard.EVALUATING_TASKS else ()
+        spaced = set(variants(entry)) if task not in guard.REWRITES else ()
         refused = [answer for answer in variants(entry, AROUND) if refusal_of(entry, answer) is not None]
         assert not [
             answer for answer in refused if _upstream(dataset, answer, entry) >= (0.1 if answer in spaced else 1 - 1e-9)
@@ -122,7 +122,7 @@ def test_right_answers_pass_however_they_are_written(cured_items: Items, task: s
 
 
 def test_the_forms_cover_every_guarded_task() -> None:
-    assert set(FORMS) == guard.GUARDED_TASKS - {"rush_hour"}
+    assert set(FORMS) == (guard.REWRITES | guard.CHECKS).keys() - {"rush_hour"}
 
 
 def _upstream(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
@@ -216,7 +216,7 @@ UNITS = [
 # fmt: on
 
 
-@pytest.mark.parametrize("task", sorted(guard.GUARDED_TASKS))
+@pytest.mark.parametrize("task", sorted(guard.REWRITES | guard.CHECKS))
 @pytest.mark.timeout(60)  # quadratic time would take longer
 def test_long_answers_take_linear_time(task: str) -> None:
     entry = item_of(task)
