@@ -144,14 +144,6 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
 
 
 @pytest.mark.parametrize(
-    ("raw", "tagged", "baseline", "expected"),
-    [(0.5, 0.2, 0.0, 0.5), (0.2, 0.5, 0.0, 0.5), (0.75, 0, 0.5, 0.5), (0.4, 0, 0.5, 0), (1, 0, 1, 1), (0.99, 0, 1, 0)],
-)
-def test_the_base_score_by_its_definition(raw: float, tagged: float, baseline: float, expected: float) -> None:
-    assert base_score("chain_sum", raw, tagged, baseline) == expected
-
-
-@pytest.mark.parametrize(
     ("task", "answer"),
     [
         ("figlet_font", "x"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -160,56 +160,27 @@ def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: I
     assert done.returncode == 0, done.stderr
 
 
-class RandomKiller(threading.Thread):
-    """Kills the worker of a pool after every 20 to 60 answers, on a fast machine or a slow one.
-
-    That is seldom enough for the one retry that an answer has.
-    """
-
-    def __init__(self, server: int) -> None:
-        super().__init__(daemon=True)
-        self.kills = 0
-        self.answers = 0
-        self.stop = threading.Event()
-        self._server = server
-        self._due = 0
-
-    def wait(self) -> None:
-        """Until it has caught up with the answers."""
-        while self.answers > self._due + 60 and self.is_alive():
-            time.sleep(0.001)
-
-    def run(self) -> None:
-        chance = random.Random(0)
-        while not self.stop.wait(0.001):
-            workers = sorted(living_children(self._server))
-            if self.answers < self._due or not workers:
-                continue
-            with suppress(ProcessLookupError):
-                os.kill(chance.choice(workers), signal.SIGKILL)
-                self.kills += 1
-            self._due = self.answers + chance.randint(20, 60)
-
-
 @pytest.mark.parametrize("answers", [1_500, pytest.param(10_000, marks=pytest.mark.long)])
 def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) -> None:
+    """The worker is killed after every 20 to 60 answers: seldom enough for the one retry that an answer has."""
     right, wrong = item("chain_sum", seed=1), item("chain_sum", seed=2)
+    chance = random.Random(0)
+    kills = set(itertools.accumulate(chance.randint(20, 60) for _ in range(answers // 60)))
+    numbers, lock = itertools.count(), threading.Lock()
     with Scorer(workers=1, timeout=30.0) as scorer, ThreadPoolExecutor(8) as threads:
-        answer = right["answer"]
-        scorer.score_answer(right, answer)
-        killer = RandomKiller(fork_server_pid())
+        scorer.score_answer(right, "4")
+        server = fork_server_pid()
 
         def score(entry: dict[str, Any]) -> AnswerScore:
-            outcome = scorer.score_answer(entry, answer)
-            killer.answers += 1
-            killer.wait()
+            outcome = scorer.score_answer(entry, right["answer"])
+            with lock:  # so that no kill comes late, and two together
+                if next(numbers) in kills:  # the worker has the answer of another thread
+                    for worker in living_children(server):
+                        with suppress(ProcessLookupError):
+                            os.kill(worker, signal.SIGKILL)
             return outcome
 
-        killer.start()
         outcomes = list(threads.map(score, [right, wrong] * (answers // 2)))
-        killer.stop.set()
-        killer.join()
-    assert killer.kills > answers // 100
     assert {outcome.status for outcome in outcomes} == {Status.OK}
     assert [outcome.raw == 1.0 for outcome in outcomes] == [True, False] * (answers // 2)
 

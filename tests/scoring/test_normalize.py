@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,24 +24,13 @@ def patient() -> Iterator[Scorer]:
         yield scorer
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_what_has_no_formatting_around_it_or_gives_two_answers_stays() -> None:
+    for answer in (
         *(r"999999 \boxed{7}", r"7 \boxed{999999}", r"\boxed{7} or 9", r"\boxed{7} \boxed{9}", r"\boxed{7}{9}"),
-        *(
-            "$7$ or $9$",
-            "**7** or **9**",
-            "$7 or 9",
-            "2**3",
-            "```\n7\n```\n```\n9\n```",
-            "```9\n7\n```",
-            "```Yes\nNo\n```",
-        ),
-        *(r"2\frac{1}{2}", "1,200", "7.", "'7'", "[1,200]", "$", "****", r"\boxed{}", ""),
-    ],
-)
-def test_what_has_no_formatting_around_it_or_gives_two_answers_stays(answer: str) -> None:
-    assert unwrapped(answer) == answer
+        *("$7$ or $9$", "**7** or **9**", "$7 or 9", "2**3", "```\n7\n```\n```\n9\n```", "```9\n7\n```"),
+        *(r"2\frac{1}{2}", "1,200", "7.", "'7'", "[1,200]", "$", "****", r"\boxed{}", "", "```Yes\nNo\n```"),
+    ):
+        assert unwrapped(answer) == answer
 
 
 _PIECES = st.sampled_from(
@@ -62,23 +52,20 @@ def test_only_formatting_around_the_answer_is_removed(answer: str) -> None:
     assert bool(inner) == bool(answer)
 
 
-@given(st.sampled_from(DRESSES), st.sampled_from(DRESSES), st.from_regex(r"[a-z0-9]{1,9}", fullmatch=True))
-def test_two_dresses_come_off(outer: str, inner: str, answer: str) -> None:
-    if outer != inner and not ("`" in outer and "`" in inner):
-        assert unwrapped(outer.format(inner.format(answer))) == answer
-
-
-@pytest.mark.parametrize("dress", DRESSES[1:])
 @pytest.mark.parametrize("task", ["gcd", "countdown", "word_sorting"])
-def test_a_right_answer_in_a_dress_scores_and_says_so(
-    scorer: Scorer, patient: Scorer, item: Item, task: str, dress: str
+def test_a_right_answer_in_one_or_two_dresses_scores_and_says_so(
+    scorer: Scorer, patient: Scorer, item: Item, task: str
 ) -> None:
     entry = item(task)
-    dressed = dress.format(entry["answer"])
-    scored = patient.score_answer(entry, dressed)
-    assert (scored.score, scored.status) == (1.0, Status.OK)
-    assert scored.normalized == (scorer.score_answer(entry, dressed).score < 1)
-    assert str(entry["answer"])[:70] in scored.detail or not scored.normalized
+    for outer, inner in itertools.permutations(DRESSES, 2):
+        if "`" in outer and "`" in inner:
+            continue
+        dressed = outer.format(inner.format(entry["answer"]))
+        scored = patient.score_answer(entry, dressed)
+        assert (scored.score, scored.status) == (1.0, Status.OK), dressed
+        assert scored.normalized == (scorer.score_answer(entry, dressed).score < 1)
+        assert str(entry["answer"])[:70] in scored.detail or not scored.normalized
+    assert patient.score_answer(item("spiral_matrix"), "**__import__('os')._exit(1)**").status is Status.REJECTED
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -93,9 +80,3 @@ def test_it_never_lowers_a_score(
     second = patient.score_answer(entry, dress.format(answer))
     assert second.score > plain.score if second.normalized else second == plain
     assert not plain.normalized
-
-
-def test_the_guard_reads_every_form(patient: Scorer, item: Item) -> None:
-    scored = patient.score_answer(item("spiral_matrix"), "**__import__('os')._exit(1)**")
-    assert scored.status is Status.REJECTED
-    assert not scored.normalized

@@ -1,76 +1,90 @@
+"""Both formats of a response, and which answers are the same."""
+
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rg_env.analysis.reparse import reparse, without_think
+from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError
-from rg_env.scoring import ParsedResponse, Violation, parse_response
+from rg_env.scoring import ParsedResponse, Scorer, Violation, parse_response
 from rg_env.scoring.parse import normal_form
 
 V = Violation
+LENIENT = ResponseFormat.LENIENT
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+RESPONSES: list[tuple[str, str | Violation, str | Violation]] = [
+    ("", V.NO_THINK, V.NO_ANSWER),
+    ("The answer is 4.", V.NO_THINK, V.NO_ANSWER),
+    ("<answer>4</answer>", V.NO_THINK, "4"),
+    ("<answer>4</answer><think>a</think>", V.NO_THINK, "4"),
+    ("a</think><answer>4</answer>", V.NO_THINK, "4"),
+    ("</answer><think>a</think><answer>4</answer>", V.NO_THINK, "4"),
+    ("<THINK>a</THINK><answer>4</answer>", V.NO_THINK, "4"),
+    ("<think>a", V.UNCLOSED_THINK, V.NO_ANSWER),
+    ("<think>a<answer>4</answer>", V.UNCLOSED_THINK, "4"),
+    ("<think>a<think>b<answer>4</answer>", V.UNCLOSED_THINK, "4"),
+    ("<think>a</Think><answer>4</answer>", V.UNCLOSED_THINK, "4"),
+    ("<think>a</think><think>b</think><answer>4</answer>", V.MULTIPLE_THINK, "4"),
+    ("<think>a<think>b</think></think><answer>4</answer>", V.MULTIPLE_THINK, "4"),
+    ("<think>a</think></think><answer>4</answer>", V.MULTIPLE_THINK, "4"),
+    ("<think>a</think><answer>4<think></answer>", V.MULTIPLE_THINK, "4<think>"),
+    ("<think>a</think><answer>4</answer><think>b", V.MULTIPLE_THINK, "4"),
+    ("<think>a<answer>4</answer></think>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<think>a<answer>4</answer></think><answer>4</answer>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<think>a</answer></think><answer>4</answer>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<think>a<answer>4</think>b</answer>", V.ANSWER_INSIDE_THINK, "4</think>b"),
+    ("<think>a</think>4", V.NO_ANSWER, V.NO_ANSWER),
+    ("<think>a</think>4</answer>", V.NO_ANSWER, V.NO_ANSWER),
+    ("<think>a</think><Answer>4</Answer>", V.NO_ANSWER, "4"),
+    ("<think>a</think><answer>4", V.UNCLOSED_ANSWER, V.UNCLOSED_ANSWER),
+    ("<think>a</think><answer>4<answer>5", V.UNCLOSED_ANSWER, V.UNCLOSED_ANSWER),
+    ("<think>a</think></answer><answer>4", V.UNCLOSED_ANSWER, V.UNCLOSED_ANSWER),
+    ("<think>a</think><answer>4</answer><answer>5</answer>", V.MULTIPLE_ANSWERS, V.MULTIPLE_ANSWERS),
+    ("<think>a</think><answer><answer>4</answer>", V.MULTIPLE_ANSWERS, "4"),
+    ("<think>a</think><answer>4</answer></answer>", V.MULTIPLE_ANSWERS, "4"),
+    ("<think>a</think></answer><answer>4</answer>", V.MULTIPLE_ANSWERS, "4"),
+    ("<think>a</think><answer></answer>", V.EMPTY_ANSWER, V.EMPTY_ANSWER),
+    ("<think>a</think><answer> \n\t\u3000</answer>", V.EMPTY_ANSWER, V.EMPTY_ANSWER),
+    ("<think>a</think><answer>" + "4" * 8193 + "</answer>", V.ANSWER_TOO_LONG, V.ANSWER_TOO_LONG),
+    ("<think>a</think><answer>4</answer>", "4", "4"),
+    ("Well.\n<think> a\n</think> So <answer>\n 4 \n</answer> Done.", "4", "4"),
+    ("<think></think><answer>4</answer>", "4", "4"),
+    ("<think>if a < b </ think> <thinking></think><answer>< 4 ></answer>", "< 4 >", "< 4 >"),
+    ("<think>a</think><answer>" + " " * 9 + "4" * 8192 + " </answer>", "4" * 8192, "4" * 8192),
+    ("It is <Answer> 4 </ANSWER>.", V.NO_THINK, "4"),
+    ("<think>a <answer>4</answer></think>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<think>a <answer>3</answer></think> so <answer>4</answer>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<think>a <answer>3</answer> or <answer>4</answer></think>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<answer>3</answer><think>no, <answer>4</answer></think>", V.NO_THINK, "4"),
+    ("<think>a <answer>4</answer>", V.UNCLOSED_THINK, "4"),
+    ("<answer><answer>4</answer>", V.NO_THINK, "4"),
+    ("<think>it asks for an <answer> tag</think><answer>4</answer>", V.ANSWER_INSIDE_THINK, "4"),
+    ("<answer>4</answer></answer>", V.NO_THINK, "4"),
+    ("4</answer>", V.NO_THINK, V.NO_ANSWER),
+    ("<answer>4", V.NO_THINK, V.UNCLOSED_ANSWER),
+    ("</answer><answer>4", V.NO_THINK, V.UNCLOSED_ANSWER),
+    ("<answer>4</answer><answer>5</answer>", V.NO_THINK, V.MULTIPLE_ANSWERS),
+    ("<answer>4</answer><think>a</think><Answer>5</Answer>", V.NO_THINK, V.MULTIPLE_ANSWERS),
+    ("<think>a <answer>4</answer><answer>5</answer>", V.UNCLOSED_THINK, V.MULTIPLE_ANSWERS),
+    ("<answer> </answer>", V.NO_THINK, V.EMPTY_ANSWER),
+    ("<answer>" + "4" * 8193 + "</answer>", V.NO_THINK, V.ANSWER_TOO_LONG),
+]
+"""Response, answer or violation in the strict format, the same in the lenient one."""
 
 
-@pytest.mark.parametrize(
-    ("text", "violation"),
-    [
-        ("", V.NO_THINK),
-        ("The answer is 4.", V.NO_THINK),
-        ("<answer>4</answer>", V.NO_THINK),
-        ("<answer>4</answer><think>a</think>", V.NO_THINK),
-        ("a</think><answer>4</answer>", V.NO_THINK),
-        ("</answer><think>a</think><answer>4</answer>", V.NO_THINK),
-        ("<THINK>a</THINK><answer>4</answer>", V.NO_THINK),
-        ("<think>a", V.UNCLOSED_THINK),
-        ("<think>a<answer>4</answer>", V.UNCLOSED_THINK),
-        ("<think>a<think>b<answer>4</answer>", V.UNCLOSED_THINK),
-        ("<think>a</Think><answer>4</answer>", V.UNCLOSED_THINK),
-        ("<think>a</think><think>b</think><answer>4</answer>", V.MULTIPLE_THINK),
-        ("<think>a<think>b</think></think><answer>4</answer>", V.MULTIPLE_THINK),
-        ("<think>a</think></think><answer>4</answer>", V.MULTIPLE_THINK),
-        ("<think>a</think><answer>4<think></answer>", V.MULTIPLE_THINK),
-        ("<think>a</think><answer>4</answer><think>b", V.MULTIPLE_THINK),
-        ("<think>a<answer>4</answer></think>", V.ANSWER_INSIDE_THINK),
-        ("<think>a<answer>4</answer></think><answer>4</answer>", V.ANSWER_INSIDE_THINK),
-        ("<think>a</answer></think><answer>4</answer>", V.ANSWER_INSIDE_THINK),
-        ("<think>a<answer>4</think>b</answer>", V.ANSWER_INSIDE_THINK),
-        ("<think>a</think>4", V.NO_ANSWER),
-        ("<think>a</think>4</answer>", V.NO_ANSWER),
-        ("<think>a</think><Answer>4</Answer>", V.NO_ANSWER),
-        ("<think>a</think><answer>4", V.UNCLOSED_ANSWER),
-        ("<think>a</think><answer>4<answer>5", V.UNCLOSED_ANSWER),
-        ("<think>a</think></answer><answer>4", V.UNCLOSED_ANSWER),
-        ("<think>a</think><answer>4</answer><answer>5</answer>", V.MULTIPLE_ANSWERS),
-        ("<think>a</think><answer><answer>4</answer>", V.MULTIPLE_ANSWERS),
-        ("<think>a</think><answer>4</answer></answer>", V.MULTIPLE_ANSWERS),
-        ("<think>a</think></answer><answer>4</answer>", V.MULTIPLE_ANSWERS),
-        ("<think>a</think><answer></answer>", V.EMPTY_ANSWER),
-        ("<think>a</think><answer> \n\t\u3000</answer>", V.EMPTY_ANSWER),
-        ("<think>a</think><answer>" + "4" * 8193 + "</answer>", V.ANSWER_TOO_LONG),
-    ],
-)
-def test_each_break_of_the_format_has_its_name(text: str, violation: Violation) -> None:
-    parsed = parse_response(text)
-    assert parsed.violation is violation
-    assert parsed.answer is None
-
-
-@pytest.mark.parametrize(
-    ("text", "think", "answer"),
-    [
-        ("<think>a</think><answer>4</answer>", "a", "4"),
-        ("Well.\n<think> a\n</think> So <answer>\n 4 \n</answer> Done.", "a", "4"),
-        ("<think></think><answer>4</answer>", "", "4"),
-        (
-            "<think>if a < b </ think> <thinking></think><answer>< 4 ></answer>",
-            "if a < b </ think> <thinking>",
-            "< 4 >",
-        ),
-        ("<think>a</think><answer>" + " " * 9 + "4" * 8192 + " </answer>", "a", "4" * 8192),
-    ],
-)
-def test_a_good_response_comes_apart(text: str, think: str, answer: str) -> None:
-    assert parse_response(text) == ParsedResponse(think, answer, None)
+@pytest.mark.parametrize(("text", "strict", "lenient"), RESPONSES)
+def test_a_response_has_an_answer_or_one_violation(
+    text: str, strict: str | Violation, lenient: str | Violation
+) -> None:
+    for format, expected in (("strict", strict), ("lenient", lenient)):
+        parsed = parse_response(text, format=format)
+        violation = expected if isinstance(expected, Violation) else None
+        assert (parsed.answer, parsed.violation) == (None if violation else expected, violation)
 
 
 @pytest.mark.parametrize(
@@ -88,17 +102,26 @@ def test_a_prefilled_think_is_already_open(text: str, expected: ParsedResponse) 
     assert parse_response(text, prefilled_think=True) == expected
 
 
-def test_the_longest_answer_is_a_setting() -> None:
+def test_a_prefilled_think_block_ends_at_its_closing_tag_in_the_lenient_format() -> None:
+    text = "so <answer>3</answer></think><answer>4</answer>"
+    assert parse_response(text, format=LENIENT).violation is V.MULTIPLE_ANSWERS
+    assert parse_response(text, prefilled_think=True, format=LENIENT).answer == "4"
+
+
+def test_settings_of_the_format() -> None:
     text = "<think></think><answer> 123 </answer>"
     assert parse_response(text, max_answer_chars=3).answer == "123"
     assert parse_response(text, max_answer_chars=2).violation is V.ANSWER_TOO_LONG
+    for format in ("Strict", "", "LENIENT"):
+        with pytest.raises(ConfigError, match="use strict or lenient"):
+            parse_response("4", format=format)
 
 
-TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+# -- whatever the text
 
 
-def reference(text: str, prefilled: bool) -> tuple[str | None, Violation | None]:
-    """The table of `parse_response`, rule by rule over a list of tags, with no care for speed."""
+def strict_reference(text: str, prefilled: bool) -> tuple[str | None, Violation | None]:
+    """The meanings of the violations, one after the other over a list of tags, with no care for speed."""
     if prefilled:
         text = text if text.lstrip().startswith("<think>") else "<think>" + text
     tags = [(i, tag) for i in range(len(text)) for tag in TAGS if text[i:].startswith(tag)]
@@ -109,47 +132,71 @@ def reference(text: str, prefilled: bool) -> tuple[str | None, Violation | None]
         return None, V.UNCLOSED_THINK
     if names.count("<think>") > 1 or names.count("</think>") > 1:
         return None, V.MULTIPLE_THINK
-    end_of_think = names.index("</think>")
-    if end_of_think != 1:
+    if names.index("</think>") != 1:
         return None, V.ANSWER_INSIDE_THINK
-    rest = tags[2:]
-    names = names[2:]
+    rest, names = tags[2:], names[2:]
     if "<answer>" not in names:
         return None, V.NO_ANSWER
-    first = names.index("<answer>")
-    if "</answer>" not in names[first:]:
+    if "</answer>" not in names[names.index("<answer>") :]:
         return None, V.UNCLOSED_ANSWER
     if len(names) > 2:
         return None, V.MULTIPLE_ANSWERS
-    answer = text[rest[0][0] + len("<answer>") : rest[1][0]].strip()
-    if not answer:
-        return None, V.EMPTY_ANSWER
-    if len(answer) > 5:
-        return None, V.ANSWER_TOO_LONG
-    return answer, None
+    return judged(text[rest[0][0] + len("<answer>") : rest[1][0]])
 
 
-pieces = st.sampled_from([*TAGS, *TAGS, " ", "4", "1234", "<", ">", "/", "<Think>", "</answer >", "\n", "\ud800"])
+def judged(answer: str) -> tuple[str | None, Violation | None]:
+    answer = answer.strip()
+    violation = V.EMPTY_ANSWER if not answer else V.ANSWER_TOO_LONG if len(answer) > 5 else None
+    return (None if violation else answer), violation
 
 
-@given(st.lists(pieces, max_size=14).map("".join), st.booleans())
+def lenient_reference(text: str) -> tuple[str | None, Violation | None]:
+    """The rule of the Atropos environment with regular expressions, slow, with its exceptions here."""
+    strict = parse_response(text, max_answer_chars=5)
+    if strict.violation is None:
+        return strict.answer, None
+    pattern = re.compile("<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
+    # a separator, so that no tag is made of what was before and after a think block
+    outside = re.sub("<think>.*?</think>", "|", text, flags=re.IGNORECASE | re.DOTALL)
+    if len(pattern.findall(outside)) > 1:
+        return None, V.MULTIPLE_ANSWERS
+    if not (answers := pattern.findall(text)):
+        return None, V.UNCLOSED_ANSWER if "<answer>" in text.lower() else V.NO_ANSWER
+    return judged(answers[-1])
+
+
+pieces = st.sampled_from(
+    [*TAGS * 3, " ", "4", "1234", "<", ">", "/", "<Think>", "</THINK>", "<ANSWER>", "</answer >", "\n", "\ud800"]
+)
+texts = st.lists(pieces, max_size=14).map("".join)
+
+
+@given(texts, st.booleans())
 @example("<think></think><answer>4</answer>", False)
 @example("<think></think><answer>123456</answer>", False)
-def test_agrees_with_a_slow_reading_of_its_table(text: str, prefilled: bool) -> None:
-    parsed = parse_response(text, prefilled, max_answer_chars=5)
-    assert (parsed.answer, parsed.violation) == reference(text, prefilled)
+@example("<think><answer>4</answer></think>", False)
+@example("<think></think><answer>4</answer><ANSWER>5</ANSWER>", False)
+def test_agrees_with_a_slow_reading_of_the_rules(text: str, prefilled: bool) -> None:
+    strict, lenient = (parse_response(text, prefilled, 5, format) for format in ResponseFormat)
+    assert (strict.answer, strict.violation) == strict_reference(text, prefilled)
+    if not prefilled:
+        assert (lenient.answer, lenient.violation) == lenient_reference(text)
+    if strict.violation is None:
+        assert lenient == strict
+
+
+@given(texts | st.text(), st.booleans(), st.sampled_from(ResponseFormat))
+def test_spans_and_parts_fit_the_text(text: str, prefilled: bool, format: ResponseFormat) -> None:
+    parsed = parse_response(text, prefilled, 5, format)
     assert (parsed.answer is None) == (parsed.violation is not None)
-
-
-@given(st.lists(pieces, max_size=14).map("".join), st.booleans())
-def test_spans_are_where_the_parts_are(text: str, prefilled: bool) -> None:
-    parsed = parse_response(text, prefilled, max_answer_chars=5)
     if parsed.think is not None:
         assert parsed.think_span is not None
         assert text[slice(*parsed.think_span)].strip() == parsed.think
     if parsed.answer is not None:
         assert parsed.answer_span is not None
         assert text[slice(*parsed.answer_span)].strip() == parsed.answer
+    assert reparse(text, parsed.violation).violation is parsed.violation or parsed.violation is V.ANSWER_TOO_LONG
+    without_think(text, parsed.violation)
 
 
 @given(st.text(), st.text(min_size=1), st.tuples(st.text(), st.text(), st.text()))
@@ -160,7 +207,7 @@ def test_whatever_stands_in_the_blocks_comes_back(think: str, answer: str, prose
     assert parse_response(text) == ParsedResponse(think.strip(), answer.strip(), None)
 
 
-@pytest.mark.parametrize("format", ["strict", "lenient"])
+@pytest.mark.parametrize("format", ResponseFormat)
 @pytest.mark.parametrize("before", ["", "<think>", "<answer>", "<think></think>", "<think></think><answer>"])
 @pytest.mark.timeout(60)  # quadratic time would take longer
 def test_long_hostile_texts_are_parsed_in_linear_time(before: str, format: str) -> None:
@@ -169,11 +216,30 @@ def test_long_hostile_texts_are_parsed_in_linear_time(before: str, format: str) 
         assert parsed.violation is not None, piece
 
 
-@pytest.mark.parametrize("format", ["Strict", "", "LENIENT", "none"])
-def test_a_format_that_does_not_exist_is_an_error(format: str) -> None:
-    with pytest.raises(ConfigError, match="use strict or lenient"):
-        parse_response("4", format=format)
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("<answer>4</answer>", "<answer>4</answer>"),
+        ("<THINK>a</THINK> <answer>4</answer>", "<answer>4</answer>"),
+        ("<think>a <answer>4</answer></think>", None),
+        ("<think>a</think><think>b</think><answer>4</answer>", None),
+    ],
+)
+def test_a_think_block_is_dropped_unless_it_holds_the_answer(text: str, rest: str | None) -> None:
+    assert without_think(text, None) == rest
 
+
+def test_the_guard_is_the_same_in_both_formats(scorer: Scorer) -> None:
+    metadata = {"source_dataset": "countdown", "numbers": [4, 6], "target": 24}
+    entry = {"question": "?", "answer": "24", "metadata": metadata}
+    for text in ("<think>a</think><answer>__import__('os').getpid()</answer>", "<answer>9**9**9</answer>"):
+        scored = scorer.score_response(entry, text, format=LENIENT).scored
+        assert (scored.status, scored.score) == ("rejected", 0.0)
+    assert scorer.score_response(entry, "<answer>4*6</answer>", format="lenient").scored.score == 1.0
+    assert scorer.score_response(entry, "<answer>4*6</answer>").parsed.violation is V.NO_THINK
+
+
+# -- answers
 
 GRID = "5 5 5 5 5 5\n5 5 5 5 5 5\n5 5 5 5 5 1"
 

@@ -82,10 +82,13 @@ def test_what_is_no_answer_is_rejected(scorer: Scorer, item: Item, answer: Any) 
 
 def test_an_answer_on_which_the_scorer_raises_is_wrong(scorer: Scorer, item: Item) -> None:
     """Otherwise an answer could excuse itself with `on_scorer_failure=mask`."""
-    entry = item("calendar_arithmetic", tasks=["count_days"])
-    scored = scorer.score_answer(entry, "9" * 400)
+    scored = scorer.score_answer(item("calendar_arithmetic", tasks=["count_days"]), "9" * 400)
     assert (scored.raw, scored.score, scored.status, scored.excused) == (0.0, 0.0, Status.OK, False)
     assert scored.detail.startswith("raw: OverflowError")
+    entry = item("prime_factorization")
+    scored = scorer.score_answer(entry, entry["answer"])
+    assert (scored.raw, scored.tagged, scored.score, scored.status) == (1.0, 0.0, 1.0, Status.OK)
+    assert scored.detail.startswith("tagged: ValueError")
 
 
 def test_an_item_whose_own_answer_the_scorer_raises_on_is_an_error(scorer: Scorer, item: Item) -> None:
@@ -96,63 +99,22 @@ def test_an_item_whose_own_answer_the_scorer_raises_on_is_an_error(scorer: Score
     assert "own answer" in scored.detail
 
 
-def test_raising_on_the_tags_takes_nothing_from_a_right_answer(scorer: Scorer, item: Item) -> None:
-    entry = item("prime_factorization")
-    scored = scorer.score_answer(entry, entry["answer"])
-    assert (scored.raw, scored.tagged, scored.score, scored.status) == (1.0, 0.0, 1.0, Status.OK)
-    assert scored.detail.startswith("tagged: ValueError")
-
-
-class Unprintable:
-    """Cannot be pickled, compared with anything, or shown."""
-
-    def __reduce__(self) -> str:
-        raise RuntimeError
-
-    __repr__ = __str__ = __eq__ = __len__ = __reduce__  # type: ignore[assignment]
-    __hash__ = None  # type: ignore[assignment]
-
-
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-DAMAGED = [None, 7, 10**6000, "[" * 100_000, "1/0", ["x"] * 10, nested(100_000), Unprintable(), threading.Lock()]
-
-
-@pytest.mark.parametrize("value", DAMAGED, ids=range(len(DAMAGED)))
-@pytest.mark.parametrize("task", ["coin_flip", "game_of_life", "sudoku", "time_intervals", "word_ladder", "countdown"])
-def test_a_damaged_entry_is_a_status(scorer: Scorer, item: Item, task: str, value: Any) -> None:
-    entry = item(task)
-    metadata = {**dict.fromkeys(entry["metadata"], value), "source_dataset": task}
-    for damaged in ({**entry, "answer": value}, {**entry, "question": value}, {**entry, "metadata": metadata}):
-        for answer in ("0", str(entry["answer"])):
-            scored = scorer.score_answer(damaged, answer)
-            assert scored.status is Status.OK or (scored.score == 0 and scored.detail)
-            verdict = scorer.score_response(damaged, f"<think></think><answer>{answer}</answer>")
-            assert verdict.scored.status is scored.status
-
-
 @pytest.mark.parametrize("entry", [{}, {"metadata": None}, {"metadata": {"source_dataset": 3}}])
-def test_an_entry_without_its_task_is_the_callers_mistake(scorer: Scorer, entry: dict[str, Any]) -> None:
+def test_an_entry_without_its_task_or_a_response_that_is_no_text_is_the_callers_mistake(
+    scorer: Scorer, item: Item, entry: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError, match="source_dataset"):
         scorer.score_answer(entry, "4")
+    with pytest.raises(ConfigError, match="a response must be a string, not dict; "):
+        scorer.score_response(item("chain_sum"), entry)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bad", [{"workers": 0}, {"timeout": 0.0}, {"timeout": float("nan")}, {"max_answer_chars": 0}])
-def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(bad))):
+@pytest.mark.parametrize(
+    "bad", [{"workers": 0}, {"workers": "many"}, {"timeout": 0.0}, {"timeout": float("nan")}, {"max_answer_chars": 0}]
+)
+def test_settings_out_of_range_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"Scorer\.{next(iter(bad))}=.*: must be"):
         Scorer(**bad)
-
-
-def test_auto_is_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rg_env.scoring.scorer.usable_cores", lambda: 8)
-    assert Scorer().workers == 4
-    with pytest.raises(ConfigError, match=r"Scorer\.workers='many': must be auto, or a whole number"):
-        Scorer(workers="many")
 
 
 # -- answers that are code: the guard keeps them out, and the pool holds without it
@@ -217,6 +179,7 @@ HANGING = [
     ("coin_flip", "1e999999999"),
     ("rush_hour", "A+99999999"),
     ("countdown", "9**9**9**9"),
+    ("spiral_matrix", "[0 for _ in iter(int, 1)]"),
     ("spiral_matrix", "__import__('time').sleep(10**6)"),
 ]
 
@@ -238,7 +201,7 @@ def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hanging_answer_times_out_and_harms_no_other(impatient: Scorer, item: Item, task: str, answer: str) -> None:
     entry = item(task)
     scored = impatient.score_answer(entry, answer)
-    assert (scored.raw, scored.score, scored.status) == (None, 0.0, Status.TIMEOUT)
+    assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, False)
     assert impatient.score_answer(entry, "4").status is not Status.TIMEOUT
 
 
@@ -281,13 +244,6 @@ def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkey
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:
         assert scorer.score_answer(entry, f"**{right}**").starved
-
-
-@pytest.mark.usefixtures("unguarded", "cores_to_spare")
-@pytest.mark.parametrize("answer", ["__import__('time').sleep(10**6)", "[0 for _ in iter(int, 1)]"])
-def test_hanging_is_never_starving(impatient: Scorer, item: Item, answer: str) -> None:
-    scored = impatient.score_answer(item("spiral_matrix", seed=7), answer)
-    assert (scored.status, scored.starved) == (Status.TIMEOUT, False)
 
 
 def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
@@ -338,12 +294,6 @@ def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impati
 # -- responses
 
 
-@pytest.mark.parametrize("text", [None, b"4", ["4"]])
-def test_a_response_that_is_no_string_is_a_clear_error(scorer: Scorer, item: Item, text: Any) -> None:
-    with pytest.raises(ConfigError, match=f"a response must be a string, not {type(text).__name__}; "):
-        scorer.score_response(item("chain_sum"), text)
-
-
 def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item: Item) -> None:
     entry = item("chain_sum")
     verdict = scorer.score_response(entry, f"<think>a</think><answer>{entry['answer']}</answer>")
@@ -357,14 +307,17 @@ def test_a_response_is_judged_by_its_format_and_its_answer(scorer: Scorer, item:
     assert long.parsed.violation is Violation.ANSWER_TOO_LONG
 
 
-def test_a_violation_scores_nothing_and_asks_no_scorer(item: Item) -> None:
+def test_a_violation_asks_no_scorer_so_that_a_closed_one_can_tell(item: Item) -> None:
     entry = item("chain_sum")
     closed = Scorer()
+    closed.close()
     closed.close()
     verdict = closed.score_response(entry, f"<answer>{entry['answer']}</answer>")
     assert verdict.parsed.violation is Violation.NO_THINK
     assert (verdict.scored.raw, verdict.scored.tagged, verdict.scored.score) == (None, None, 0.0)
     assert (verdict.scored.status, verdict.scored.detail) == (Status.OK, "")
+    with pytest.raises(ScorerPoolError, match="closed"):
+        closed.score_answer(entry, "4")
 
 
 # -- in event loops
@@ -492,26 +445,11 @@ def test_many_threads_share_few_workers(scorer: Scorer, item: Item) -> None:
 
 def test_one_scorer_per_process_and_settings() -> None:
     settings = ScorerConfig(workers=1)
-    found: list[Scorer] = []
-    threads = [threading.Thread(target=lambda: found.append(shared_scorer(settings))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(found)) == 1
-    assert shared_scorer(ScorerConfig(workers=1)) is found[0]
-    other = shared_scorer(ScorerConfig(workers=1, timeout=9.0))
-    assert other is not found[0]
-    found[0].close()
-    renewed = shared_scorer(settings)
-    assert renewed is not found[0]
-    renewed.close()
-    other.close()
-
-
-def test_a_closed_scorer_says_so(item: Item) -> None:
-    scorer = Scorer(workers=1)
-    scorer.close()
-    scorer.close()
-    with pytest.raises(ScorerPoolError, match="closed"):
-        scorer.score_answer(item("chain_sum"), "4")
+    with ThreadPoolExecutor(8) as threads:
+        (shared,) = set(threads.map(shared_scorer, [settings] * 8))
+    assert shared_scorer(ScorerConfig(workers=1)) is shared
+    with shared_scorer(ScorerConfig(workers=1, timeout=9.0)) as other:
+        assert other is not shared
+    shared.close()
+    with shared_scorer(settings) as renewed:
+        assert renewed is not shared

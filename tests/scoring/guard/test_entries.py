@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -118,11 +119,25 @@ def test_a_damaged_entry_never_makes_the_guard_raise(task: str, number: int, dat
             assert isinstance(admitted[0], dict)
 
 
-@pytest.mark.parametrize("task", ["chain_sum", "coin_flip", "game_of_life", "sudoku", "family_relationships"])
+class Unprintable:
+    """Cannot be pickled, compared with anything, or shown."""
+
+    def __reduce__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__ = __eq__ = __len__ = __reduce__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("task", ["coin_flip", "game_of_life", "sudoku", "time_intervals", "word_ladder", "countdown"])
 def test_a_damaged_entry_never_makes_the_scorer_raise(scorer: Scorer, cured_items: Items, task: str) -> None:
     entry = cured_items(task, 1)[0]
-    for value in NASTY:
-        for damaged in (changed(entry, "answer", value), changed(entry, "question", value), {**entry, "extra": value}):
-            scored = scorer.score_answer(damaged, "1")
-            assert scored.score == 0.0 or scored.status is Status.OK
-            assert scored.detail.isprintable()
+    for value in (*NASTY, Unprintable(), threading.Lock()):
+        metadata = {**dict.fromkeys(entry["metadata"], value), "source_dataset": task}
+        for fields in ({"answer": value}, {"question": value}, {"metadata": metadata}, {"extra": value}):
+            for answer in ("1", str(entry["answer"])):
+                scored = scorer.score_answer({**entry, **fields}, answer)
+                assert scored.status is Status.OK or (scored.score == 0 and scored.detail)
+                assert scored.detail.isprintable()
+            verdict = scorer.score_response({**entry, **fields}, f"<think></think><answer>{answer}</answer>")
+            assert verdict.scored.status is scored.status
