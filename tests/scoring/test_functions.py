@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,43 +41,34 @@ async def wait() -> float:
     return 1.0
 
 
+@functools.wraps(behave)
+def another(*arguments: Any) -> float:
+    return 0.0
+
+
 @pytest.fixture(scope="module")
 def behaving() -> Iterator[Guarded]:
     with guarded(behave, timeout=0.5, workers=2) as made:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("returned", "value"),
-    [
-        (-3, -3.0),
-        ({"correct": 1, "length": np.float64(0.25)}, {"correct": 1.0, "length": 0.25}),
-        ({}, {}),
-    ],
-)
-def test_numbers_and_flat_dicts_of_numbers_are_values(behaving: Guarded, returned: Any, value: Any) -> None:
-    assert behaving.score("return", returned) == GuardedScore(value)
+def test_numbers_and_flat_dicts_of_numbers_are_values_and_anything_else_an_error(behaving: Guarded) -> None:
+    pair = {"correct": 1, "length": np.float64(0.25)}
+    for returned, value in ((-3, -3.0), (pair, {"correct": 1.0, "length": 0.25}), ({}, {})):
+        assert behaving.score("return", returned) == GuardedScore(value)
+    for returned in (None, [1.0], {"a": math.nan}, {"a": {"b": 1.0}}, {1: 1.0}, {"x" * 9000: 1.0}):
+        score = behaving.score("return", returned)
+        assert (score.value, score.status) == (None, Status.ERROR)
+        assert score.detail
 
 
-@pytest.mark.parametrize(
-    "returned",
-    [None, [1.0], {"a": math.nan}, {"a": {"b": 1.0}}, {1: 1.0}, {"x" * 9000: 1.0}],
-)
-def test_anything_else_is_an_error_with_its_reason(behaving: Guarded, returned: Any) -> None:
-    score = behaving.score("return", returned)
-    assert (score.value, score.status) == (None, Status.ERROR)
-    assert score.detail
-
-
-@pytest.mark.parametrize(
-    ("how", "status"),
-    [("hang", Status.TIMEOUT), ("sleep", Status.TIMEOUT), ("die", Status.CRASHED), ("exit", Status.ERROR)],
-)
-def test_no_call_hangs_or_crashes_the_caller_or_scores_0(behaving: Guarded, how: str, status: Status) -> None:
-    score = behaving.score(how)
-    assert (score.value, score.status) == (None, status)
-    assert score.detail
-    assert behaving.score("return", 1) == GuardedScore(1.0)
+def test_no_call_hangs_or_crashes_the_caller_or_scores_0(behaving: Guarded) -> None:
+    ends = {"hang": Status.TIMEOUT, "sleep": Status.TIMEOUT, "die": Status.CRASHED, "exit": Status.ERROR}
+    for how, status in ends.items():
+        score = behaving.score(how)
+        assert (score.value, score.status) == (None, status)
+        assert score.detail
+        assert behaving.score("return", 1) == GuardedScore(1.0)
 
 
 def test_many_calls_in_an_event_loop(behaving: Guarded) -> None:
@@ -100,52 +91,23 @@ def test_the_sandbox_is_on_unless_it_is_turned_off(
     assert file.read_text() == "written"
 
 
-def nested() -> Callable[[], float]:
-    def inner() -> float:
-        return 1.0
-
-    return inner
-
-
-@pytest.mark.parametrize(
-    "scorer",
-    [
-        lambda: 1.0,
-        nested(),
-        wait,
-        "__main__:score",
-        "no_such_module:score",
-        f"{__name__}:no_such_function",
-        "math:pi",
-        "math.factorial",
-        "",
-    ],
-)
-def test_what_other_processes_cannot_import_is_refused_at_once(scorer: Any) -> None:
-    with pytest.raises(ConfigError, match="must be a function at the top of a module that other processes can import"):
-        guarded(scorer)
-
-
-@pytest.mark.parametrize("bad", [{"timeout": 0.0}, {"workers": 0}, {"workers": "many"}])
-def test_numbers_out_of_range_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(bad))):
-        guarded("math:factorial", **bad)
-
-
-@functools.wraps(behave)
-def another(*arguments: Any) -> float:
-    return 0.0
-
-
-def test_a_function_with_the_name_of_another_is_refused() -> None:
+def test_what_other_processes_cannot_import_and_numbers_out_of_range_are_refused_at_once() -> None:
+    here = f"{__name__}:no_such_function"
+    paths = ("__main__:score", "no_such_module:score", here, "math:pi", "math.factorial", "")
+    for scorer in (lambda: 1.0, wait, *paths):
+        with pytest.raises(ConfigError, match="must be a function at the top of a module that other processes can"):
+            guarded(scorer)
     with pytest.raises(ConfigError, match="name of another function"):
         guarded(another)
+    for bad in ({"timeout": 0.0}, {"workers": 0}, {"workers": "many"}):
+        with pytest.raises(ConfigError, match=next(iter(bad))):
+            guarded("math:factorial", **bad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("calls", [0, 1])
-def test_a_closed_one_says_so(calls: int) -> None:
-    factorial = guarded("math:factorial", workers=1)
-    assert [factorial.score(3).value for _ in range(calls)] == [6.0] * calls
-    factorial.close()
-    with pytest.raises(ScorerPoolError, match="closed"):
-        factorial.score(3)
+def test_a_closed_one_says_so() -> None:
+    for calls in (0, 1):
+        factorial = guarded("math:factorial", workers=1)
+        assert [factorial.score(3).value for _ in range(calls)] == [6.0] * calls
+        factorial.close()
+        with pytest.raises(ScorerPoolError, match="closed"):
+            factorial.score(3)
