@@ -176,11 +176,16 @@ class Worker:
         else:
             self._message.set_exception(EOFError())
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the worker was not discarded, and has replied to all that it was asked."""
+        return self._sock.fileno() != -1 and self._message is None
+
     def is_usable(self) -> bool:
-        """Whether the worker was not discarded, has replied to all that it was asked, and is silent."""
-        if self._message is None and self._sock.fileno() != -1:
+        """Whether it is waiting, and silent as it should be."""
+        if self.is_waiting:
             self._read()
-        return self._message is None and self._sock.fileno() != -1
+        return self.is_waiting
 
     def discard(self) -> None:
         """Kill the process. May be called more than once."""
@@ -208,9 +213,13 @@ class Worker:
         """
         end, before = monotonic() + wall, self._cpu_seconds()
         self._message = message = self._loop.create_future()
-        with suppress(TimeoutError):  # a worker that does not take all of it is too late, too
-            async with asyncio.timeout(wall):
-                await self._loop.sock_sendall(self._sock, pickle.dumps((target, arguments)))
+        request, sent = pickle.dumps((target, arguments)), 0
+        with suppress(BlockingIOError):
+            sent = self._sock.send(request)
+        if sent < len(request):
+            with suppress(TimeoutError):  # a worker that does not take all of it is too late, too
+                async with asyncio.timeout(wall):
+                    await self._loop.sock_sendall(self._sock, memoryview(request)[sent:])
         self._timer = self._loop.call_later(min(cpu, end - monotonic()), self._look, cpu, before, end)
         try:
             received = await message

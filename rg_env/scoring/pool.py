@@ -169,7 +169,7 @@ class ScorerPool:
                     worker.discard()
                     self._check_usable()
                 finally:
-                    if worker.jobs < _JOBS_PER_WORKER and worker.is_usable():
+                    if worker.is_waiting and worker.jobs < _JOBS_PER_WORKER:
                         self._idle.append(worker)
                     else:
                         worker.discard()
