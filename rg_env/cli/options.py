@@ -61,7 +61,7 @@ def print_remarks(*dumps: Dump, biases: bool = True) -> None:
     """Print to standard error how the statistics are biased and which lines were skipped, each remark once."""
     remarks: dict[str, None] = {}
     for dump in dumps:
-        problems = list(map(str, dump.problems))
+        problems = dump.problems
         more = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
         shown = [*problems[:_PROBLEMS_SHOWN], *([more] if len(problems) > _PROBLEMS_SHOWN else [])]
         copies = [remark for run in dump.runs for _, remark in run.copies]

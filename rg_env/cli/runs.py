@@ -119,7 +119,7 @@ def _figures(files: list[Path]) -> dict[str, Any]:
         "groups": table["groups"].sum(),
         "step": table["step"].max(),
         "evaluation": next(evaluations.select(names).reverse().iter_rows(named=True), None),
-        "problem": str(dump.problems[0]) if dump.problems else "",
+        "problem": dump.problems[0] if dump.problems else "",
     }
 
 

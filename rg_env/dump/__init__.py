@@ -5,7 +5,7 @@ Imports neither torch nor ray nor skyrl.
 
 from rg_env.dump.files import check_folder, open_lines
 from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
-from rg_env.dump.reader import Dump, Problem, open_run
+from rg_env.dump.reader import Dump, open_run
 from rg_env.dump.runs import Run
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
@@ -41,7 +41,6 @@ __all__ = [
     "NotKept",
     "Outcome",
     "Phase",
-    "Problem",
     "RolloutRecord",
     "Run",
     "StepRecord",

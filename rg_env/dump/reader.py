@@ -55,23 +55,11 @@ _FRAME_BYTES, _FRAME_LINES = 1 << 24, 1_000
 the lists of all lines that are held, takes little time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A line that could not be read. `str()` of it is one line for people."""
-
-    path: Path
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path.name}, line {self.line}: {self.reason}; skipped"
-
-
 @dataclass
 class _Read:
     """What was found out while reading, shared by all parts of a dump."""
 
-    problems: dict[tuple[Path, int], Problem] = field(default_factory=dict)
+    problems: dict[tuple[Path, int], str] = field(default_factory=dict)
     replaced: dict[str, Callable[[Record], bool]] = field(default_factory=dict)
     records: dict[tuple[str, FileKind], Counter[str]] = field(default_factory=dict)
     """By run id and kind of file: how many records were read, to the end; of the ledger, by the kind with the text."""
@@ -115,8 +103,8 @@ class Dump:
         return run_names(self.runs)
 
     @property
-    def problems(self) -> list[Problem]:
-        """The lines skipped so far, in the order in which they were read."""
+    def problems(self) -> list[str]:
+        """The lines skipped so far and why, one line each, in the order in which they were read."""
         return list(self._read.problems.values())
 
     @property
@@ -145,7 +133,7 @@ class Dump:
         nothing is known to be missing, but no manifest says how a run ended.
         """
         ledgers = {file.path for run in self.runs for file in run.files_of(FileKind.LEDGER)}
-        damaged = any(problem.path in ledgers for problem in self.problems)
+        damaged = any(path in ledgers for path, _ in self._read.problems)
         missing = any([*run.missing_files([FileKind.LEDGER]), *run.how_it_ended()] for run in self.runs)
         if self.caveat or damaged or missing:
             return False
@@ -187,7 +175,7 @@ class Dump:
         columns of rollouts, are not filtered.
 
         Args:
-            conditions: in SQL, see `where.parse_condition`.
+            conditions: in SQL, see `rg_env.dump.frames.parse_condition`.
 
         Returns:
             a dump that reads only these. Its readers of rollouts raise a `ConditionError` if nothing matches.
@@ -256,24 +244,8 @@ class Dump:
 
     # -- as frames
 
-    def frames(self, columns: Collection[str] | None = None, *, texts: bool = False) -> Iterator[pl.DataFrame]:
-        """The rollouts as polars frames of some MB each, in constant memory.
-
-        Args:
-            columns: which columns of `frames.SCHEMA` (with texts: `frames.TEXT_SCHEMA`) to read; all by default. Fewer
-                are faster.
-            texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, which
-                lack groups whose text was not kept, and also gives `conversation`, `answer` and `entry`.
-
-        Yields:
-            One row per rollout, the rollouts of a group one below the other and never in two frames; null for numbers
-            and "" for texts that are absent. Groups without rollouts have no row.
-
-        Raises:
-            ConditionError: no rollout matches the conditions.
-            DumpError: a file cannot be read.
-            NewerSchemaError: as `groups`.
-        """
+    def _frames(self, columns: Collection[str] | None = None, *, texts: bool = False) -> Iterator[pl.DataFrame]:
+        """The rows of `scan` with these columns, in frames of some MB; a group is never in two of them."""
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, ConditionError
 
         names = list((TEXT_SCHEMA if texts else SCHEMA) if columns is None else columns)
@@ -293,24 +265,31 @@ class Dump:
             raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
 
     def scan(self, *, texts: bool = False) -> pl.LazyFrame:
-        """`frames` as one LazyFrame: nothing is read before `collect`, and then only what the query asks for.
+        """One row per rollout, null for numbers and "" for texts that are absent. Groups without rollouts have no row.
 
-        Collected with `engine="streaming"`, a query that aggregates takes constant memory.
+        Nothing is read before `collect`, and then only the columns that the query asks for, in constant memory if it
+        aggregates and is collected with `engine="streaming"`.
+
+        Args:
+            texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, which
+                lack groups whose text was not kept, and also gives `conversation`, `answer` and `entry`.
+
+        Raises:
+            ConditionError: no rollout matches the conditions.
+            DumpError: a file cannot be read.
+            NewerSchemaError: as `groups`.
         """
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, scan_frames
 
-        return scan_frames(TEXT_SCHEMA if texts else SCHEMA, partial(self.frames, texts=texts))
+        return scan_frames(TEXT_SCHEMA if texts else SCHEMA, partial(self._frames, texts=texts))
 
     def ledger_frame(self) -> pl.DataFrame:
-        """One row per rollout with the columns of the ledger; made from texts where a run has no ledger.
-
-        Groups without rollouts have no row. Errors as `frames`.
-        """
+        """`scan`, in memory. Errors as `scan`."""
         import polars as pl
 
         from rg_env.dump.frames import SCHEMA
 
-        return pl.concat([pl.DataFrame(schema=SCHEMA), *self.frames()])
+        return pl.concat([pl.DataFrame(schema=SCHEMA), *self._frames()])
 
     def trained_frame(self) -> pl.DataFrame:
         """`trained` with one row per record."""
@@ -319,7 +298,7 @@ class Dump:
         return records_frame(TrainedRecord, self.trained())
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
-        """The files that `frames` reads."""
+        """The files that `scan` reads."""
         return [file for run in self.runs for file in run.files_of(*run.kinds_for_frames(texts=texts))]
 
     # -- inside
@@ -343,7 +322,7 @@ class Dump:
 
         kept: dict[str, frozenset[int]] = {}
         try:
-            for frame in replace(self, runs=(run,)).frames(["group_id", "repetition"]):
+            for frame in replace(self, runs=(run,))._frames(["group_id", "repetition"]):
                 for group_id, repetitions in frame.group_by("group_id").agg("repetition").iter_rows():
                     kept[group_id] = frozenset(repetitions)
         except ConditionError:  # another run may match
@@ -370,8 +349,8 @@ class Dump:
             counts: Counter[str] = Counter()
             for line in (line for file in run.files_of(kind) for line in lines_in(file)):
                 if line.record is None:
-                    problem = Problem(line.file.path, line.number, str(line.fault))
-                    self._read.problems.setdefault((problem.path, problem.line), problem)
+                    path, number = line.file.path, line.number
+                    self._read.problems[path, number] = f"{path.name}, line {number}: {line.fault}; skipped"
                     continue
                 counts[getattr(line.record, "text", "")] += 1
                 if not self.has_all_attempts and run.run_id not in replaced:

@@ -457,26 +457,22 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
         BadLineError: the line is torn, joined to another, or does not fit.
         NewerSchemaError: it needs a later version of rg_env.
     """
+    version, fault = 0, None
     try:
         record: R = _decoder(kind).decode(line)
-    except msgspec.ValidationError as error:
-        _refuse_newer(line)
-        raise BadLineError(f"not a record: {error}") from None
+        version = record.schema_version
     except (ValueError, RecursionError) as error:  # of all that msgspec raises, UnicodeDecodeError is a ValueError, too
-        raise BadLineError(f"torn or joined to another: {error}") from None
-    if record.schema_version > SCHEMA_VERSION:
-        _refuse_newer(line)
-    return record
-
-
-def _refuse_newer(line: bytes) -> None:
-    version = 0
-    with suppress(ValueError, RecursionError):
-        version = _decoder(Record).decode(line).schema_version
+        what = "not a record" if isinstance(error, msgspec.ValidationError) else "torn or joined to another"
+        fault = BadLineError(f"{what}: {error}")
+        with suppress(ValueError, RecursionError):
+            version = _decoder(Record).decode(line).schema_version
     if version > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"written with schema version {version}; this rg_env reads up to {SCHEMA_VERSION}: update rg_env"
         )
+    if fault:
+        raise fault
+    return record
 
 
 @cache

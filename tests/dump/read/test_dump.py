@@ -62,7 +62,7 @@ def test_a_batch_under_way_is_read_up_to_its_last_whole_line(tmp_path):
             file.write(to_line(group(1))[:50])
         dump = open_run(tmp_path)
         assert [g.uid for g in dump.groups()] == ["0"]
-        assert [(p.path, p.line) for p in dump.problems] == [(part, 2)]
+        assert len(dump.problems) == 1 and dump.problems[0].startswith(f"{part.name}, line 2: ")
 
 
 DAMAGE = {
@@ -85,7 +85,9 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
         dump = open_run(tmp_path).all_attempts()
         for _ in range(2):  # named once, however often it is met
             assert [record.uid for record in read(dump)] == ["0", "1", "3", "4"]
-            assert [(p.line, p.path.name.split("_")[3]) for p in dump.problems] == [(3, kind)]
+            assert [re.findall(f"_{kind}_.* line 3: .*; skipped$", problem) != [] for problem in dump.problems] == [
+                True
+            ]
     dump = open_run(tmp_path)
     assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]
     (problem,) = dump.problems
@@ -218,7 +220,7 @@ def test_what_was_trained_on_is_read(tmp_path):
     dump = open_run(tmp_path)
     assert list(dump.trained()) == records
     assert dump.trained_frame().select("step", "group_id", "rollouts").rows() == [(1, "g0", 8), (2, "g1", 8)]
-    assert [problem.line for problem in dump.problems] == [3]
+    assert len(dump.problems) == 1 and "line 3: " in dump.problems[0]
     assert dump.ledger_frame().is_empty()
 
 
