@@ -94,7 +94,6 @@ def test_worked_solutions_are_well_formed_and_right(script: ModuleType, task: st
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_its_eval_figures_are_those_of_its_card(tokenizer: Any, script: ModuleType) -> None:
     card = (nano_path() / "README.md").read_text()
     rows = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card, flags=re.MULTILINE)

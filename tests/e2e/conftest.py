@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RG = "environment.skyrl_gym.rg_dump"
 
 
-def run_command(*args, cwd=ROOT, timeout=280, check=True):
+def run_command(*args, cwd=ROOT, timeout=800, check=True):
     """Run a command as a user would. If it fails, the assertion shows its output."""
     done = subprocess.run(
         [str(arg) for arg in args], cwd=cwd, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL

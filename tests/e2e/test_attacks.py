@@ -11,7 +11,7 @@ from rg_env.scoring import Status
 from tests.e2e.attack_run import TEXTS
 from tests.e2e.conftest import RG, ROOT, run_command
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 CANARY = Path("/tmp/rg_env_was_here")
 TASKS = {
     "leg_counting": {"config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},

@@ -10,7 +10,6 @@ from tests.e2e.conftest import RG, ROOT, run_command
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_gpu_check_on_the_cpu(short_run, tmp_path):
     config, *overrides = [arg for arg in short_run if "_path=" not in str(arg) and "dump_dir" not in str(arg)]
     evaluation = ["trainer.eval_before_train=true", "trainer.eval_interval=2", "trainer.hf_save_interval=2"]

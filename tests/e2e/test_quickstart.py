@@ -8,7 +8,7 @@ import pytest
 from rg_env.dump import open_run
 from tests.e2e.conftest import RG, ROOT, rg_env
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 
 def test_the_quickstart_raises_the_solve_rate(tmp_path):

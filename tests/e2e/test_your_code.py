@@ -8,7 +8,7 @@ import pytest
 from rg_env.dump import open_run
 from tests.e2e.conftest import RG, ROOT, rg_env, run_command
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_task_reward_estimator_loss_and_experiment_train_together(short_run):

@@ -50,7 +50,6 @@ def test_nothing_heavy_is_imported(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_a_fresh_environment_without_extras(tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -22,8 +22,6 @@ GROUPS = 12
 PATIENCE = 280
 """Seconds; a busy machine takes a minute to start Python with all imports."""
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture
 def run(tmp_path):

@@ -47,7 +47,7 @@ cluster.shutdown()
 
 
 def result(cpus):
-    done = run_command(sys.executable, "-c", SCRIPT, cpus, timeout=120)
+    done = run_command(sys.executable, "-c", SCRIPT, cpus)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("RESULT"))
     return json.loads(line.removeprefix("RESULT"))
 

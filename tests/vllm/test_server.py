@@ -11,7 +11,7 @@ from rg_env.cpu import nano_path
 from tests.e2e.conftest import ROOT, rg_env
 from tests.vllm.conftest import members_of, running_server
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.vllm]
 
 HOLDER = """
 import sys, time
