@@ -29,7 +29,7 @@ class RolloutLog:
         self.path = Path(folder, f"rollouts-{time.strftime('%Y%m%d-%H%M%S')}.log")
         self._failed = False
 
-    def add(self, groups: Iterable[GroupRecord]) -> None:
+    def log_groups(self, groups: Iterable[GroupRecord]) -> None:
         """Write all rollouts of some groups."""
         text = "".join(f"{line}\n" for group in groups for line in _group(group))
         try:

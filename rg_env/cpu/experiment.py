@@ -21,7 +21,7 @@ from skyrl.train.utils.utils import str_to_torch_dtype
 
 from rg_env.cpu.client import CPUInferenceClient, ReloadingClient
 from rg_env.cpu.sampler import SamplerActor
-from rg_env.cpu.settings import cpu_threads, uses_server
+from rg_env.cpu.settings import SamplingParams, cpu_threads, uses_server
 from rg_env.processes import ray_folder
 
 ENVIRONMENT = {
@@ -91,6 +91,9 @@ class CPUMixin:
                 model_name=model_name,
                 tokenizer=self.tokenizer,
             )
+        defaults = get_sampling_params_for_backend(engine.backend, generator.sampling_params)
+        for params in (defaults, get_sampling_params_for_backend(engine.backend, generator.eval_sampling_params)):
+            SamplingParams.from_vllm(params)  # refuses what the sampler lacks, before anything is loaded
         actor = SamplerActor.remote(  # type: ignore[attr-defined]
             policy.model.path,
             self.cfg.trainer.seed,
@@ -98,7 +101,6 @@ class CPUMixin:
             cpu_threads(),
             str_to_torch_dtype(engine.model_dtype),
         )
-        defaults = get_sampling_params_for_backend(engine.backend, generator.sampling_params)
         return CPUInferenceClient(actor, model_name, defaults)
 
     def _setup_trainer(self) -> Any:

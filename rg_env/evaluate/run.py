@@ -404,7 +404,7 @@ class _Attempt:
             record = group_record(origin, question.item, question.item.id, rollouts, config.solved_at)
             await self.writer.write([record])
             if self.log:
-                self.log.add([record])
+                self.log.log_groups([record])
         else:
             totals.unanswered += 1
             self.unanswered_in_succession += 1

@@ -151,26 +151,24 @@ def _build(kind: type[RGTrainConfig], values: Mapping[str, Any]) -> RGTrainConfi
 def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[str]]:
     """The values of settings, the names of those that are not from files, and what is wrong with others.
 
-    Raises ConfigError if nothing else can be said before that is mended.
+    Raises ConfigError for a file that cannot be read, and for wrong `imports`, without which tasks are unknown.
     """
     files: dict[str, Any] = {}
     typed: dict[str, Any] = {}
     mistakes: list[str] = []
-    complete = True
     for arg in args:
         key, sign, text = arg.partition("=")
         if key == "trainer.override_entrypoint":
             continue  # SkyRL's own switch to this entrypoint
-        try:
-            if arg.endswith((".yaml", ".yml")) and not sign:
-                files |= read_file(Path(arg), lambda name: not _is_group(name))
-            elif sign and key and not key.startswith(("-", "+")):
+        if arg.endswith((".yaml", ".yml")) and not sign:
+            files |= read_file(Path(arg), lambda name: not _is_group(name))
+        elif sign and key and not key.startswith(("-", "+")):
+            try:
                 typed["".join(find_setting(key))] = read_value(key, text)
-            else:
-                raise ConfigError(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
-        except ConfigError as error:
-            mistakes.append(str(error))
-            complete = complete and not arg.endswith((".yaml", ".yml"))
+            except ConfigError as error:
+                mistakes.append(str(error))
+        else:
+            mistakes.append(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
     values = files | typed
     for key, value in list(values.items()):
         try:
@@ -181,11 +179,10 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
                 member = next(member for member in known_settings() if member.startswith(f"{name}."))
                 raise ConfigError(f"{key} is a group of settings; set one of them, such as {member}")
         except ConfigError as error:
+            if key == f"{PREFIX}.imports":
+                raise
             mistakes.append(str(error))
-            complete = complete and key != f"{PREFIX}.imports"  # tasks are unknown without them
             del values[key]
-    if not complete:
-        _refuse(mistakes)
     if not values and not mistakes:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
     of_device = CPU_OVERRIDES if values.get(f"{PREFIX}.device") == "cpu" else {}

@@ -55,8 +55,8 @@ class RGDumpEnv(BaseTextEnv):
         super().__init__()
         extras = extras or {}
         self.config = as_config(env_config)
-        self.item = Item.from_extra_info(extras.get("extra_info"))
         self.slot: Rollout | None = extras.get(SLOT)
+        self.item = (self.slot and self.slot.item) or Item.from_extra_info(extras.get("extra_info"))
         self.verdict: Verdict | None = None
         self._stopwatch = Stopwatch()
         if self.slot is None and not RGDumpEnv._warned_unrecorded:
@@ -93,8 +93,7 @@ class RGDumpEnv(BaseTextEnv):
         self._stopwatch.scored()
         self.verdict = verdict
         if self.slot is not None:
-            self.slot.item, self.slot.text, self.slot.verdict = self.item, action, verdict
-            self.slot.stopwatch = self._stopwatch
+            self.slot.text, self.slot.verdict, self.slot.stopwatch = action, verdict, self._stopwatch
         metadata = {**self.get_metrics(), "parsed_answer": verdict.parsed.answer}
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 

@@ -20,7 +20,7 @@ from loguru import logger
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 from skyrl.train.dataset import PromptDataset
 from skyrl.train.entrypoints.main_base import BasePPOExp
-from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
+from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import PREFIX
@@ -32,7 +32,7 @@ from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.logs import open_task_log, set_up_logging
+from rg_env.skyrl.logs import set_up_logging
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
@@ -59,7 +59,7 @@ class RGExperiment(BasePPOExp):
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
-        writer = open_writer(cfg, *self._run_identity())
+        writer = open_writer(cfg, *claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg)))
         line = f"run {writer.run_id}, dump: {writer.folder}"
         self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
         self._generator = RGDumpGenerator(
@@ -125,36 +125,13 @@ class RGExperiment(BasePPOExp):
         logger.info("task mix: {}", dataset.mix)
         return dataset
 
-    def _run_identity(self) -> tuple[str, int]:
-        """Run id and attempt of the dump: those of the checkpoint if SkyRL resumes from one, so the dump continues."""
-        return claim_run(self.cfg.trainer.ckpt_path, resuming=resumes(self.cfg))
-
     def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
         """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` selects."""
-        trainer: RGTrainer | RGFullyAsyncTrainer
-        if self.cfg.trainer.fully_async.enabled:
-            trainer = RGFullyAsyncTrainer(**kwargs)
-        else:
-            trainer = RGTrainer(**kwargs)
-            trainer.add_callback(StepReporter())
+        trainer_class = RGFullyAsyncTrainer if self.cfg.trainer.fully_async.enabled else RGTrainer
+        trainer: RGTrainer | RGFullyAsyncTrainer = trainer_class(**kwargs)
         trainer.reports = self.reports
         set_up_logging(self.cfg.rg_dump, self.reports)
         return trainer
-
-
-class StepReporter(TrainingCallback):
-    """Reports every step and what an epoch left over, and closes the dump at the end of the run."""
-
-    def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
-        trainer.report_step()
-
-    def on_epoch_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
-        trainer.warn_of_dropped_batches()
-
-    def on_train_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
-        if isinstance(trainer.tracker, StepTracking):
-            trainer.tracker.flush()
-        close_all()
 
 
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
@@ -188,7 +165,9 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         MissingGroupsError: the run is over, and its dump lacks groups. UserCodeError: the user's code raised.
     """
     reports = reports or Reports()
-    open_task_log(cfg.rg_dump, reports)
+    if reports.log_to_file:
+        redirect_actor_output_to_file()
+    set_up_logging(cfg.rg_dump, reports)
     for variable in ("TENSORBOARD_DIR", "WANDB_DIR"):  # both write to the current folder otherwise
         os.environ.setdefault(variable, cfg.trainer.log_path)
     register()

@@ -1,13 +1,14 @@
 """RGDumpGenerator: SkyRL's generator, which also applies the rules of groups and records every group.
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
-recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts in
-`summary` and `evaluated`, so that evaluation may overlap training. Rows of other environments are recorded as SkyRL
-returned them, and not changed.
+recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts of
+each phase, so that evaluation may overlap training. Rows of other environments are recorded as SkyRL returned them, and
+not changed.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,8 +26,7 @@ from rg_env.errors import describe
 from rg_env.rewards import Stopwatch, load_reward, set_rewards
 from rg_env.rollout_log import RolloutLog
 from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
-from rg_env.skyrl.groups import Group, TurnReader, read_groups, with_slots
-from rg_env.skyrl.recorder import GroupRecorder
+from rg_env.skyrl.groups import Group, TurnReader, origin_of, read_groups, record_groups, with_slots
 from rg_env.skyrl.steps import StepSummary
 from rg_env.tasks import Item
 
@@ -46,18 +46,20 @@ class RGDumpGenerator(SkyRLGymGenerator):
         super().__init__(*args, **kwargs)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
-        self.recorder = GroupRecorder(writer, {ENV_CLASS: self.config.solved_at})
-        solved_at, threshold = self.config.solved_at, self.config.rollout_save_score_threshold
-        self.summary = StepSummary(solved_at, threshold)
-        """Of the training groups since it was last taken; the trainer takes it after each step."""
-        self.evaluated = StepSummary(solved_at, threshold)
-        """Of the evaluation groups, taken after each evaluation."""
+        self.summaries = {phase: StepSummary(self.config) for phase in Phase}
+        """Of the groups of each phase since `take_summary`."""
         self.reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
         self.rollout_log = RolloutLog(log_folder) if self.config.debug_logging and log_folder else None
         self._reward = load_reward(self.config, log_folder)
         self._reader = TurnReader(self.tokenizer)
+        self._calls = itertools.count()
         self._has_failed = False
+
+    def take_summary(self, phase: Phase) -> StepSummary:
+        """The counts over the groups of a phase, which start again at 0."""
+        taken, self.summaries[phase] = self.summaries[phase], StepSummary(self.config)
+        return taken
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
         """Generate, apply the rules of the groups, record.
@@ -68,7 +70,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
             of each row which group it is of, and whether it is kept out of the loss. Rows of other environments are not
             changed.
         """
-        origin, began, batch = self.recorder.begin(input_batch, self), time.time(), with_slots(input_batch)
+        origin = origin_of(input_batch, self.writer, self.inference_engine_client, next(self._calls))
+        began, batch = time.time(), with_slots(input_batch)
         output = await super().generate(batch, disable_tqdm or self.config.suppress_base_env_logs)
         groups = read_groups(batch, output, self._reader, began)
         ours = [group for group in groups if group.env_class == ENV_CLASS]
@@ -76,12 +79,13 @@ class RGDumpGenerator(SkyRLGymGenerator):
             _share_generation([rollout.stopwatch for group in ours for rollout in group.rollouts if rollout.stopwatch])
         for group in ours:
             await self._reward_group(group, output, penalize=origin.phase is Phase.TRAIN)
-        records = self.recorder.records(origin, groups, output)
+        records = record_groups(origin, groups, output, {ENV_CLASS: self.config.solved_at})
         self._add_metrics(output, groups, [record for record in records if record.environment == ENV_CLASS])
-        (self.summary if origin.phase is Phase.TRAIN else self.evaluated).add(records)
+        self.summaries[origin.phase].count_groups(records)
         if self.rollout_log is not None:
-            self.rollout_log.add(records)
-        await self.recorder.write(records)
+            self.rollout_log.log_groups(records)
+        if self.writer is not None:
+            await self.writer.write(records)
         return output
 
     async def agent_loop(

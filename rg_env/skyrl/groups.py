@@ -1,4 +1,4 @@
-"""What a generator of SkyRL's returned, read back as groups of rollouts.
+"""What a generator of SkyRL's returned, read back as groups of rollouts, and their records.
 
 Invariant: nothing is guessed. Every row of the output belongs to one rollout, in the order in which the rollouts were
 asked for, or the whole call is an error. A rollout of rg_dump is the `Rollout` that its environment filled: text,
@@ -24,9 +24,10 @@ from typing import Any
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 
 from rg_env.dataset import ENV_CLASS
+from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError
-from rg_env.rewards import Prompt, Rollout, Stopwatch
+from rg_env.rewards import Origin, Prompt, Rollout, Stopwatch, group_record
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT
 from rg_env.tasks import Item
@@ -55,15 +56,40 @@ class Group:
     rows: list[range] = field(default_factory=list)
 
 
+def origin_of(batch: GeneratorInput, writer: DumpWriter | None, engine: Any, call: int) -> Origin:
+    """What is known of a call's groups before it.
+
+    Args:
+        writer: of the dump, if there is one.
+        engine: the client of the engine; its `weight_version` is noted where it has one.
+        call: its number in the run.
+    """
+    run_id, attempt = (writer.run_id, writer.attempt) if writer else ("unrecorded", 1)
+    metadata = batch.get("batch_metadata")
+    phase, step = (Phase(metadata.training_phase), metadata.global_step) if metadata else (Phase.EVAL, None)
+    version = getattr(engine, "weight_version", None)
+    return Origin(run_id, attempt, phase, step, call, "" if version is None else str(version))
+
+
 def with_slots(batch: GeneratorInput) -> GeneratorInput:
-    """The input of a call, in which each row of rg_dump has a `Rollout` that its environment fills."""
-    extras = batch.get("env_extras")
-    if extras is not None:
-        extras = [
-            {**(extra or {}), SLOT: Rollout()} if env_class == ENV_CLASS else extra
-            for extra, env_class in zip(extras, batch["env_classes"], strict=True)
-        ]
-    return {**batch, "env_extras": extras}
+    """The input of a call, in which each row of rg_dump has a `Rollout` that its environment fills.
+
+    Raises:
+        ConfigError: a row of rg_dump has no item.
+    """
+    all_extras = batch.get("env_extras")
+    if all_extras is None:
+        return batch
+    with_slot: list[dict[str, Any]] = []
+    before, item = None, None
+    for extras, env_class in zip(all_extras, batch["env_classes"], strict=True):
+        if env_class == ENV_CLASS:
+            if item is None or extras != before:  # the rollouts of a group have equal rows
+                before, item = extras, Item.from_extra_info((extras or {}).get("extra_info"))
+            with_slot.append({**extras, SLOT: Rollout(item=item)})
+        else:
+            with_slot.append(extras)
+    return {**batch, "env_extras": with_slot}
 
 
 def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnReader, began: float) -> list[Group]:
@@ -82,25 +108,25 @@ def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnRead
     names, rows_of_each = _names_and_rows(batch, output)
     for number, (name, rows) in enumerate(zip(names, rows_of_each, strict=True)):
         env_class, extras = batch["env_classes"][number], all_extras[number] or {}
-        prompt = [_message(message) for message in batch["prompts"][number]]
+        prompt = _as_messages(batch["prompts"][number])
         rollout: Rollout = extras.get(SLOT) or Rollout()
         rollout.repetition = name.repetition_id
         rollout.stop_reason = stop_reasons[rows[-1]] if rows and stop_reasons else None
         if not rows:
             rollout.verdict = Verdict.no_response("SkyRL asked for no response, or returned none")
-        question: Item | Prompt
         if env_class == ENV_CLASS:
-            question = rollout.item = rollout.item or Item.from_extra_info(extras.get("extra_info"))
             if rollout.responded:
                 rollout.response_tokens = sum(len(output["response_ids"][row]) for row in rows)
             elif rows:
                 rollout.verdict = Verdict.no_response(f"the rollout failed ({rollout.stop_reason})")
             rollout.conversation = [*prompt, {"role": "assistant", "content": reader.without_end(rollout.text)}]
         else:
-            question = _prompt(env_class, prompt, extras)
-            _read(rollout, prompt, output, rows, reader)
+            _set_turns(rollout, prompt, output, rows, reader)
             rollout.stopwatch = _stopwatch(output, rows, began)
-        group = groups.setdefault(name.instance_id, Group(name.instance_id, env_class, question))
+        if name.instance_id not in groups:
+            question = rollout.item or _prompt_of(env_class, prompt, extras)
+            groups[name.instance_id] = Group(name.instance_id, env_class, question)
+        group = groups[name.instance_id]
         group.rollouts.append(rollout)
         group.rows.append(rows)
         # SkyRL trains step-wise rows on the reward of the last one.
@@ -109,19 +135,31 @@ def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnRead
     return list(groups.values())
 
 
-def mark_rows(output: GeneratorOutput, groups: Sequence[Group], group_ids: Sequence[str]) -> None:
-    """Put into the output, beside each row, the id of its group in the record, and whether it is kept out of the loss.
+def record_groups(
+    origin: Origin, groups: Sequence[Group], output: GeneratorOutput, solved_at: Mapping[str, float]
+) -> list[GroupRecord]:
+    """The records of a call's groups. In training, two lists are put into the output: `group_ids`, the id of each row's
+    group in the record, and `masked`, whether the row is kept out of the loss.
 
     SkyRL slices and concatenates these lists as all others. Step-wise rows have a `trajectory_id`; here all have.
+
+    Args:
+        solved_at: by env class, the score from which a rollout counts as solved; 0.99 for all others.
     """
-    count = len(output["response_ids"])
-    ids, masked, names = [""] * count, [False] * count, [TrajectoryID("", 0)] * count
-    for group, group_id in zip(groups, group_ids, strict=True):
-        for rollout, rows in zip(group.rollouts, group.rows, strict=True):
-            for row in rows:
-                ids[row], masked[row] = group_id, rollout.masked
-                names[row] = TrajectoryID(group.uid, rollout.repetition)
-    output.update({"group_ids": ids, "masked": masked, "trajectory_ids": names})
+    records = [
+        group_record(origin, group.question, group.uid, group.rollouts, solved_at.get(group.env_class, 0.99))
+        for group in groups
+    ]
+    if origin.phase is Phase.TRAIN:
+        count = len(output["response_ids"])
+        ids, masked, names = [""] * count, [False] * count, [TrajectoryID("", 0)] * count
+        for group, record in zip(groups, records, strict=True):
+            for rollout, rows in zip(group.rollouts, group.rows, strict=True):
+                for row in rows:
+                    ids[row], masked[row] = record.group_id, rollout.masked
+                    names[row] = TrajectoryID(group.uid, rollout.repetition)
+        output.update({"group_ids": ids, "masked": masked, "trajectory_ids": names})
+    return records
 
 
 def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Sequence[TrajectoryID], list[range]]:
@@ -146,7 +184,7 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
         )
     rows = []
     for name in names:
-        matches = spans and (not returned or all(_key(returned[row]) == _key(name) for row in spans[0]))
+        matches = spans and (not returned or all(returned[row].to_string() == name.to_string() for row in spans[0]))
         rows.append(spans.popleft() if matches else range(0))
     if spans and returned:
         name = returned[spans[0][-1]]
@@ -154,11 +192,7 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
     return names, rows
 
 
-def _key(name: TrajectoryID) -> tuple[str, int]:
-    return name.instance_id, name.repetition_id
-
-
-def _read(
+def _set_turns(
     rollout: Rollout, prompt: Sequence[Message], output: GeneratorOutput, rows: range, reader: TurnReader
 ) -> None:
     """Set what the output says about a rollout of another environment: its turns and its score."""
@@ -166,7 +200,7 @@ def _read(
     said: list[Message] = []
     rollout.turns = []
     for row in rows:
-        messages, tokens = reader.turns(output["response_ids"][row], output["loss_masks"][row])
+        messages, tokens = reader.read_turns(output["response_ids"][row], output["loss_masks"][row])
         said += messages
         reasons = [None] * (len(tokens) - 1) + [stop_reasons[row] if stop_reasons else None]
         rollout.turns += [
@@ -180,16 +214,18 @@ def _read(
         rollout.verdict = Verdict(ParsedResponse(None, None, None), AnswerScore(None, None, score, Status.OK))
 
 
-def _prompt(env_class: str, messages: Sequence[Message], extras: Mapping[str, Any]) -> Prompt:
+def _prompt_of(env_class: str, messages: Sequence[Message], extras: Mapping[str, Any]) -> Prompt:
     """The prompt of another environment, whose id is the same in every run and epoch."""
     digest = hashlib.blake2b(json.dumps([env_class, messages]).encode(), digest_size=8).hexdigest()
     task = str(extras.get("data_source") or env_class)
     return Prompt(env_class, task, f"{task}-{digest}")
 
 
-def _message(message: Mapping[str, Any]) -> Message:
-    content = message.get("content")
-    return {"role": str(message["role"]), "content": content if isinstance(content, str) else json.dumps(content)}
+def _as_messages(prompt: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """A prompt of SkyRL's; content that is no text is JSON."""
+    contents = [message.get("content") for message in prompt]
+    texts = [content if isinstance(content, str) else json.dumps(content) for content in contents]
+    return [{"role": str(message["role"]), "content": text} for message, text in zip(prompt, texts, strict=True)]
 
 
 def _total(reward: float | Sequence[float]) -> float:
@@ -225,13 +261,11 @@ class TurnReader:
         self._tokenizer = tokenizer
         tokens = (getattr(tokenizer, name, None) for name in ("eos_token", "pad_token"))
         self._ends = [token for token in tokens if isinstance(token, str) and token]
-        marks = {role: self._marks(role) for role in ("user", "tool", "system", "assistant")}
-        if assistant := marks.pop("assistant"):
-            self._ends.append(assistant[1].strip())
-        self._header = assistant[0].strip() if assistant else ""
-        found = {role: pair for role, pair in marks.items() if pair}
-        longest_first = sorted(found.items(), key=lambda item: -len(item[1][0]))
-        blocks = [f"{re.escape(a)}(?P<{role}>.*?){re.escape(b.rstrip())}" for role, (a, b) in longest_first]
+        self._header, end_of_turn = (mark.strip() for mark in self._marks_of("assistant"))
+        self._ends += [end_of_turn] if end_of_turn else []
+        marks = [(*self._marks_of(role), role) for role in ("user", "tool", "system")]
+        longest_first = sorted((mark for mark in marks if mark[0]), key=lambda mark: -len(mark[0]))
+        blocks = [f"{re.escape(start)}(?P<{role}>.*?){re.escape(end.rstrip())}" for start, end, role in longest_first]
         self._block = re.compile("|".join(blocks), re.DOTALL) if blocks else re.compile("(?!)")
 
     def without_end(self, text: str) -> str:
@@ -240,70 +274,69 @@ class TurnReader:
             text = text.removesuffix(end)
         return text
 
-    def turns(self, ids: Sequence[int], mask: Sequence[int]) -> tuple[list[Message], list[int | None]]:
+    def read_turns(self, ids: Sequence[int], mask: Sequence[int]) -> tuple[list[Message], list[int | None]]:
         """The messages in the response of one output row, and the number of tokens of each assistant's turn."""
         if not any(mask):
-            messages = self._unmasked(self._decoded(ids))
-            said = sum(message["role"] == "assistant" for message in messages)
-            return messages, [len(ids)] if len(messages) == 1 else [None] * said
+            messages = self._read_unmasked(self._decode(ids))
+            turns = sum(message["role"] == "assistant" for message in messages)
+            return messages, [len(ids)] if len(messages) == 1 else [None] * turns
         messages, counts = [], list[int | None]()
-        for is_said, run in itertools.groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1])):
+        for is_models, run in itertools.groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1])):
             tokens = [token for token, _ in run]
-            if is_said:
-                messages.append({"role": "assistant", "content": self._said(self._decoded(tokens))})
+            if is_models:
+                messages.append(self._read_assistant(self._decode(tokens)))
                 counts.append(len(tokens))
             else:
-                messages += self._shown(self._decoded(tokens))
+                messages += self._read_observation(self._decode(tokens))
         return messages, counts
 
-    def _shown(self, text: str) -> list[Message]:
+    def _read_observation(self, text: str) -> list[Message]:
         """The messages in what the model was shown between two turns."""
-        if found := [self._message(block) for block in self._block.finditer(text)]:
-            return found
+        if messages := [_message_in(block) for block in self._block.finditer(text)]:
+            return messages
         for end in self._ends:
             text = text.removeprefix(end)
         if self._header and self._header in text:
             text = text.rpartition(self._header)[0]
         return [{"role": "user", "content": text}] if text.strip() else []
 
-    def _unmasked(self, text: str) -> list[Message]:
+    def _read_unmasked(self, text: str) -> list[Message]:
         """All messages of a response; what is in no message of another role is the assistant's."""
         messages, end = list[Message](), 0
-        for block in self._block.finditer(text):
-            messages += [self._assistant(text[end : block.start()]), self._message(block)]
-            end = block.end()
-        return [*messages, self._assistant(text[end:])]
+        for block in [*self._block.finditer(text), None]:
+            said = text[end : block.start() if block else None]
+            opened = said.lstrip("\n")
+            if self._header and opened.startswith(self._header):
+                said = opened.removeprefix(self._header).removeprefix("\n")
+            messages.append(self._read_assistant(said))
+            if block:
+                messages.append(_message_in(block))
+                end = block.end()
+        return messages
 
-    def _assistant(self, text: str) -> Message:
-        opened = text.lstrip("\n")
-        if self._header and opened.startswith(self._header):
-            text = opened.removeprefix(self._header).removeprefix("\n")
-        return {"role": "assistant", "content": self._said(text)}
-
-    @staticmethod
-    def _message(block: re.Match[str]) -> Message:
-        role = str(block.lastgroup)
-        return {"role": role, "content": block[role]}
-
-    def _said(self, text: str) -> str:
+    def _read_assistant(self, text: str) -> Message:
         """What the model wrote, without the end of its turn."""
         for end in self._ends:
             if text.rstrip("\n").endswith(end):
-                return text.rstrip("\n").removesuffix(end)
-        return text
+                return {"role": "assistant", "content": text.rstrip("\n").removesuffix(end)}
+        return {"role": "assistant", "content": text}
 
-    def _decoded(self, ids: Sequence[int]) -> str:
+    def _decode(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
-    def _marks(self, role: str) -> tuple[str, str] | None:
-        """What the chat template puts before and after a message of a role, if anything."""
+    def _marks_of(self, role: str) -> tuple[str, str]:
+        """What the chat template puts before and after a message of a role; empty where that cannot be told."""
+        base = _BASE[: 1 if role == "assistant" else 2]
         try:
-            base = self._tokenizer.apply_chat_template(_BASE[: 1 if role == "assistant" else 2], tokenize=False)
-            whole = self._tokenizer.apply_chat_template(
-                [*_BASE[: 1 if role == "assistant" else 2], {"role": role, "content": _MARK}], tokenize=False
-            )
+            before = self._tokenizer.apply_chat_template(base, tokenize=False)
+            whole = self._tokenizer.apply_chat_template([*base, {"role": role, "content": _MARK}], tokenize=False)
         except Exception:  # a template may refuse a role in its own way
-            return None
-        before, mark, after = whole.removeprefix(base).partition(_MARK)
-        return (before, after) if mark and before.strip() and after.strip() and whole.startswith(base) else None
+            return "", ""
+        start, mark, end = whole.removeprefix(before).partition(_MARK)
+        return (start, end) if mark and start.strip() and end.strip() and whole.startswith(before) else ("", "")
+
+
+def _message_in(block: re.Match[str]) -> Message:
+    role = str(block.lastgroup)
+    return {"role": role, "content": block[role]}

@@ -19,7 +19,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import batched
 from typing import Any
 
@@ -55,39 +55,9 @@ def _shuffled(rows: int, seed: int, epoch: int) -> list[int]:
     return sorted(range(rows), key=lambda row: hash64("pass", seed, epoch, row))
 
 
-class _Order:
-    """The numbers of the rows of a run in order; a batch sampler of torch.
-
-    Attributes:
-        epoch, place: of the next row to hand out; `place` counts the rows of the epoch.
-        used: numbers of rows that were handed out before, in another order, and are left out.
-    """
-
-    def __init__(self, rows: int, epochs: int, end: int, at_once: int) -> None:
-        self._rows, self._epochs, self._end, self._at_once = rows, epochs, end, at_once
-        self.begin(0)
-
-    def __iter__(self) -> Iterator[tuple[int, ...]]:
-        """The batches that are left in the epoch, or those of the next."""
-        if self.place > 0 and self.place + self._at_once > self._end:
-            self.begin(self.epoch + 1)
-        first = self.epoch * self._rows
-        left = range(first + self.place, first + self._end) if self.epoch < self._epochs else range(0)
-        batches = batched((number for number in left if number not in self.used), self._at_once)
-        return (batch for batch in batches if len(batch) == self._at_once)  # a resumed run may have another size
-
-    def begin(self, epoch: int, place: int = 0, used: Iterable[int] = ()) -> None:
-        """Continue at another place."""
-        self.epoch, self.place, self.used = epoch, place, set(used)
-
-    def take(self, uid: str) -> None:
-        """Note that the rows up to this one are handed out."""
-        self.place = self.number(uid) + 1 - self.epoch * self._rows
-
-    @staticmethod
-    def number(uid: str) -> int:
-        """The number of a row of a run."""
-        return int(uid.rpartition("#")[2])
+def _number_of(uid: str) -> int:
+    """The number of a row of a run."""
+    return int(uid.rpartition("#")[2])
 
 
 def _begin_worker(number: int) -> None:
@@ -121,13 +91,16 @@ class TrainLoader(DataLoader[Example]):
             settings = {"data.train_data": list(cfg.data.train_data), "trainer.seed": cfg.trainer.seed}
             workers = 0
         self._settings, self._steps = settings | {"train_batch_size": batch_size}, rows // batch_size
+        self._rows, self._epochs = rows, cfg.trainer.epochs
+        self._at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
+        self._numbers: list[list[int]] = []
+        """Of the rows in the batches that are left in the epoch; what DataLoader takes for its batch sampler."""
         self.is_restored = False
         """Whether it continues where a checkpoint says."""
-        at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
-        self.order = _Order(rows, cfg.trainer.epochs, self._steps * batch_size, at_once)
+        self.begin(0)
         super().__init__(
             _RunRows(dataset, cfg.trainer.seed),
-            batch_sampler=self.order,  # type: ignore[arg-type]
+            batch_sampler=self._numbers,
             collate_fn=dataset.collate_fn,
             num_workers=workers,
             persistent_workers=workers > 0,
@@ -139,15 +112,27 @@ class TrainLoader(DataLoader[Example]):
         """Steps in an epoch, if each takes one batch."""
         return int(self._steps)
 
+    def begin(self, epoch: int, place: int = 0, used: Collection[int] = ()) -> None:
+        """Continue at the row `place` of an epoch, without the rows whose numbers are in `used`."""
+        self.epoch, self._place, self._used = epoch, place, used
+
     def __iter__(self) -> Iterator[list[dict[str, Any]]]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
+        in_batches = self._steps * self._settings["train_batch_size"]
+        if self._place > 0 and self._place + self._at_once > in_batches:
+            self.begin(self.epoch + 1)
+        first = self.epoch * self._rows
+        left = range(first + self._place, first + in_batches) if self.epoch < self._epochs else range(0)
+        batches = batched((number for number in left if number not in self._used), self._at_once)
+        # The last may be too short, because a resumed run may have another batch size.
+        self._numbers[:] = (list(batch) for batch in batches if len(batch) == self._at_once)
         for batch in super().__iter__():
-            self.order.take(batch[-1]["uid"])
+            self._place = _number_of(batch[-1]["uid"]) + 1 - first
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs; it becomes part of SkyRL's checkpoint."""
-        return {"settings": self._settings, "epoch": self.order.epoch, "place": self.order.place}
+        return {"settings": self._settings, "epoch": self.epoch, "place": self._place}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the state was saved. If the settings have changed since, rows follow the new ones.
@@ -163,7 +148,7 @@ class TrainLoader(DataLoader[Example]):
         if changed:
             names = ", ".join(f"{name} was {before.get(name)}, is {self._settings[name]}" for name in changed)
             logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", names)
-        self.order.begin(epoch, place)
+        self.begin(epoch, place)
         self.is_restored = True
 
 
@@ -185,15 +170,15 @@ class AsyncRows(_AsyncDataloader):
         """Begin the next epoch."""
         self._consumed_data_uids.clear()
         self._filtered_data_uids.clear()
-        self._begin(self._loader.order.epoch + 1)
+        self._begin_epoch(self._loader.epoch + 1)
 
     def load_state_from_checkpoint(
         self, consumed_data_uids_set: set[str], filtered_data_uids_set: set[str] | None = None
     ) -> None:
         """Which rows of the epoch were used up. SkyRL has called `load_state_dict` of the loader before."""
         self._consumed_data_uids, self._filtered_data_uids = consumed_data_uids_set, filtered_data_uids_set or set()
-        self._begin(self._loader.order.epoch)
+        self._begin_epoch(self._loader.epoch)
 
-    def _begin(self, epoch: int) -> None:
-        self._loader.order.begin(epoch, used=map(_Order.number, self._consumed_data_uids))
+    def _begin_epoch(self, epoch: int) -> None:
+        self._loader.begin(epoch, used={_number_of(uid) for uid in self._consumed_data_uids})
         self._rows = iter(self._loader)

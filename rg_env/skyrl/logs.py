@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loguru import logger
-from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 
 from rg_env.config import RGDumpConfig
 from rg_env.processes import redirect_output
@@ -49,22 +47,14 @@ def open_log(cfg: RGTrainConfig, reports: Reports) -> Path | None:
     return log
 
 
-def open_task_log(config: RGDumpConfig, reports: Reports) -> None:
-    """Set up the log of the Ray task."""
-    if reports.log_to_file:
-        redirect_actor_output_to_file()
-    set_up_logging(config, reports)
-
-
 def set_up_logging(config: RGDumpConfig, reports: Reports) -> None:
     """Set up the log of this process. SkyRL's trainer undoes it when it is built: call this again after that."""
+    modules = tuple(named_modules(config))
+
+    def is_shown(record: Record) -> bool:
+        """Warnings, and all lines of rg_env and of the user's modules."""
+        return (record["name"] or "").startswith(("rg_env", *modules)) or record["level"].no >= _WARNING
+
     logger.remove()
-    only_ours = _ours(config) if config.suppress_base_env_logs else None
-    logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=only_ours)
-    reports.send_warnings(tuple(named_modules(config)))
-
-
-def _ours(config: RGDumpConfig) -> Callable[[Record], bool]:
-    """Keeps warnings, and all lines of rg_env and of the user's modules."""
-    ours = ("rg_env", *named_modules(config))
-    return lambda record: (record["name"] or "").startswith(ours) or record["level"].no >= _WARNING
+    logger.add(sys.stderr, format=_FORMAT, level="INFO", filter=is_shown if config.suppress_base_env_logs else None)
+    reports.send_warnings(modules)

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,46 +22,9 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 from skyrl.train.utils.trainer_utils import ResumeMode
 
-from rg_env.dump import DumpWriter, GroupRecord, Phase, claim_run, write_manifest
+from rg_env.dump import DumpWriter, claim_run, write_manifest
 from rg_env.errors import ConfigError
-from rg_env.rewards import Origin, group_record
-from rg_env.skyrl.groups import Group, TurnReader, mark_rows, read_groups, with_slots
-
-
-class GroupRecorder:
-    """Makes the records of a generator's groups, and writes them.
-
-    Args:
-        writer: of the dump; None: nothing is written.
-        solved_at: by env class, the score from which a rollout counts as solved; 0.99 for all others.
-    """
-
-    def __init__(self, writer: DumpWriter | None, solved_at: Mapping[str, float]) -> None:
-        self.writer, self._solved_at = writer, dict(solved_at)
-        self._calls = itertools.count()
-
-    def begin(self, batch: GeneratorInput, generator: Any) -> Origin:
-        """Number a call, and note what is known before it."""
-        run = (self.writer.run_id, self.writer.attempt) if self.writer else ("unrecorded", 1)
-        metadata = batch.get("batch_metadata")
-        phase, step = (Phase(metadata.training_phase), metadata.global_step) if metadata else (Phase.EVAL, None)
-        version = getattr(getattr(generator, "inference_engine_client", None), "weight_version", None)
-        return Origin(*run, phase, step, next(self._calls), "" if version is None else str(version))
-
-    def records(self, origin: Origin, groups: Sequence[Group], output: GeneratorOutput) -> list[GroupRecord]:
-        """The records of a call's groups, which are then named in the output of a training call."""
-        records = [
-            group_record(origin, group.question, group.uid, group.rollouts, self._solved_at.get(group.env_class, 0.99))
-            for group in groups
-        ]
-        if origin.phase is Phase.TRAIN:
-            mark_rows(output, groups, [record.group_id for record in records])
-        return records
-
-    async def write(self, records: Sequence[GroupRecord]) -> None:
-        """Wait until the operating system has the records."""
-        if self.writer is not None:
-            await self.writer.write(records)
+from rg_env.skyrl.groups import TurnReader, origin_of, read_groups, record_groups, with_slots
 
 
 class Recorder(GeneratorInterface):
@@ -87,12 +50,13 @@ class Recorder(GeneratorInterface):
     ) -> None:
         if not hasattr(tokenizer, "decode"):
             raise ConfigError(f"Recorder needs the policy's tokenizer to write texts, not {tokenizer!r}")
-        if isinstance(getattr(generator, "recorder", None), GroupRecorder):
+        if hasattr(generator, "writer"):
             raise ConfigError(f"{type(generator).__name__} records already: use one Recorder for a run")
         self.generator = generator
         self.writer = writer
-        self.recorder = GroupRecorder(writer, solved_at or {})
+        self._solved_at = solved_at or {}
         self._reader = TurnReader(tokenizer)
+        self._calls = itertools.count()
         self._takes_tqdm = "disable_tqdm" in inspect.signature(generator.generate).parameters
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -101,11 +65,15 @@ class Recorder(GeneratorInterface):
         Raises:
             RGEnvError: it cannot be known which rows of the output belong to which rollout.
         """
-        origin, began, batch = self.recorder.begin(input_batch, self.generator), time.time(), with_slots(input_batch)
+        engine = getattr(self.generator, "inference_engine_client", None)
+        origin = origin_of(input_batch, self.writer, engine, next(self._calls))
+        began, batch = time.time(), with_slots(input_batch)
         options = {"disable_tqdm": disable_tqdm} if self._takes_tqdm else {}
         output = await self.generator.generate(batch, **options)
         groups = read_groups(batch, output, self._reader, began)
-        await self.recorder.write(self.recorder.records(origin, groups, output))
+        records = record_groups(origin, groups, output, self._solved_at)
+        if self.writer is not None:
+            await self.writer.write(records)
         return output
 
 

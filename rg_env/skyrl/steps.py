@@ -6,19 +6,17 @@ The counts go to the log and to the screen, the numbers to the step files of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, GroupRecord, Outcome, Phase, StepRecord, route
+from rg_env.dump import DumpWriter, GroupRecord, Outcome, Phase, StepRecord
 from rg_env.dump.schema import RG_DUMP, answered, is_equal_partial_credit
 from rg_env.scoring.types import Status
 
-_KINDS = {FileKind.ROLLOUTS: "above the threshold", FileKind.FAILED: "all wrong", FileKind.OTHER: "other"}
-"""What a training group is, by the file for its text."""
 _SHOWN = {
     "policy/policy_loss": "loss",
     "policy/policy_kl": "KL",
@@ -29,16 +27,18 @@ _SHOWN = {
 
 
 @dataclass
-class StepCounts:
+class StepSummary:
     """Counts over groups. Rollouts without a response count in `statuses` alone.
 
     Attributes:
+        config: says which rollouts are solved, and from which base score the text of a group is kept as a success.
         rewards, scores: sums over rollouts; `solved`, `well_formed`: numbers of rollouts; `formatted`: of those whose
             environment asks for a format.
         equal_partial: mixed groups in which all rollouts have the same partial credit.
-        kinds: training groups by what they are, whether or not their text is kept.
+        kinds: training groups by the file for their text, whether or not it is kept.
     """
 
+    config: RGDumpConfig
     groups: int = 0
     rollouts: int = 0
     rewards: float = 0.0
@@ -52,6 +52,39 @@ class StepCounts:
     statuses: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
+
+    def count_groups(self, groups: Iterable[GroupRecord]) -> None:
+        """Count groups."""
+        for group in groups:
+            rollouts = answered(group.rollouts)
+            scores = [rollout.base_score for rollout in rollouts]
+            self.groups += 1
+            self.rollouts += len(rollouts)
+            self.rewards += sum(rollout.reward for rollout in rollouts)
+            self.scores += sum(rollout.score for rollout in rollouts)
+            self.solved += sum(score >= self.config.solved_at for score in scores)
+            if group.environment == RG_DUMP:
+                self.formatted += len(rollouts)
+                self.well_formed += sum(not rollout.violation for rollout in rollouts)
+            self.equal_partial += is_equal_partial_credit(scores, self.config.solved_at)
+            self.outcomes[group.outcome.value] += 1
+            if group.phase is Phase.TRAIN:
+                self.kinds[self._kind_of(scores)] += 1
+            self.statuses.update(rollout.status.value for rollout in group.rollouts)
+            self.violations.update(rollout.violation for rollout in rollouts if rollout.violation)
+            self.tasks[group.task] += 1
+
+    def _kind_of(self, base_scores: Sequence[float]) -> str:
+        if not base_scores:
+            return "without a response"
+        if max(base_scores) > self.config.rollout_save_score_threshold:
+            return "above the threshold"
+        return "other" if any(base_scores) else "all wrong"
+
+    @property
+    def every_reward_call_failed(self) -> bool:
+        """Whether the user's reward function was called and returned nothing usable for any group."""
+        return self.statuses[Status.REWARD_ERROR.value] > 0 and not self.statuses[Status.OK.value]
 
     @property
     def means(self) -> dict[str, float]:
@@ -67,7 +100,7 @@ class StepCounts:
         """The means as text: `reward 0.50 solved 0.25 format 1.00`."""
         return " ".join(f"{name} {mean:.2f}" for name, mean in self.means.items())
 
-    def line(self) -> str:
+    def groups_line(self) -> str:
         """The counts as one line; empty if there was no group."""
         if not self.groups:
             return ""
@@ -81,53 +114,6 @@ class StepCounts:
             parts.append(f"violations: {_with_counts(self.violations)}")
         parts.append(f"tasks: {_with_counts(self.tasks)}")
         return " | ".join(parts)
-
-
-class StepSummary:
-    """Counts over the groups since the last `take`.
-
-    Args:
-        solved_at: a rollout with at least this base score is correct.
-        threshold: of base scores, above which a group is a success (`rollout_save_score_threshold`).
-    """
-
-    def __init__(self, solved_at: float, threshold: float = 0.7) -> None:
-        self._solved_at = solved_at
-        self._every_text = RGDumpConfig(rollout_save_score_threshold=threshold)
-        self._counts = StepCounts()
-
-    def add(self, groups: Iterable[GroupRecord]) -> None:
-        """Count groups."""
-        counts = self._counts
-        for group in groups:
-            rollouts = answered(group.rollouts)
-            counts.groups += 1
-            counts.rollouts += len(rollouts)
-            counts.rewards += sum(rollout.reward for rollout in rollouts)
-            counts.scores += sum(rollout.score for rollout in rollouts)
-            counts.solved += sum(rollout.base_score >= self._solved_at for rollout in rollouts)
-            if group.environment == RG_DUMP:
-                counts.formatted += len(rollouts)
-                counts.well_formed += sum(not rollout.violation for rollout in rollouts)
-            counts.equal_partial += is_equal_partial_credit([r.base_score for r in rollouts], self._solved_at)
-            counts.outcomes[group.outcome.value] += 1
-            if group.phase == Phase.TRAIN:
-                kind, _ = route(group, self._every_text)
-                counts.kinds[_KINDS[kind] if kind else "without a response"] += 1
-            counts.statuses.update(rollout.status.value for rollout in group.rollouts)
-            counts.violations.update(rollout.violation for rollout in rollouts if rollout.violation)
-            counts.tasks[group.task] += 1
-
-    @property
-    def every_reward_call_failed(self) -> bool:
-        """Whether the user's reward function was called and returned nothing usable for any group."""
-        statuses = self._counts.statuses
-        return statuses[Status.REWARD_ERROR.value] > 0 and not statuses[Status.OK.value]
-
-    def take(self) -> StepCounts:
-        """The counts, which start again at 0."""
-        taken, self._counts = self._counts, StepCounts()
-        return taken
 
 
 def _with_counts(counts: Counter[str]) -> str:

@@ -24,10 +24,11 @@ from skyrl.train.dataset import PromptDataset
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorOutput
 from skyrl.train.trainer import RayPPOTrainer
+from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
-from rg_env.dump import DumpWriter, TrainedRecord, close_all
+from rg_env.dump import DumpWriter, Phase, TrainedRecord, close_all
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.steps import numbers_line
@@ -161,7 +162,6 @@ class RGTrainerMixin(RecordingTrainer):
     dynamic_sampling_state: Any
     all_timings: dict[str, float]
     all_metrics: dict[str, float]
-    cfg: Any
     train_dataset: Any
     train_dataloader: TrainLoader
     eval_dataloader: DataLoader[Any] | None
@@ -182,12 +182,12 @@ class RGTrainerMixin(RecordingTrainer):
         if self.global_step == self._reported_step:
             return
         self._reported_step = self.global_step
-        counts = self.generator.summary.take()
+        counts = self.generator.take_summary(Phase.TRAIN)
         step, total = self.global_step, self.total_training_steps or 0
         trainer = numbers_line(self.all_metrics)
         seconds = f"{self.all_timings['step']:.1f} s" if "step" in self.all_timings else ""
         files = "" if self.generator.writer is None else self.generator.writer.progress
-        parts = (f"step {step}/{total}", counts.means_line(), trainer, seconds, counts.line(), files)
+        parts = (f"step {step}/{total}", counts.means_line(), trainer, seconds, counts.groups_line(), files)
         line = " | ".join(filter(None, parts))
         logger.info(line)
         facts = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
@@ -198,7 +198,7 @@ class RGTrainerMixin(RecordingTrainer):
         self.report_step()  # SkyRL logs a step after its evaluation
         self.reports.send(doing="evaluating")
         metrics: dict[str, float] = await super().eval(*args, **kwargs)  # type: ignore[misc]
-        result = f"after step {self.global_step}: {self.generator.evaluated.take().means_line()}"
+        result = f"after step {self.global_step}: {self.generator.take_summary(Phase.EVAL).means_line()}"
         self.reports.send(line=f"evaluation {result}", evaluation=result, doing="training")
         return metrics
 
@@ -246,20 +246,19 @@ class RGTrainerMixin(RecordingTrainer):
         self._stop_if_every_reward_call_failed()
         sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
-        groups = defaultdict[str, set[float]](set)
-        for uid, reward in zip(uids, generator_output["rewards"], strict=True):
-            groups[uid].add(sum(reward) if isinstance(reward, list) else reward)
         if self.cfg.generator.n_samples_per_prompt > 1:
-            equal = {uid for uid, rewards in groups.items() if len(rewards) == 1}
-            if sampling.type == "filter" and len(equal) == len(groups):
+            rewards = list(zip(uids, generator_output["rewards"], strict=True))
+            totals = defaultdict[str, set[float]](set)
+            for uid, reward in rewards:
+                totals[uid].add(sum(reward) if isinstance(reward, list) else reward)
+            equal = {uid for uid, of_group in totals.items() if len(of_group) == 1}
+            if sampling.type == "filter" and len(equal) == len(totals):
                 self._count_batch_without_signal(sampling.max_sample_batches)
                 return generator_output, uids, True
             # Dynamic sampling drops these groups, and has their zeros only to see that they are equal.
-            rewards = [
-                ([0.0] * len(reward) if isinstance(reward, list) else 0.0) if uid in equal else reward
-                for uid, reward in zip(uids, generator_output["rewards"], strict=True)
-            ]
-            generator_output = {**generator_output, "rewards": rewards}
+            zeros = [[0.0] * len(reward) if isinstance(reward, list) else 0.0 for _, reward in rewards]
+            shown = [zero if uid in equal else reward for (uid, reward), zero in zip(rewards, zeros, strict=True)]
+            generator_output = {**generator_output, "rewards": shown}
         result = super().handle_dynamic_sampling(generator_output, uids)
         if not result[-1]:
             self._batches_drawn = 0
@@ -273,7 +272,7 @@ class RGTrainerMixin(RecordingTrainer):
         return super().postprocess_generator_output(generator_output, uids, *args, **kwargs)
 
     def _stop_if_every_reward_call_failed(self) -> None:
-        if self.generator.summary.every_reward_call_failed:
+        if self.generator.summaries[Phase.TRAIN].every_reward_call_failed:
             failed = f"step {self.global_step}: the reward function failed for every group, so nothing can be learned"
             raise RGEnvError(f"{failed}: {min(self.generator.reward_errors)}")
 
@@ -305,8 +304,20 @@ class RGTrainerMixin(RecordingTrainer):
         return path
 
 
+class _StepReporter(TrainingCallback):
+    def on_log(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
+        trainer.report_step()
+
+    def on_epoch_end(self, trainer: Any, callback_input: CallbackInput, control: Any) -> None:
+        trainer.warn_of_dropped_batches()
+
+
 class RGTrainer(RGTrainerMixin, RayPPOTrainer):
     """SkyRL's synchronous trainer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.add_callback(_StepReporter())
 
 
 class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):

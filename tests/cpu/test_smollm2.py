@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.errors import ConfigError
 from rg_env.skyrl.checks import check_tokenizer, check_weights
-from rg_env.skyrl.config import load_config
 from tests.documents import ROOT
 
 CONFIG = ROOT / "configs" / "cpu_instruct.yaml"
@@ -59,19 +57,6 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     (response,) = sampler.sample([Request(tuple(prompt), SamplingParams(max_tokens=20, temperature=0))])
     assert "Paris" in response.text
     assert response.stop_reason == "stop"
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("trainer.policy.fsdp_config.mixed_precision.param_dtype=fp16", "to bf16 or fp32"),
-        ("generator.inference_engine.model_dtype=float16", "to float32 or bfloat16"),
-        ("trainer.bf16=true", r"mixed_precision\.param_dtype=bf16"),
-    ],
-)
-def test_other_precisions_are_refused(model_folder: Path, setting: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_config([str(CONFIG), f"trainer.policy.model.path={model_folder}", setting])
 
 
 @needs_package

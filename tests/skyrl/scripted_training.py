@@ -23,6 +23,7 @@ from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import open_writer
 from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.recorder import Recorder, open_dump
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks import Item
 from tests.skyrl.scripted_engine import ScriptedEngine
@@ -179,34 +180,37 @@ def build(
     attempt: int = 1,
     mixed_share: float = 0.5,
     trainer_class=None,
-    eval_size: int = 0,
-    tasks=TASK,
+    generator_class=RGDumpGenerator,
+    rows=None,
     script=None,
+    eval_size: int = 0,
     **more,
 ):
-    """A trainer that is ready to `train()`."""
+    """A trainer that is ready to `train()`.
+
+    Args:
+        rows: a dataset of SkyRL's, whose dump is opened as that of SkyRL's own trainers; ours without it.
+    """
     cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
     rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
     rg = cfg.rg_dump
-    dataset = ReasoningGymDataset(tasks, size=rg.size, seed=rg.seed, complexity=rg.complexity)
-    script = script or Script(map(dataset.item_of_run, range(rg.size * cfg.trainer.epochs)), mixed_share)
+    writer = open_writer(cfg, "run", attempt) if rows is None else open_dump(cfg, folder / "dumps")
+    if rows is None:
+        rows = ReasoningGymDataset(TASK, size=rg.size, seed=rg.seed, complexity=rg.complexity)
+        script = Script(map(rows.item_of_run, range(rg.size * cfg.trainer.epochs)), mixed_share)
     evaluation = None
     if eval_size:
         evaluation = EvalSet(TASK, samples_per_task=eval_size)
         script.answers |= Script(evaluation.items).answers
-    rows = dataset
-    if cfg.data.train_data:
+    if cfg.data.train_data and isinstance(rows, ReasoningGymDataset):
         rows = PromptDataset(cfg.data.train_data, tokenizer, cfg.trainer.max_prompt_length, num_workers=1)
     engine = ScriptedEngine(tokenizer, script)
-    writer = open_writer(cfg, "run", attempt)
-    generator = RGDumpGenerator(
-        generator_cfg=cfg.generator,
-        skyrl_gym_cfg=cfg.environment.skyrl_gym,
-        inference_engine_client=engine,
-        tokenizer=tokenizer,
-        writer=writer,
-    )
+    of_skyrl = (cfg.generator, cfg.environment.skyrl_gym, engine, tokenizer)
+    if generator_class is RGDumpGenerator:
+        generator = RGDumpGenerator(*of_skyrl, writer=writer)
+    else:
+        generator = Recorder(generator_class(*of_skyrl), writer, tokenizer)
     if trainer_class is None:
         trainer_class = FullyAsyncTrainer if cfg.trainer.fully_async.enabled else SyncTrainer
     return trainer_class(

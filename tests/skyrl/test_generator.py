@@ -94,10 +94,15 @@ def test_long_right_answers_are_penalized_in_training_and_not_in_evaluation(rows
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 1.0]
 
 
-def test_zero_reward_on_non_stop_is_honored(rows):
-    script = script_for(rows, right("{}"), right("{}") + "…")
-    output, _ = run(rows, script, zero_reward_on_non_stop=True)
+def test_what_is_cut_off_may_earn_nothing_or_be_masked(rows, tmp_path):
+    output, _ = run(rows, script_for(rows, right("{}"), right("{}") + "…"), zero_reward_on_non_stop=True)
     assert [total(reward) for reward in output["rewards"]][:2] == [1.0, 0.0]
+    with DumpWriter(tmp_path, "run", 1) as writer:
+        script = script_for(rows, right("{}"), "<think>and so on…")
+        output, _ = run(rows, script, writer=writer, apply_overlong_filtering=True)
+    assert [any(mask) for mask in output["loss_masks"]][:2] == [True, False]
+    [first, *_] = open_run(tmp_path).groups()
+    assert [rollout.truncated for rollout in first.rollouts] == [False, True, False, True]
 
 
 def test_a_reward_function_that_fails_is_one_warning_and_trains_nothing(rows, tmp_path, monkeypatch, warnings):
@@ -129,17 +134,6 @@ def test_metrics_of_several_batches_are_averaged_and_never_summed(rows):
     for key, value in ours.items():
         values = [output["rollout_metrics"][key] for output in outputs]
         assert value == pytest.approx(max(values) if "max" in key else min(values) if "min" in key else fmean(values))
-
-
-def test_scores_are_those_of_a_long_response_only_by_its_tokens(rows, tmp_path):
-    """Overlong filtering masks what was cut off, and the record says so."""
-    script = script_for(rows, right("{}"), "<think>and so on…")
-    with DumpWriter(tmp_path, "run", 1) as writer:
-        output, _ = run(rows, script, writer=writer, apply_overlong_filtering=True)
-    assert [any(mask) for mask in output["loss_masks"]][:2] == [True, False]
-    [first, *_] = open_run(tmp_path).groups()
-    assert [rollout.truncated for rollout in first.rollouts] == [False, True, False, True]
-    assert first.rollouts[1].violation == "unclosed_think"
 
 
 def test_a_rollout_that_skyrl_gave_up_stays_in_its_group(tmp_path, monkeypatch):

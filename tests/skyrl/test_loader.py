@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -79,15 +78,6 @@ def ids(batches):
 
 def uids(batches):
     return [row["uid"] for batch in batches for row in batch]
-
-
-@pytest.fixture
-def log():
-    """What is logged as a warning."""
-    lines = []
-    sink = logger.add(lines.append, format="{message}", level="WARNING")
-    yield lines
-    logger.remove(sink)
 
 
 def main():
@@ -161,11 +151,13 @@ def test_a_foreign_state_is_refused_and_changes_nothing(state):
     assert begun + run(loader, 4) == run(build(), 6)
 
 
-def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(log):
+def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(warnings):
     before = build()
     run(before, 2)
+    resumed(before, epochs=5, size=40)
+    assert "other settings" not in "".join(warnings)
     rest = run(resumed(before, **LEVELS), 3)
-    assert "complexity was None, is random" in "".join(log)
+    assert "complexity was None, is random" in "".join(warnings)
     assert ids(rest) == ids(run(build(**LEVELS), 5))[2:]
 
 
@@ -174,19 +166,12 @@ def test_fewer_rows_than_a_batch_has_are_refused():
         build(files=Files(), batch_size=32)
 
 
-def test_another_batch_size_continues_after_the_same_rows(log):
+def test_another_batch_size_continues_after_the_same_rows(warnings):
     before = build()
     run(before, 3)
     after = resumed(before, batch_size=6)
-    assert "train_batch_size was 4, is 6" in "".join(log)
+    assert "train_batch_size was 4, is 6" in "".join(warnings)
     assert [uid.partition("#")[2] for uid in uids(after)] == [str(number) for number in range(12, 24)]
-
-
-def test_the_same_settings_are_not_reported(log):
-    before = build()
-    run(before, 2)
-    resumed(before, epochs=5, size=40)
-    assert "other settings" not in "".join(log)
 
 
 # -- the fully asynchronous loop

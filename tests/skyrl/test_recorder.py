@@ -7,14 +7,12 @@ import asyncio
 import copy
 import json
 import re
-import sqlite3
 
 import pytest
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
-from skyrl_gym.envs.sql.env import Text2SQLEnvConfig
 
 import rg_env
 from rg_env.config import RGDumpConfig
@@ -60,24 +58,22 @@ def script(prompt, sample):
     return f"I say #### {number + 2}" if sample == 0 and turn == 1 else f"  turn {turn}\n\n#### 99"
 
 
-def make(generator_class, script=script, settings=None, gym=None, **kwargs):
+def make(generator_class, script=script, settings=None, **kwargs):
     """A generator of SkyRL's over a scripted engine."""
     rg_env.register()
     config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **(settings or {})})
     config.sampling_params.max_generate_length = 100
     engine = ScriptedEngine(tokenizer(), script)
-    return generator_class(config, gym or RGSkyRLGymConfig(rg_dump=RGDumpConfig()), engine, tokenizer(), **kwargs)
+    return generator_class(config, RGSkyRLGymConfig(rg_dump=RGDumpConfig()), engine, tokenizer(), **kwargs)
 
 
 def batch_of(rows, phase="train", step=5):
     return prepare_generator_input(rows, SAMPLES, {"logprobs": 1}, "gsm8k", phase, step)[0]
 
 
-def recorded(
-    folder, rows, settings=None, script=script, phase="train", gym=None, generator_class=SkyRLGymGenerator, **more
-):
+def recorded(folder, rows, settings=None, script=script, phase="train", generator_class=SkyRLGymGenerator, **more):
     """One call; returns the record, and what SkyRL's generator returned."""
-    inner = make(generator_class, script, settings, gym)
+    inner = make(generator_class, script, settings)
     raw = {}
     generate = inner.generate
 
@@ -156,43 +152,6 @@ def test_overlong_filtering_hides_no_turn(tmp_path):
     assert [message["role"] for message in messages] == ["assistant", "user", "assistant"]
     assert messages[0]["content"] == "no #### 99" and messages[2]["content"] == "on and on"
     assert group.rollouts[0].response_tokens is None
-
-
-@pytest.fixture
-def database(tmp_path):
-    """The folder of a database that text2sql can ask."""
-    folder = tmp_path / "spider" / "database" / "people"
-    folder.mkdir(parents=True)
-    with sqlite3.connect(folder / "people.sqlite") as people:
-        people.execute("CREATE TABLE people (name TEXT, age INTEGER)")
-        people.executemany("INSERT INTO people VALUES (?, ?)", [("Ada", 36), ("Alan", 41)])
-    return tmp_path
-
-
-@pytest.mark.parametrize("mode", ["turns", "turns in one message", "step-wise"])
-def test_what_a_tool_returned_is_in_the_conversation(tmp_path, database, mode):
-    """Sample 0 asks the database and is right, 1 asks something wrong and gives up, 2 does not ask."""
-    oldest = "SELECT name FROM people ORDER BY age DESC LIMIT 1"
-    question = [{"role": "user", "content": "Who is the oldest?"}]
-    extras = {"db_id": "people", "data": "spider", "max_turns": 3, "reward_spec": {"ground_truth": oldest}}
-
-    def asking(prompt, sample):
-        if sample < 2 and "<observation>" not in prompt:
-            return f"<think>Look.</think><sql>SELECT name, age FROM {'people' if sample == 0 else 'cats'}</sql>"
-        return f"<think>So.</think><solution>{oldest if sample == 0 else 'SELECT 1'}</solution>"
-
-    gym = RGSkyRLGymConfig(text2sql=Text2SQLEnvConfig(str(database)))
-    row = {"prompt": question, "env_class": "text2sql", "env_extras": extras, "uid": "0"}
-    (group,), raw, _ = recorded(tmp_path / "dump", [row], MODES[mode], asking, gym=gym)
-    assert [one.score for one in group.rollouts] == [1.0, 0.0, 0.0]
-    assert [one.turns for one in group.rollouts] == [2, 2, 1]
-    found, failed, at_once = ([one["content"] for one in rollout.conversation] for rollout in group.rollouts)
-    assert found[1] == "<think>Look.</think><sql>SELECT name, age FROM people</sql>"
-    assert "Alan" in found[2] and "36" in found[2] and "2 turns left" in found[2]
-    assert "no such table: cats" in failed[2] and len(at_once) == 2
-    for rollout, rows in zip(group.rollouts, rows_of(raw), strict=True):
-        assert rollout.reward == total(raw["rewards"][rows[-1]])
-        assert rollout.response_tokens == sum(sum(raw["loss_masks"][row]) for row in rows)
 
 
 @pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])

@@ -4,40 +4,35 @@ import asyncio
 import json
 
 import pytest
-from skyrl.train.config import GeneratorConfig
-from skyrl.train.generators.utils import prepare_generator_input
 from typer.testing import CliRunner
 
-import rg_env
 from rg_env.analysis.stats import statistics
 from rg_env.cli.app import app
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, open_run, write_manifest
-from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from tests.analysis.reports import Report
-from tests.skyrl.generating import TASK, right, script_for, tokenizer
-from tests.skyrl.scripted_engine import ScriptedEngine
-from tests.skyrl.test_recorder import MULTI_TURN, SAMPLES, prompts, script
+from tests.skyrl.generating import TASK, right, script_for
+from tests.skyrl.test_recorder import MULTI_TURN, batch_of, make, prompts, script
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     """Two steps with three environments each."""
     folder = tmp_path_factory.mktemp("mixed")
-    rg_env.register()
     rows = ReasoningGymDataset(TASK, size=2)
     answers = script_for(rows, right("{}"), right("no"), "no tags")
-    config = GeneratorConfig(**{"max_input_length": 1024, "n_samples_per_prompt": SAMPLES, **MULTI_TURN})
-    config.sampling_params.max_generate_length = 100
-    engine = ScriptedEngine(tokenizer(), lambda p, k: script(p, k) if "Be brief" in p else answers(p, k))
+
+    def both(prompt, sample):
+        return script(prompt, sample) if "Be brief" in prompt else answers(prompt, sample)
+
     with DumpWriter(folder, "run", 1) as writer:
         write_manifest(folder, "run", {"attempt": 1, "model": "scripted"})
-        generator = RGDumpGenerator(config, RGSkyRLGymConfig(), engine, tokenizer(), writer=writer)
+        generator = make(RGDumpGenerator, both, MULTI_TURN, writer=writer)
         for step in (1, 2):
             batch = [*rows.collate_fn([rows[0], rows[1]]), *prompts("gsm8k_multi_turn", 2), *prompts("gsm8k", 1)]
             batch = [row | {"uid": str(number)} for number, row in enumerate(batch)]
-            asyncio.run(generator.generate(prepare_generator_input(batch, SAMPLES, {}, "", "train", step)[0]))
+            asyncio.run(generator.generate(batch_of(batch, step=step)))
     return folder
 
 

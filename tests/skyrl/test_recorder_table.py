@@ -1,6 +1,5 @@
 """The table in docs/your-code.md: every generator, loop and kind of environment, in SkyRL's loops without models."""
 
-import asyncio
 import itertools
 import json
 import re
@@ -12,23 +11,15 @@ import pytest
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.trainer import RayPPOTrainer
-from transformers import AutoTokenizer
 
-import rg_env
-from rg_env.cpu import nano_path
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.skyrl.config import load_config
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.recorder import Recorder, open_dump
 from rg_env.skyrl.trainers import RecordingTrainer
-from tests.skyrl.scripted_engine import ScriptedEngine
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Script, _Tracker, settings
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Script, build, train
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
 SAMPLING = "trainer__algorithm__dynamic_sampling__"
 LOOPS = {
     "synchronous": {},
@@ -79,39 +70,18 @@ class Answers(Script):
 
 
 def trained(folder, generator_class, loop):
-    chosen = settings(folder, generator__max_input_length=512, generator__max_turns=2, **LOOPS[loop])
-    chosen |= {"data.train_data": f"[{__file__}]", "trainer.logger": "console"}
-    if loop in ("filter", "replace"):
-        chosen |= {"generator.max_turns": 1}
-    cfg = load_config([f"{key}={value}" for key, value in chosen.items()])
-    cfg.data.dataloader.num_workers = 0
-    rg_env.register()
-    tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
-    dataset = Rows()
-    engine = ScriptedEngine(tokenizer, Answers(dataset.of_rg.item(index) for index in range(len(dataset))))
-    writer = open_dump(cfg, folder / "dumps")
-    parts = {
-        "generator_cfg": cfg.generator,
-        "skyrl_gym_cfg": cfg.environment.skyrl_gym,
-        "inference_engine_client": engine,
-        "tokenizer": tokenizer,
-    }
-    if generator_class is RGDumpGenerator:
-        generator = RGDumpGenerator(**parts, writer=writer)
-    else:
-        generator = Recorder(generator_class(**parts), writer, tokenizer)
-    trainer = (Async if loop == "asynchronous" else Sync)(
-        cfg=cfg,
-        tracker=_Tracker(),
-        tokenizer=tokenizer,
-        train_dataset=dataset,
-        eval_dataset=None,
-        inference_engine_client=engine,
-        generator=generator,
-        colocate_pg=None,
+    more = {"generator__max_input_length": 512, "generator__max_turns": 1 if loop in ("filter", "replace") else 2}
+    more |= {"data__train_data": f"[{__file__}]", "data__dataloader__num_workers": 0, **LOOPS[loop]}
+    rows = Rows()
+    trainer = build(
+        folder,
+        trainer_class=Async if loop == "asynchronous" else Sync,
+        generator_class=generator_class,
+        rows=rows,
+        script=Answers(rows.of_rg.item(index) for index in range(len(rows))),
+        **more,
     )
-    with writer:
-        asyncio.run(trainer.train())
+    train(trainer)
     return trainer
 
 

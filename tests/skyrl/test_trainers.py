@@ -25,7 +25,6 @@ from rg_env.dump import DumpWriter, FileKind, TrainedRecord, from_line, group_id
 from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.skyrl.experiment import StepReporter
 from rg_env.skyrl.trainers import RecordingTrainer
 from rg_env.terminal.reports import Reports
 from tests.dump.records import RUN_ID, group
@@ -124,11 +123,15 @@ def test_several_epochs(tmp_path, settings):
 
 EQUAL = {f"{RG}format_bonus": 0.2}
 """All wrong responses of a group have the reward .2. NumPy's standard deviation of three times .2 is not 0."""
+FEW = {"mixed_share": 0.2, "trainer__epochs": 8}
 
 
-@pytest.mark.parametrize("settings", [{}, STEP_WISE, EQUAL], ids=["plain", "step-wise", "rewards of .2"])
+@pytest.mark.parametrize(
+    "settings", [{}, STEP_WISE, EQUAL, FEW], ids=["plain", "step-wise", "rewards of .2", "few groups with signal"]
+)
 def test_dynamic_sampling_filter_drops_and_collects(tmp_path, settings):
-    _, ledger, trained = run(tmp_path, **FILTER, **settings, trainer__epochs=4, **{f"{RG}size": 5 * BATCH})
+    """Also if the first batch of a step has no signal."""
+    _, ledger, trained = run(tmp_path, **{**FILTER, "trainer__epochs": 4, f"{RG}size": 5 * BATCH, **settings})
     by_id = {line.group_id: line for line in ledger}
     for step, groups in trained.items():
         assert len(groups) == BATCH
@@ -137,20 +140,8 @@ def test_dynamic_sampling_filter_drops_and_collects(tmp_path, settings):
     calls = {step: len({line.call for line in ledger if line.step == step}) for step in trained}
     assert max(calls.values()) > 1, "some step was filled by several generate() calls"
     assert sum(len(groups) for groups in trained.values()) < sum(not line.no_signal for line in ledger)
-
-
-def test_filter_draws_again_after_a_batch_without_signal(tmp_path):
-    """Also if it is the first of a step."""
-    _, ledger, trained = run(tmp_path, **FILTER, trainer__epochs=8, mixed_share=0.2, **{f"{RG}size": 4 * BATCH})
     signals = Counter(line.call for line in ledger if not line.no_signal)
-    assert any(signals[line.call] == 0 for line in ledger), "no batch was without a signal"
-    assert all(len(groups) == BATCH for groups in trained.values())
-
-
-def test_stock_filter_stops_at_a_batch_without_signal(tmp_path):
-    """Why our trainers do not show it one. When this test fails, SkyRL has fixed it."""
-    with pytest.raises(AssertionError, match="non-empty"):
-        train(build(tmp_path, trainer_class=Stock, **FILTER, mixed_share=0.0))
+    assert settings is not FEW or any(signals[line.call] == 0 for line in ledger), "no batch was without a signal"
 
 
 def test_too_many_batches_without_signal_end_the_run(tmp_path):
@@ -161,7 +152,6 @@ def test_too_many_batches_without_signal_end_the_run(tmp_path):
 
 def test_what_an_epoch_leaves_over_is_said(tmp_path):
     trainer = build(tmp_path, **FILTER, mixed_share=0.0, trainer__epochs=2)
-    trainer.add_callback(StepReporter())
     warnings: list[str] = []
     logger.add(warnings.append, level="WARNING")  # after the trainer has set up its log
     train(trainer)
@@ -187,9 +177,10 @@ def test_dynamic_sampling_replace_repeats_groups(tmp_path, settings):
         assert rewards == [pytest.approx(recorded[text])] * len(rewards)
 
 
-def test_stock_replace_refuses_its_own_batch(tmp_path):
-    """Why our trainers make the uids of copies unique. When this test fails, SkyRL has fixed it."""
-    trainer = build(tmp_path, trainer_class=Stock, **REPLACE, **{f"{RG}size": 4 * BATCH})
+@pytest.mark.parametrize("sampling", [{**FILTER, "mixed_share": 0.0}, {**REPLACE, f"{RG}size": 4 * BATCH}])
+def test_skyrls_own_trainer_dies_of_its_sampling(tmp_path, sampling):
+    """Why ours hides batches without signal, and makes the uids of copies unique. If this fails, SkyRL has fixed it."""
+    trainer = build(tmp_path, trainer_class=Stock, **sampling)
     with pytest.raises(AssertionError):
         train(trainer)
     assert trainer.given == {}
@@ -234,8 +225,6 @@ class Told(Reports):
 @pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
 def test_a_step_is_reported_with_its_seconds_and_the_trainers_numbers(tmp_path, loop):
     trainer = build(tmp_path, **KEEP_ALL, **loop, trainer__eval_interval=2, eval_size=2)
-    if not loop:
-        trainer.add_callback(StepReporter())
     trainer.reports = Told()
     execute = trainer._execute_training_step
     numbers = {"policy_loss": 0.125, "policy_kl": 0.5, "grad_norm": 2.0}
@@ -298,47 +287,59 @@ def test_a_step_that_did_not_end_has_trained_on_nothing(tmp_path):
 CHECKPOINTS = {"trainer__ckpt_interval": 1, "trainer__resume_mode": "latest", f"{RG}size": 3 * BATCH}
 
 
-@pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])
-def test_resuming_from_a_checkpoint(tmp_path, loop):
-    """One attempt fails in step 5, in the second epoch; the next continues from the checkpoint of step 4."""
-    settings = {**KEEP_ALL, **loop, **CHECKPOINTS, "trainer__epochs": 3}
-    first = build(tmp_path, **settings)
-    first.fail_at = 5
+def kill_and_resume(folder, failed, **settings):
+    """A run that fails in a step, and its next attempt from the checkpoint before.
+
+    Returns:
+        the trainer of the next attempt, the ledger's lines of both, and what was trained on.
+    """
+    killed = build(folder, **settings)
+    killed.fail_at = failed
     with pytest.raises(RuntimeError, match="middle of a step"):
-        train(first)
-    second = build(tmp_path, attempt=2, **settings)
-    train(second)
-
-    assert validate(tmp_path / "dumps").good
-    dump = open_run(tmp_path / "dumps")
-    ledger = list(dump.all_attempts().ledger())
-    assert len({line.group_id for line in ledger}) == len(ledger)
-    # A group may be on disk when its `generate()` is canceled by the failure.
-    assert first.generated + second.generated <= len(ledger)
-    assert {line.attempt for line in ledger if line.step is not None and line.step < 5} >= {1}
-    assert min(line.step for line in ledger if line.attempt == 2) == 5
-    assert {line.attempt for line in dump.ledger() if line.step >= 5} == {2}
-
-    trained = trained_in(tmp_path / "dumps")
-    assert sorted(trained) == list(range(1, 10))
-    attempt_of = {step: {group.split(":")[1] for group in groups} for step, groups in trained.items()}
-    assert attempt_of == {step: {"1" if step < 5 else "2"} for step in trained}
+        train(killed)
+    resumed = build(folder, attempt=2, **settings)
+    train(resumed)
+    assert validate(folder / "dumps").good
+    ledger = list(open_run(folder / "dumps").all_attempts().ledger())
     of_group = {line.group_id: line for line in ledger}
-    uids = Counter(of_group[group].uid for groups in trained.values() for group in groups)
-    assert set(uids.values()) == {1} and len(uids) == 9 * BATCH, "every row was trained on once, over the crash too"
+    assert len(of_group) == len(ledger)
+    # A group may be on disk when its `generate()` is canceled by the failure.
+    assert killed.generated + resumed.generated <= len(ledger)
+    assert min(line.step for line in ledger if line.attempt == 2) == failed
+    assert {line.attempt for line in open_run(folder / "dumps").ledger() if line.step >= failed} == {2}
+    trained = trained_in(folder / "dumps")
+    attempts = {step: {of_group[group].attempt for group in groups} for step, groups in trained.items()}
+    assert attempts == {step: {1 if step < failed else 2} for step in trained}
+    if "replace" not in str(settings):
+        uids = Counter(of_group[group].uid for groups in trained.values() for group in groups)
+        assert set(uids.values()) == {1}, "no row was trained on twice"
+    return resumed, ledger, trained
+
+
+FULL = {"trainer__fully_async__sample_full_batch": True, "trainer__algorithm__zero_variance_filter": True}
+
+
+@pytest.mark.parametrize(
+    ("failed", "settings"),
+    [
+        (5, {"trainer__epochs": 3}),
+        *((failed, {**FULL, "trainer__epochs": 4, f"{RG}size": 6 * BATCH}) for failed in (3, 5)),
+    ],
+)
+def test_a_fully_async_run_is_resumed(tmp_path, failed, settings):
+    """With full batches, groups without a signal are dropped, so epochs end early; they are not generated again."""
+    settings = {**KEEP_ALL, **FULLY_ASYNC, **CHECKPOINTS, **settings}
+    _, ledger, trained = kill_and_resume(tmp_path, failed, **settings)
+    uid_of = {line.group_id: line.uid for line in ledger}
+    numbers = [int(uid_of[group].rpartition("#")[2]) for groups in trained.values() for group in groups]
+    assert {number // settings[f"{RG}size"] for number in numbers} == set(range(settings["trainer__epochs"]))
+    assert "trainer__fully_async__sample_full_batch" in settings or len(numbers) == 9 * BATCH, "every row"
 
 
 @pytest.mark.parametrize(
     ("settings", "rows", "failed"),
-    [
-        pytest.param(settings, rows, failed, id=f"{name}-{rows}-{failed}")
-        for name, settings, rows, failed in (
-            ("plain", {}, "dataset", 3),
-            ("plain", {}, "parquet", 4),
-            ("filter", FILTER, "dataset", 6),
-            ("replace", REPLACE, "dataset", 4),
-        )
-    ],
+    [({}, "dataset", 3), ({}, "parquet", 4), (FILTER, "dataset", 6), (REPLACE, "dataset", 4)],
+    ids=["plain", "files", "filter", "replace"],
 )
 def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, settings, rows, failed):
     """Also after the last step of an epoch. With dynamic sampling, SkyRL takes the epoch for an earlier one."""
@@ -348,12 +349,7 @@ def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, sett
         more |= {"data__train_data": f"[{tmp_path}/rows.parquet]"}
     whole = build(tmp_path / "whole", **more)
     train(whole)
-    killed = build(tmp_path / "killed", **more)
-    killed.fail_at = failed
-    with pytest.raises(RuntimeError, match="middle of a step"):
-        train(killed)
-    resumed = build(tmp_path / "killed", attempt=2, **more)
-    train(resumed)
+    resumed, _, _ = kill_and_resume(tmp_path / "killed", failed, **more)
     steps = [
         [(line.step, line.uid) for line in open_run(tmp_path / name / "dumps").ledger()] for name in ("whole", "killed")
     ]
@@ -389,27 +385,6 @@ def test_a_checkpoint_that_does_not_know_its_rows_is_refused(tmp_path, content):
         torch.save(content, state)
     with pytest.raises(ConfigError, match="does not say which rows were trained on"):
         train(build(tmp_path, attempt=2, **settings, trainer__max_training_steps=4))
-
-
-@pytest.mark.parametrize("failed", [3, 5])
-def test_a_resumed_fully_async_run_with_full_batches_trains_on_no_row_twice(tmp_path, failed):
-    """Groups without a signal are dropped, so epochs end early; a dropped group is not generated again."""
-    full = {"trainer__fully_async__sample_full_batch": True, "trainer__algorithm__zero_variance_filter": True}
-    settings = {**KEEP_ALL, **FULLY_ASYNC, **CHECKPOINTS, **full, "trainer__epochs": 4, f"{RG}size": 6 * BATCH}
-    first = build(tmp_path, **settings)
-    first.fail_at = failed
-    with pytest.raises(RuntimeError, match="middle of a step"):
-        train(first)
-    train(build(tmp_path, attempt=2, **settings))
-    assert validate(tmp_path / "dumps").good
-    line_of = {line.group_id: line for line in open_run(tmp_path / "dumps").all_attempts().ledger()}
-    trained = trained_in(tmp_path / "dumps")
-    attempts = {step: {line_of[group].attempt for group in groups} for step, groups in trained.items()}
-    assert attempts == {step: {1 if step < failed else 2} for step in trained}
-    uids = [line_of[group].uid for groups in trained.values() for group in groups]
-    assert len(set(uids)) == len(uids)
-    epochs = {int(uid.rpartition("#")[2]) // (6 * BATCH) for uid in uids}
-    assert epochs == {0, 1, 2, 3}
 
 
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):

@@ -128,9 +128,7 @@ SEVERAL = {
     f"{RG}.size=1": "must be at least trainer.train_batch_size",
     f"{RG}.complexity=2": "must be a number of at least 0 and at most 1",
     f"{RG}.complexity=random {RG}.tasks=[acre]": "no task of the mix has levels",
-    f"{RG}.complexity=0.5 data.train_data=[README.md]": "has no effect with data.train_data",
     f"{RG}.format=loose": "must be one of strict, lenient",
-    "generator.vision_language_generator=true": "has only texts",
     "generator.sampling_params.repetition_penalty=1.2": "additional_kwargs.repetition_penalty",
 }
 """Settings, separated by spaces."""
@@ -143,9 +141,6 @@ ON_THE_CPU = {
     "trainer.ref.sequence_parallel_size=2": "cannot run on the CPU; set it to 1",
     "generator.inference_engine.model_dtype=float16": "set it to float32 or bfloat16",
     "generator.inference_engine.num_engines=2": "cannot run on the CPU; set it to 1",
-    "generator.eval_sampling_params.logprobs=3": "`int` <= 1",
-    'generator.sampling_params.additional_kwargs={"best":1}': "unknown field `best`",
-    'generator.sampling_params.additional_kwargs={"seed":1}': "unknown field `seed`",
 }
 MISTAKES = (
     MISSPELLED

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from rg_env.dump import claim_run
 from rg_env.errors import ConfigError
 from rg_env.settings import set_value
 from rg_env.skyrl.checks import check_temperature
 from rg_env.skyrl.config import load_config
-from rg_env.skyrl.experiment import RGExperiment
+from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.run_folder import finished_at
 from rg_env.train import train
 from tests.skyrl.checks.conftest import RG
@@ -29,7 +30,6 @@ def load(folder, **more):
         ({"trainer__algorithm__dynamic_sampling__type": "filter"}, "type='filter'", "sample_full_batch"),
         ({"trainer__fully_async__sample_full_batch": True}, "sample_full_batch=true", "zero_variance_filter=true"),
         ({"generator__batched": True}, "generator.batched=true", "set it to false"),
-        ({"trainer__fully_async__simulate_training": True}, "simulate_training=true", "trains nothing"),
     ],
 )
 def test_what_the_fully_async_loop_cannot_do_is_one_line(tmp_path, change, setting, right):
@@ -102,9 +102,8 @@ def test_the_run_goes_on_from_its_own_checkpoints_only(tmp_path, from_):
     resume = {"trainer__resume_mode": "from_path" if from_ in paths else from_, "trainer__ckpt_interval": 1}
     if from_ in paths:
         resume["trainer__resume_path"] = f"{paths[from_]}/"
-    experiment = object.__new__(RGExperiment)
-    experiment.cfg = load(tmp_path, **resume)
-    run_id, attempt = experiment._run_identity()
+    cfg = load(tmp_path, **resume)
+    run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg))
     if from_ in ("other", "none"):
         assert attempt == 1
         assert not run_id.startswith("of-")

@@ -109,7 +109,7 @@ def serve():
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         return f"http://127.0.0.1:{server.server_port}"
 
     yield start
@@ -134,37 +134,16 @@ def on(*urls):
     ]
 
 
-def test_a_suitable_server(args, serve):
+def test_servers(args, refusal, serve):
     load_config([*args, *on(serve(vllm()))])
     load_config(args)  # none named: nothing to ask
-
-
-def test_no_server(refusal, serve):
-    assert "no server answers" in refusal(*on("http://127.0.0.1:1"))
+    assert "no vLLM server answers" in refusal(*on("http://127.0.0.1:1"))
     assert "external_server_urls='http://127.0.0.1:1':" in refusal(*on(serve(vllm()), "http://127.0.0.1:1"))
-    assert "http://127.0.0.1:8000" in refusal(*on("somewhere"))
-
-
-def test_no_vllm_server(refusal, serve):
     for answers in ({}, {"/v1/models": "hello"}, {"/v1/models": {"models": []}}, {"/v1/models": []}):
-        assert "not a vLLM server" in refusal(*on(serve(answers)))
-
-
-def test_another_model(refusal, serve):
-    message = refusal(*on(serve(vllm(name="other"))))
-    assert "'other'" in message
-    assert "served_model_name" in message
-
-
-def test_a_context_that_is_too_short(refusal, serve):
+        assert "no vLLM server answers" in refusal(*on(serve(answers)))
+    assert "the server has 'other', not 'nano'" in refusal(*on(serve(vllm(name="other"))))
     assert "--max-model-len 192" in refusal(*on(serve(vllm(room=191))))
-
-
-def test_a_server_that_takes_no_weights(refusal, serve):
     assert "VLLM_SERVER_DEV_MODE=1" in refusal(*on(serve(vllm(routes=["/inference/v1/generate"]))))
-
-
-def test_a_server_that_skyrl_cannot_sample_from(refusal, serve):
     assert "--enable-scale-out" in refusal(*on(serve(vllm(routes=["/collective_rpc"]))))
 
 

@@ -114,9 +114,6 @@ def test_all_mistakes_of_a_command_line_are_said_at_once(run):
         (["system_prompt=simple"], "never asks for <think>"),
         (["system_prompt=simple", "rg_dump.format=lenient"], None),
         (["system_prompt=simple", "prefilled_think=true"], None),
-        (["rollout_save_score_threshold=1.0"], "no score is above it"),
-        (["rollout_save_score_threshold=0.99"], None),
-        (["rollout_save_score_threshold=1", "dump_rollouts=false"], None),
     ],
 )
 def test_what_is_allowed_but_never_meant_is_one_warning(run, given, expected, warnings):

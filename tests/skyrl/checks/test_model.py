@@ -48,15 +48,6 @@ def test_the_critic_needs_no_tokenizer_but_weights(args, refusal, folder):
     assert "trainer.critic.model.path" in refusal(*critic)
 
 
-def test_a_missing_shard(refusal, folder):
-    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
-    message = refusal(f"{SETTING}={folder}")
-    assert "1 of 2" in message
-    assert "model-00002-of-00002.safetensors" in message
-
-
 def test_a_gguf_file_alone(refusal, folder):
     (folder / "model.safetensors").rename(folder / "model.gguf")
     assert "GGUF" in refusal(f"{SETTING}={folder}")
@@ -93,11 +84,6 @@ def test_a_template_in_the_settings_needs_a_run_without_logprobs(args, refusal, 
     other = [f"{SETTING}={folder}", f"{template}.source=file", f"{template}.name_or_path={tmp_path}/other.jinja"]
     assert "SkyRL has no logprobs with a template" in refusal(*other)
     load_config([*args, *other, "generator.sampling_params.logprobs=null"])
-
-
-def test_a_broken_index_of_weights_is_one_line(refusal, folder):
-    (folder / "model.safetensors.index.json").write_text("{}")
-    assert "index of its weights" in refusal(f"{SETTING}={folder}")
 
 
 def test_a_template_that_fails_on_a_plain_chat(refusal, folder):
