@@ -125,9 +125,6 @@ class CPUInferenceClient(InferenceEngineInterface):
         """Load a full state dict into the sampler. Raises RayTaskError if it does not fit."""
         await self._actor.load_weights.remote(request)
 
-    async def load_lora_adapter(self, lora_name: str, lora_path: str) -> NoReturn:
-        raise NotImplementedError("the CPU sampler has no LoRA")
-
     @property
     def weight_version(self) -> int:
         """Number of weight updates that SkyRL has announced on this client."""
@@ -145,12 +142,12 @@ class CPUInferenceClient(InferenceEngineInterface):
         return 1, 1
 
     def get_endpoint_url(self) -> NoReturn:
-        raise NotImplementedError("the CPU sampler has no HTTP server; use generate(), or vLLM")
+        raise NotImplementedError("the CPU sampler has neither an HTTP server nor LoRA; use generate(), or vLLM")
 
-    async def chat_completion(self, request_payload: dict[str, Any]) -> NoReturn:
+    async def chat_completion(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.get_endpoint_url()
 
-    render_chat_completion = completion = chat_completion
+    render_chat_completion = completion = load_lora_adapter = chat_completion
 
     async def _do_nothing(self, *args: Any, **kwargs: Any) -> None:
         """There is no GPU memory, prefix cache or session; the actor never loads weights during a batch."""

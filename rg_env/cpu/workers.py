@@ -111,11 +111,10 @@ class _CPUWorker:
         ):
             super().init_model(*args, **kwargs)  # type: ignore[misc]
 
-    def offload_to_cpu(self, offload_optimizer: bool = True, offload_model: bool = True) -> None:
+    def offload_to_cpu(self, *args: Any, **kwargs: Any) -> None:
         """Everything is on the CPU already."""
 
-    def backload_to_gpu(self, backload_optimizer: bool = True, backload_model: bool = True) -> None:
-        """There is no GPU."""
+    backload_to_gpu = offload_to_cpu
 
 
 class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
