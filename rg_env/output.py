@@ -13,7 +13,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -96,13 +96,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def print_json(value: object, default: Callable[[Any], object] = str) -> None:
-    """Print JSON in ASCII, so that every other character is escaped; null for numbers that are not finite.
-
-    Args:
-        default: converts values that JSON does not have.
-    """
-    text = json.dumps(_finite(value), indent=2, default=default, allow_nan=False)
+def print_json(value: object) -> None:
+    """Print JSON in ASCII, so that every other character is escaped; null for numbers that are not finite."""
+    text = json.dumps(_finite(value), indent=2, default=str, allow_nan=False)
     print(text.replace("\x7f", r"\u007f"))
 
 
@@ -110,8 +106,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def print_csv(frame: pl.DataFrame) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import typer
 from rich.markup import escape
@@ -36,20 +36,18 @@ class CommandApp(typer.Typer):
 
 
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with the fields of its dataclass parameters as parameters of its own."""
+    """The function with the fields of its dataclass parameters as parameters of its own.
+
+    The module of such a class does not import `annotations`, so that its annotations are objects, not texts.
+    """
     parameters: list[Parameter] = []
     shared: dict[str, Any] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        kind = parameter.annotation
-        if not is_dataclass(kind):
+        if is_dataclass(parameter.annotation):
+            shared[parameter.name] = parameter.annotation
+            parameters += inspect.signature(shared[parameter.name]).parameters.values()
+        else:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
-            continue
-        hints = get_type_hints(kind, include_extras=True)
-        shared[parameter.name] = kind
-        for field in fields(kind):
-            default = Parameter.empty if field.default is MISSING else field.default
-            option = Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
-            parameters.append(option)
 
     def command(**values: Any) -> None:
         for name, kind in shared.items():

@@ -118,17 +118,11 @@ def report(
     selection: Selection,
     out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write.")],
     force: Force = False,
-    max_groups: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Maximum number of groups to browse; if there are more, a sample spread over the steps."
-        ),
-    ] = 5_000,
     solved_at: SolvedAt = None,
 ) -> None:
     """Write an HTML report with charts and a browser of groups.
 
-    It is one file that opens without a network.
+    It is one file that opens without a network. Of a large dump it has a sample of the groups, spread over the steps.
 
     Examples:
       rg-env dumps report dumps/sample --out report.html
@@ -138,7 +132,7 @@ def report(
 
     dump = selection.open()
     with spinner("reading"):
-        path = write_report(dump, out, force=force, max_groups=max_groups, solved_at=solved_at)
+        path = write_report(dump, out, force=force, solved_at=solved_at)
     print_line(f"{path}: {path.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)
 

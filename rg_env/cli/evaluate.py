@@ -1,7 +1,5 @@
 """`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -183,17 +181,16 @@ def evaluate(
 
 
 # ---------------------------------------------------------------------------------------------- what the options say
-def _read(command: str, settings: list[str] | None, requests: RequestOptions, suite: str = "fixed") -> Settings:
+def _read(command: str, settings: list[str] | None, requests: RequestOptions, suite: str = "fixed") -> "Settings":
     from rg_env.evaluate.settings import read_settings
 
-    ours = {"tasks": requests.tasks, "imports": requests.imports}
-    ours = {name: value for name, value in ours.items() if value}
+    ours = {name: value for name in ("tasks", "imports") if (value := getattr(requests, name))}
     all_settings = read_settings(settings or [], command, suite, **ours)
     _set_up_logging(all_settings.rg)
     return all_settings
 
 
-def _set_up_logging(config: RGDumpConfig) -> None:
+def _set_up_logging(config: "RGDumpConfig") -> None:
     """Log only warnings, and never the values of variables; with `suppress_base_env_logs` only ours and the user's."""
     from loguru import logger
 
@@ -206,7 +203,9 @@ def _set_up_logging(config: RGDumpConfig) -> None:
     logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=shown, diagnose=False, backtrace=False)
 
 
-def _models(ctx: typer.Context, command: str, requests: RequestOptions, settings: Settings) -> list[EndpointOptions]:
+def _models(
+    ctx: typer.Context, command: str, requests: RequestOptions, settings: "Settings"
+) -> "list[EndpointOptions]":
     """The models that `--model` names, and how to reach them.
 
     Raises:
@@ -238,7 +237,7 @@ def _models(ctx: typer.Context, command: str, requests: RequestOptions, settings
     return [EndpointOptions(url, model.path, Sampling(**sampling), model.name, **shared) for model in models]
 
 
-def _limits(settings: Settings, model: str) -> dict[str, Any]:
+def _limits(settings: "Settings", model: str) -> dict[str, Any]:
     """How long a prompt may be, as in the training that the configuration is for."""
     from transformers import AutoTokenizer
 
@@ -254,7 +253,7 @@ def _limits(settings: Settings, model: str) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------- what is said
-def _print_finished(finished: Finished) -> None:
+def _print_finished(finished: "Finished") -> None:
     """Say what was done, on standard error, and what the reader of the dump has to know."""
     totals, folder = finished.totals, finished.folder
     facts = [f"{finished.done} of {finished.planned} groups in {folder}", f"run {finished.run_id}"]
@@ -285,7 +284,7 @@ def _print_finished(finished: Finished) -> None:
         print_error(f"{counted(totals.missing, 'group')} of this run missing from {folder}: the disk failed")
 
 
-def _print_scores(summaries: list[Summary], as_json: bool) -> None:
+def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
     """Print the scores of one run, or a table over several."""
     from rg_env.analysis.scores import render
 

@@ -1,7 +1,5 @@
 """`rg-env dumps export` and `rg-env dumps import`: data sets for training, and the formats of other programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +97,7 @@ def dpo(
     _export_data_set(Dpo(options.min_score, margin), options)
 
 
-def _export_data_set(kind: Sft | Dpo, options: DataSetOptions) -> None:
+def _export_data_set(kind: "Sft | Dpo", options: DataSetOptions) -> None:
     from rg_env.analysis.export import Reason, export
 
     dump, out = options.open(), options.out

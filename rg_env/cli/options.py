@@ -1,7 +1,5 @@
 """Options and output shared by several commands."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +21,7 @@ SettingArguments = Annotated[
     ),
 ]
 Imports = Annotated[
-    list[str] | None,
-    typer.Option("--imports", "--import", metavar="MODULE", help="A module with tasks of your own. Repeatable."),
+    list[str] | None, typer.Option(metavar="MODULE", help="A module with tasks of your own. Repeatable.")
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
@@ -51,21 +48,23 @@ class Selection:
     paths: DumpPaths
     where: Where = None
 
-    def open(self) -> Dump:
+    def open(self) -> "Dump":
         from rg_env.dump import open_run
 
         return open_run(*self.paths).where(self.where or [])
 
 
-def print_remarks(*dumps: Dump, biases: bool = True) -> None:
+def print_remarks(*dumps: "Dump", biases: bool = True) -> None:
     """Print to standard error how the statistics are biased and which lines were skipped, each remark once."""
     remarks: dict[str, None] = {}
     for dump in dumps:
-        problems = dump.problems
-        more = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
-        shown = [*problems[:_PROBLEMS_SHOWN], *([more] if len(problems) > _PROBLEMS_SHOWN else [])]
+        caveat = [dump.caveat] if biases and dump.caveat else []
         copies = [remark for run in dump.runs for _, remark in run.copies]
-        remarks |= dict.fromkeys([*([dump.caveat] if biases and dump.caveat else []), *dump.missing, *copies, *shown])
+        problems = dump.problems
+        if len(problems) > _PROBLEMS_SHOWN:
+            total = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
+            problems = [*problems[:_PROBLEMS_SHOWN], total]
+        remarks |= dict.fromkeys([*caveat, *dump.missing, *copies, *problems])
     for remark in remarks:
         print_error(remark)
 

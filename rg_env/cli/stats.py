@@ -1,7 +1,5 @@
 """`rg-env dumps stats`."""
 
-from __future__ import annotations
-
 import gc
 import json
 from collections.abc import Sequence
@@ -24,16 +22,9 @@ if TYPE_CHECKING:
 _FLIPS_SHOWN = 5
 
 
-def _check_by(text: str) -> str:
-    try:
-        parse_by(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+def _check_keys(text: str) -> str:
+    parse_by(text)
     return text
-
-
-def _list_keys() -> list[str]:
-    return list(By)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +34,10 @@ class StatsOptions(Selection):
     by: Annotated[
         str,
         typer.Option(
-            callback=_check_by,
+            parser=_check_keys,
             metavar="KEY",
             help=f"Group rows by {', '.join(By)}, or several separated by commas.",
-            autocompletion=_list_keys,
+            autocompletion=lambda: list(By),
         ),
     ] = By.TASK.value
     columns: Annotated[
@@ -112,7 +103,7 @@ def stats(
         print_remarks(dump)
 
 
-def _describe(dump: Dump, options: StatsOptions) -> None:
+def _describe(dump: "Dump", options: StatsOptions) -> None:
     from rg_env.analysis.stats import counts, measure, statistics, step_numbers
     from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_runs, render_table
 
@@ -151,7 +142,7 @@ def _describe(dump: Dump, options: StatsOptions) -> None:
 
 
 def _json_rows(
-    frame: pl.DataFrame, keys: Sequence[str], counts: pl.DataFrame | None, trainer: dict[Any, Any]
+    frame: "pl.DataFrame", keys: Sequence[str], counts: "pl.DataFrame | None", trainer: dict[Any, Any]
 ) -> list[dict[str, Any]]:
     """The rows, each with its counts of violations and statuses, and with the trainer's numbers of its step."""
     rows: list[dict[str, Any]] = json.loads(frame.write_json())
@@ -166,7 +157,7 @@ def _json_rows(
     return rows
 
 
-def _compare(dump: Dump, other: Dump, options: StatsOptions) -> None:
+def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     import polars as pl
 
     from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips, shared_questions
