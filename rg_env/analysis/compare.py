@@ -15,7 +15,7 @@ more than that, so training rows have none. Not covered: that among many rows so
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -127,22 +127,6 @@ def differing_tasks(dump: Dump, other: Dump) -> list[str]:
             if options.setdefault(task, config) != config:
                 differing.add(str(task))
     return sorted(differing)
-
-
-def differing_suites(dump: Dump, other: Dump) -> Iterator[str]:
-    """One line on each two sets of questions that differ between the sides, by the runs' manifests."""
-    sides = [
-        {
-            suite.get("fingerprint"): suite.get("name")
-            for run in side.runs
-            if isinstance(suite := (run.manifest or {}).get("suite"), Mapping)
-        }
-        for side in (dump, other)
-    ]
-    for this, name in sides[0].items():
-        for that, name_other in sides[1].items():
-            if this != that:
-                yield f"the runs answered different sets of questions: {name} ({this}) and {name_other} ({that})"
 
 
 def _pairs(

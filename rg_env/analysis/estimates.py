@@ -93,22 +93,6 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
     return table.with_columns(bounds).drop(helpers)
 
 
-def difference(name: str, mean: str, other: str) -> list[pl.Expr]:
-    """`NAME`, the mean minus the other, with `NAME_low` and `NAME_high`, from the bounds of two independent means.
-
-    Newcombe's method 10 (Statistics in Medicine 17, 1998), for bounds that may be asymmetric.
-
-    Args:
-        name: of the difference.
-        mean, other: columns with bounds (`…_low`, `…_high`).
-    """
-    first, second = pl.col(mean), pl.col(other)
-    down = ((first - pl.col(f"{mean}_low")) ** 2 + (pl.col(f"{other}_high") - second) ** 2).sqrt()
-    up = ((pl.col(f"{mean}_high") - first) ** 2 + (second - pl.col(f"{other}_low")) ** 2).sqrt()
-    change = first - second
-    return [change.alias(name), (change - down).alias(f"{name}_low"), (change + up).alias(f"{name}_high")]
-
-
 def t_quantiles(degrees: pl.Expr, values: Iterable[int | None]) -> pl.Expr:
     """`t_quantile` of a column, which has these values; null where it is below 1."""
     positive = sorted({value for value in values if value is not None and value > 0})

@@ -28,7 +28,7 @@ _EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
+class Finding:
     """One sign in one task: what was seen and may mean, ids of up to five groups, the share of rollouts."""
 
     sign: str
@@ -46,7 +46,7 @@ class Examined:
     answers: int = 0
     think_blocks: int = 0
     references: int = 0
-    found: list[Suspicion] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass
@@ -89,11 +89,11 @@ def find_signs(dump: Dump) -> Examined:
                 seen.think[empty] += 1
                 if empty and len(seen.empty) < _EVIDENCE:
                     seen.empty[group.group_id] = None
-    result.found = [finding for task in sorted(tasks) for finding in _findings(task, tasks[task])]
+    result.findings = [finding for task in sorted(tasks) for finding in _findings(task, tasks[task])]
     return result
 
 
-def _findings(task: str, seen: _Seen) -> Iterator[Suspicion]:
+def _findings(task: str, seen: _Seen) -> Iterator[Finding]:
     for answer, items in seen.won.items():
         if len(items) >= _ENOUGH_ITEMS:
             shown = repr(answer if len(answer) <= 40 else answer[:39] + "…")
@@ -101,8 +101,8 @@ def _findings(task: str, seen: _Seen) -> Iterator[Suspicion]:
                 f"{shown} was rewarded for {len(items)} or more items although it is not their reference answer. "
                 "Unless the task accepts several answers, the scorer rewards a wrong one"
             )
-            yield Suspicion(NAMES[0], task, what, tuple(items.values())[:_EVIDENCE], 1.0)
+            yield Finding(NAMES[0], task, what, tuple(items.values())[:_EVIDENCE], 1.0)
     count, of = seen.think[True], seen.think.total()
     if count >= _ENOUGH_EMPTY and count >= _EMPTY_SHARE * of:
         why = "solved responses have an empty think block: the answer does not come from written reasoning"
-        yield Suspicion(NAMES[1], task, f"{count} of {of} {why}", tuple(seen.empty), count / of)
+        yield Finding(NAMES[1], task, f"{count} of {of} {why}", tuple(seen.empty), count / of)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rg_env.analysis.estimates import difference, moments, pass_at_k, tries_up_to, with_intervals
+from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.choices import By, parse_by
 from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.reader import Dump
@@ -222,7 +222,7 @@ def statistics(
         - `pass_at_K`*: the probability that one of K responses to a prompt is solved;
           K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
-          each); `solve_rate_change`* between them; null if there are fewer than two steps;
+          each); `solve_rate_change` between them; null if there are fewer than two steps;
         - `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved and unsolved rollouts
           (linear between two lengths).
 
@@ -242,7 +242,7 @@ def statistics(
         *(moment for name in names for moment in moments(name)),
     )
     table = with_intervals(table, names)
-    table = table.with_columns(difference("solve_rate_change", "solve_rate_last", "solve_rate_first"))
+    table = table.with_columns(solve_rate_change=pl.col("solve_rate_last") - pl.col("solve_rate_first"))
     tokens = pl.col("response_tokens").cast(pl.Float64)
     percentiles = [
         tokens.filter(pl.col("solved") == solved).quantile(p / 100, "linear").alias(f"tokens_{which}_p{p}")
@@ -252,7 +252,8 @@ def statistics(
     table = table.join(rows.group_by(keys).agg(percentiles), on=keys, nulls_equal=True)
     order = [
         *("groups", "rollouts", "steps"),
-        *(f"{name}{bound}" for name in (*names, "solve_rate_change") for bound in ("", "_low", "_high")),
+        *(f"{name}{bound}" for name in names for bound in ("", "_low", "_high")),
+        "solve_rate_change",
         *(percentile.meta.output_name() for percentile in percentiles),
     ]
     texts = dict.fromkeys((key for key in keys if key not in ("step", "run_id")), pl.String())

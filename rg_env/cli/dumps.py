@@ -153,22 +153,22 @@ def signs(selection: Selection, as_json: JsonFlag = False) -> None:
     with spinner("reading"):
         result = find_signs(dump)
     if as_json:
-        print_json([asdict(suspicion) for suspicion in result.found])
+        print_json([asdict(finding) for finding in result.findings])
     else:
-        for suspicion in result.found:
-            print_line(f"{suspicion.task}: {suspicion.sign}")
-            print_line(f"  {suspicion.what}.")
-            print_line(f"  groups: {', '.join(suspicion.groups)}")
+        for finding in result.findings:
+            print_line(f"{finding.task}: {finding.sign}")
+            print_line(f"  {finding.what}.")
+            print_line(f"  groups: {', '.join(finding.groups)}")
             print_line("")
-        print_line(counted(len(result.found), "finding") if result.found else "nothing found")
+        print_line(counted(len(result.findings), "finding") if result.findings else "nothing found")
         print_line(
             f"{counted(result.responses, 'response')} read: {result.answers} with an answer, {result.think_blocks} "
             f"with a think block, {result.references} to an item with a known reference answer"
         )
-        tasks = Counter(suspicion.sign for suspicion in result.found)
+        tasks = Counter(finding.sign for finding in result.findings)
         print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in NAMES)}")
     print_remarks(dump)
-    raise typer.Exit(int(bool(result.found)))
+    raise typer.Exit(int(bool(result.findings)))
 
 
 @dumps_app.command()

@@ -160,7 +160,7 @@ def _json_rows(
 def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     import polars as pl
 
-    from rg_env.analysis.compare import compare, differing_suites, differing_tasks, flips, shared_questions
+    from rg_env.analysis.compare import compare, differing_tasks, flips, shared_questions
     from rg_env.analysis.stats import key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
@@ -168,11 +168,10 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         this, that = (measure(side, solved_at=options.solved_at, to_match=True) for side in (dump, other))
     unmatched = differing_tasks(dump, other)
     questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
-    remarks = [f"{remark}; only questions that both have are compared" for remark in differing_suites(dump, other)]
-    if unmatched:
-        remarks.append(f"not compared, because the task's options differ: {', '.join(unmatched)}")
+    remark = f"not compared, because the task's options differ: {', '.join(unmatched)}" if unmatched else ""
     if not shared:
-        raise DumpError("; ".join(["no question is in both dumps, so there is nothing to compare", *remarks]))
+        why = "no question is in both dumps, so there is nothing to compare"
+        raise DumpError(f"{why}; {remark}" if remark else why)
     levels = {tuple(key_columns(level)): level for level in (By.PHASE, options.by)}
     frames = [compare(this, that, level, unmatched=unmatched) for level in levels.values()]
     measures = frames[0]["measure"].unique(maintain_order=True).to_list()
@@ -201,7 +200,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         for line in LEGEND:
             print_line(line)
         _print_flips(flipped, len(flipped) if options.details else _FLIPS_SHOWN)
-    for remark in remarks:
+    if remark:
         print_error(remark)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import compare, flips, statistics
-from rg_env.analysis.compare import differing_suites, differing_tasks, shared_questions
+from rg_env.analysis.compare import differing_tasks, shared_questions
 from rg_env.dump import open_run, write_manifest
 from rg_env.dump.schema import answered
 from tests.analysis.samples import groups, ledger_rows, write_ledger
@@ -125,16 +125,6 @@ def test_tasks_with_other_options_are_named(tmp_path):
     a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
     assert differing_tasks(a, b) == ["gcd"]
     assert differing_tasks(a, a) == []
-
-
-def test_other_suites_are_named(tmp_path):
-    for name, fingerprint in (("a", "1"), ("b", "2"), ("c", None)):
-        write_ledger(tmp_path / name, [group(0)], name)
-        suite = {"suite": {"name": name, "fingerprint": fingerprint}} if fingerprint else {}
-        write_manifest(tmp_path / name, name, suite)
-    a, b, c = (open_run(tmp_path / name) for name in "abc")
-    assert list(differing_suites(a, b)) == ["the runs answered different sets of questions: a (1) and b (2)"]
-    assert list(differing_suites(a, a)) == list(differing_suites(a, c)) == []
 
 
 def test_the_same_run_twice_differs_nowhere(tmp_path):

@@ -6,7 +6,7 @@ from itertools import combinations
 import polars as pl
 import pytest
 
-from rg_env.analysis.estimates import difference, moments, pass_at_k, t_quantile, tries_up_to, with_intervals
+from rg_env.analysis.estimates import moments, pass_at_k, t_quantile, tries_up_to, with_intervals
 
 
 def test_pass_at_k_is_the_share_of_all_draws():
@@ -99,23 +99,3 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(name, bounded):
     )  # Wilson's bends with a lopsided spread, ± t·√V does not
     if spread <= 1.5:
         assert naive / runs < 0.85  # rollouts taken for independent: what clustering is for
-
-
-def test_the_interval_of_a_difference_covers_too():
-    draw = random.Random(2)
-    rows = [
-        (run, side, sum(draw.random() < rate for _ in range(8)), 8)
-        for run in range(600)
-        for side, p in (("a", 0.5), ("b", 0.4))
-        for rate in (draw.betavariate(2 * p, 2 * (1 - p)) for _ in range(30))
-    ]
-    groups = pl.DataFrame(rows, schema=["run", "side", "m:total", "m:count"], orient="row")
-    table = with_intervals(groups.group_by("run", "side").agg(moments("m")), {"m": True})
-    both = (
-        table.filter(side="a")
-        .join(table.filter(side="b"), on="run", suffix="_b")
-        .rename({"m_b": "o", "m_low_b": "o_low", "m_high_b": "o_high"})
-    )
-    found = both.select(difference("d", "m", "o"))
-    covered = found.select(((pl.col("d_low") <= 0.1) & (pl.col("d_high") >= 0.1)).mean()).item()
-    assert 0.92 <= covered <= 0.98

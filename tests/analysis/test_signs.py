@@ -50,19 +50,19 @@ def played(policy: Policy, folder, scorer):
 
 def test_a_policy_that_does_not_reason_is_found_with_evidence(tmp_path, scorer):
     dump = played(lambda item, number: honest(item, number).replace("I look at it.", "\n"), tmp_path, scorer)
-    found = find_signs(dump).found
+    found = find_signs(dump).findings
     assert {(finding.task, finding.sign) for finding in found} == {(task, "no reasoning") for task in TASKS}
     ids = {group.group_id for group in dump.groups()}
     assert all(finding.groups and set(finding.groups) <= ids for finding in found)
 
 
 def test_an_honest_policy_that_is_mostly_right_has_no_finding(tmp_path, scorer):
-    assert find_signs(played(honest, tmp_path, scorer)).found == []
+    assert find_signs(played(honest, tmp_path, scorer)).findings == []
 
 
 @pytest.mark.parametrize("run", HONEST, ids=lambda path: path.name)
 def test_an_honest_training_run_has_no_finding(run):
-    assert find_signs(open_run(run)).found == []
+    assert find_signs(open_run(run)).findings == []
     assert CliRunner().invoke(app, ["dumps", "signs", str(run)]).exit_code == 0
 
 
@@ -74,7 +74,7 @@ def test_the_same_number_is_the_same_answer(reference, wins, tmp_path):
     rollouts = [rollout(1.0, k, conversation=conversation, answer="0.0000") for k in range(4)]
     entry = json.dumps({"question": "Q", "answer": reference})
     write_texts(tmp_path, [group(uid, rollouts, entry=entry) for uid in range(12)])
-    assert [one.sign for one in find_signs(open_run(tmp_path)).found] == ["one answer wins"] * wins
+    assert [one.sign for one in find_signs(open_run(tmp_path)).findings] == ["one answer wins"] * wins
 
 
 def test_the_command_names_each_sign_and_its_groups(tmp_path):

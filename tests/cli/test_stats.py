@@ -114,17 +114,6 @@ def test_a_foreign_file_is_one_line(tmp_path):
         assert "\n" not in str(error) and str(path) in str(error)
 
 
-def test_sides_with_different_suites_are_named(folder, tmp_path):
-    other = tmp_path / "other"
-    write_ledger(other, [group(k, [1.0, 0.0], step=k, task="gcd") for k in range(1, 9)])
-    run_id = group(0).run_id
-    for where, name in ((folder, "rg_easy"), (other, "rg_hard")):
-        write_manifest(where, run_id, {"suite": {"name": name, "fingerprint": f"of {name}"}})
-    expected = "the runs answered different sets of questions: rg_easy (of rg_easy) and rg_hard (of rg_hard)"
-    assert stats(folder, "--against", other).stderr.count(expected) == 1
-    assert "different sets" not in stats(folder, "--against", folder).stderr
-
-
 def test_the_trainers_numbers_are_shown_by_step_without_those_of_abandoned_steps(tmp_path):
     for attempt, steps in ((1, (1, 2)), (2, (2,))):
         with DumpWriter(tmp_path, RUN_ID, attempt) as writer:

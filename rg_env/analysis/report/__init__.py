@@ -59,18 +59,18 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
     Raises:
         DumpError: the dump has no rollouts, or a file cannot be read.
     """
-    found = measure(dump, solved_at=solved_at, names=_STATISTICS)
-    ids = found.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
+    measured = measure(dump, solved_at=solved_at, names=_STATISTICS)
+    ids = measured.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
     # the figures first: made while the groups are in memory, they would need the most
-    figures = {"sections": sections(found), "trainer": trainer_numbers(found, step_numbers(dump))}
-    groups, stride = groups_to_show(dump, found, max_groups, solved_at=solved_at)
+    figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, step_numbers(dump))}
+    groups, stride = groups_to_show(dump, measured, max_groups, solved_at=solved_at)
     problems = [f"Skipped: {problem}." for problem in dump.problems]
     if (count := len(problems) - _SHOWN_PROBLEMS) > 0:
         problems[_SHOWN_PROBLEMS:] = [f"… and {count:,} more skipped lines."]
     summary = {
-        "notes": [*_notes(dump, found), *_notes_on_groups(groups, stride, found.groups.height), *problems],
+        "notes": [*_notes(dump, measured), *_notes_on_groups(groups, stride, measured.groups.height), *problems],
         "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
         "violations": MEANINGS,
         **figures,
@@ -116,7 +116,7 @@ def _facts(run: Run | None) -> dict[str, Any]:
     return {"model": run.model, **start, "settings": settings}
 
 
-def _notes(dump: Dump, found: Measured) -> Iterator[str]:
+def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     """How the statistics were computed, and what they lack."""
     if dump.conditions:
         yield f"Only rollouts with {' AND '.join(condition.text for condition in dump.conditions)}."
@@ -131,11 +131,11 @@ def _notes(dump: Dump, found: Measured) -> Iterator[str]:
         "steps (no curves, no heat map)": "step",
         "token counts (no lengths)": "response_tokens",
     }
-    if absent := [name for name, column in lacking.items() if not found.rollouts[column].count()]:
+    if absent := [name for name, column in lacking.items() if not measured.rollouts[column].count()]:
         yield f"Not in this dump: {'; '.join(absent)}."
-    if found.left_out:
-        yield f"{counted(found.left_out, 'rollout')} left out of all figures: no response, or unscored."
-    if count := above_threshold_unsolved(found):
+    if measured.left_out:
+        yield f"{counted(measured.left_out, 'rollout')} left out of all figures: no response, or unscored."
+    if count := above_threshold_unsolved(measured):
         yield f"{counted(count, 'group')} above the threshold, none solved: by partial credit alone."
 
 

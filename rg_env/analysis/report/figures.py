@@ -33,7 +33,7 @@ _TRAINER = {
 """The numbers of SkyRL that are shown, and what the page calls them."""
 
 
-def sections(found: Measured) -> list[dict[str, Any]]:
+def sections(measured: Measured) -> list[dict[str, Any]]:
     """The statistics of every run, phase and environment, in the order in which runs were read, train before eval.
 
     Each has `run_id`, `phase`, `environment`, `headline` (its row of `statistics`, and as `solved_at` the scores from
@@ -43,12 +43,12 @@ def sections(found: Measured) -> list[dict[str, Any]]:
     the correct and of the wrong rollouts. A point goes from `step` to `last_step`, of training several steps if there
     are more than `MAX_POINTS`. What the dump does not know is empty.
     """
-    points = _points(found.groups)
-    merged = replace(found, rollouts=_merge(found.rollouts, points), groups=_merge(found.groups, points))
+    points = _points(measured.groups)
+    merged = replace(measured, rollouts=_merge(measured.rollouts, points), groups=_merge(measured.groups, points))
     ends = points.select(*_SECTION, *_POINT).unique()
     by_point = statistics(merged, "step").join(_named(ends), on=[*_SECTION, "step"])
     tables = {
-        "tasks": statistics(found, "task"),
+        "tasks": statistics(measured, "task"),
         "steps": by_point.select(
             *_SECTION,
             *_POINT,
@@ -57,11 +57,11 @@ def sections(found: Measured) -> list[dict[str, Any]]:
             *("tokens_right_p50", "tokens_wrong_p50"),
         ).sort("step"),
         "heat": _heat(merged.groups),
-        "counts": counts(found),
+        "counts": counts(measured),
         "trouble": counts(merged, "step").filter(pl.col("value") != Status.OK.value).drop_nulls("step"),
-        "lengths": _lengths(found.rollouts),
+        "lengths": _lengths(measured.rollouts),
     }
-    headlines = statistics(found, "phase")
+    headlines = statistics(measured, "phase")
     headlines = headlines.sort(pl.col("run_id").rle_id(), pl.col("phase") != Phase.TRAIN.value, maintain_order=True)
     made = []
     for headline in headlines.iter_rows(named=True):
@@ -69,15 +69,15 @@ def sections(found: Measured) -> list[dict[str, Any]]:
         columns = {
             name: table.filter(**section).drop(_SECTION).to_dict(as_series=False) for name, table in tables.items()
         }
-        solved_at = found.rollouts.filter(**section)["solved_at"].unique().sort().to_list()
+        solved_at = measured.rollouts.filter(**section)["solved_at"].unique().sort().to_list()
         made.append(section | {"headline": headline | {"solved_at": solved_at}} | columns)
     return made
 
 
 def trainer_numbers(
-    found: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]]
+    measured: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]]
 ) -> dict[str, list[Any]]:
-    """The trainer's own numbers (of `step_numbers`) at the training steps of `found`, with points as in `sections`.
+    """The trainer's own numbers (of `step_numbers`) at the training steps of `measured`, with points as in `sections`.
 
     A table by columns with a row per run, name and point: the mean `value`, the smallest `low`, the largest `high`.
     """
@@ -89,7 +89,7 @@ def trainer_numbers(
     names = pl.Enum(_TRAINER.values())
     schema = pl.Schema({"run_id": pl.String(), "own_step": pl.Int64(), "name": names, "value": pl.Float64()})
     known = pl.DataFrame(rows, schema, orient="row").drop_nulls("value")
-    training = found.groups.filter(pl.col("phase") == Phase.TRAIN.value).with_columns(environment=pl.lit(""))
+    training = measured.groups.filter(pl.col("phase") == Phase.TRAIN.value).with_columns(environment=pl.lit(""))
     value = pl.col("value")
     return (
         known.join(_named(_points(training)), on=["run_id", "own_step"])

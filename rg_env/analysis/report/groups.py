@@ -33,16 +33,16 @@ Group = dict[str, Any]
 
 
 def groups_to_show(
-    dump: Dump, found: Measured, most: int, *, solved_at: float | None = None, budget: int = TEXT_BUDGET
+    dump: Dump, measured: Measured, most: int, *, solved_at: float | None = None, budget: int = TEXT_BUDGET
 ) -> tuple[list[Group], int]:
     """At most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
 
     Args:
         dump: its ledger is read once, and its texts.
-        found: what was measured of it, with `solved_at`.
+        measured: what was measured of it, with `solved_at`.
         budget: maximum number of characters of all texts.
     """
-    rows = found.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
+    rows = measured.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
     every = rows.sort("run_id", pl.col("phase") != Phase.TRAIN.value, "step", maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
     ledger = (
