@@ -14,12 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
-from rg_env.dump.schema import RG_DUMP
+from rg_env.dump.schema import RG_DUMP, answered
 from rg_env.errors import ConfigError, DumpError
 from rg_env.output import visible
-from rg_env.scoring import Status, shared_scorer
+from rg_env.scoring import Scorer, Status, shared_scorer
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name
 from rg_env.user_code import named_modules
@@ -29,11 +31,6 @@ COMPARED = ("violation", "status", "raw_score", "tagged_score", "base_score")
 _EXAMPLES = 3
 _AHEAD = 4
 """Groups in progress per worker: enough that no worker waits."""
-
-Question = tuple[Mapping[str, Any], Mapping[str, Any] | None]
-"""Reasoning Gym's entry, and the task's options; None if all have their defaults."""
-Scores = Mapping[str, Any]
-"""The values of `COMPARED` of one rollout."""
 
 
 @dataclass
@@ -58,25 +55,25 @@ class TaskChanges:
     outcomes: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def add(self, group: GroupRecord, scores: Sequence[Scores], solved_at: float, *, whole: bool) -> None:
-        pairs = [pair for pair in zip(group.rollouts, scores, strict=True) if has_changed(*pair)]
-        counted = [new["base_score"] for new in scores if Status(new["status"]).is_counted]
+    def add(self, group: GroupRecord, scored: Sequence[RolloutRecord], solved_at: float, *, whole: bool) -> None:
+        pairs = [pair for pair in zip(group.rollouts, scored, strict=True) if has_changed(*pair)]
         self.groups += 1
-        self.rollouts += len(scores)
-        self.raised += sum(new["base_score"] > old.base_score for old, new in pairs)
-        self.lowered += sum(new["base_score"] < old.base_score for old, new in pairs)
+        self.rollouts += len(scored)
+        self.raised += sum(new.base_score > old.base_score for old, new in pairs)
+        self.lowered += sum(new.base_score < old.base_score for old, new in pairs)
         self.newly_scored += sum(old.status is Status.UNSCORED for old, _ in pairs)
         self.changed += len(pairs)
-        self.outcomes += whole and outcome_of(counted, solved_at) != group.outcome
+        outcome = outcome_of([rollout.base_score for rollout in answered(scored)], solved_at)
+        self.outcomes += whole and outcome != group.outcome
         if pairs and len(self.examples) < _EXAMPLES:
             self.examples.append(group.group_id)
 
 
-def has_changed(old: RolloutRecord, new: Scores) -> bool:
+def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
     """Whether a value of `COMPARED` differs, numbers by more than rounding. An import may lack raw and tagged score."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
     names = [name for name in COMPARED if not (imported and name in ("raw_score", "tagged_score"))]
-    pairs = [(getattr(old, name), new[name]) for name in names]
+    pairs = [(getattr(old, name), getattr(new, name)) for name in names]
     return any(a != b and not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-9) for a, b in pairs)
 
 
@@ -107,7 +104,7 @@ def rescore(
     *,
     workers: int,
     timeout: float | None = None,
-    each: Callable[[GroupRecord, Sequence[Scores]], object] = lambda group, scores: None,
+    each: Callable[[GroupRecord, Sequence[RolloutRecord]], object] = lambda group, scored: None,
 ) -> Rescored:
     """Score every recorded response again.
 
@@ -115,7 +112,8 @@ def rescore(
         dump: from `open_run`; all attempts are scored.
         workers: number of answers scored in parallel, at least 1.
         timeout: seconds per answer; None: as in the run.
-        each: called with every group and the scores that its rollouts have now, in the order of the dump.
+        each: called with every group, and its rollouts with the values of `COMPARED` that they have now, in the order
+            of the dump.
 
     Raises:
         ConfigError: a task is not known in this process; the message names the modules to import.
@@ -123,14 +121,14 @@ def rescore(
         ScorerPoolError: scorers cannot be started.
     """
     result = Rescored()
-    waiting: deque[tuple[GroupRecord, Future[list[Scores]]]] = deque()
+    waiting: deque[tuple[GroupRecord, Future[list[RolloutRecord]]]] = deque()
 
     def take() -> None:
         group, future = waiting.popleft()
-        scores = future.result()
+        scored = future.result()
         changes = result.tasks.setdefault(group.task, TaskChanges(group.task))
-        changes.add(group, scores, dump.solved_at(group), whole=dump.whole_groups)
-        each(group, scores)
+        changes.add(group, scored, dump.solved_at(group), whole=dump.whole_groups)
+        each(group, scored)
 
     with ThreadPoolExecutor(workers) as threads:
         for group in dump.all_attempts().groups():
@@ -144,7 +142,10 @@ def rescore(
             is_unknown = (group.run_id, group.attempt) not in dump.settings
             result.without_settings += is_unknown
             result.lenient += is_unknown and group.environment != RG_DUMP
-            future = threads.submit(_score_again, group, question, dump.settings_for(group), workers, timeout)
+            config = dump.settings_for(group)
+            seconds = config.scorer.timeout if timeout is None else timeout
+            scorer = shared_scorer(replace(config.scorer, workers=workers, timeout=seconds))
+            future = threads.submit(_score_again, group, *question, config, scorer)
             waiting.append((group, future))
             if len(waiting) >= workers * _AHEAD:
                 take()
@@ -155,8 +156,8 @@ def rescore(
     return result
 
 
-def question_of(group: GroupRecord) -> Question | None:
-    """The group's question; None if its line does not contain it."""
+def question_of(group: GroupRecord) -> tuple[Mapping[str, Any], Mapping[str, Any] | None] | None:
+    """The entry and the task's options, None for the defaults; None if a group's line does not have its question."""
     try:
         entry, config = decode_entry(group.entry), decode_entry(group.task_config)
         metadata = {"source_dataset": group.task, **entry["metadata"]}
@@ -167,30 +168,30 @@ def question_of(group: GroupRecord) -> Question | None:
 
 
 def _score_again(
-    group: GroupRecord, question: Question, config: RGDumpConfig, workers: int, timeout: float | None
-) -> list[Scores]:
-    scorer = replace(config.scorer, workers=workers, timeout=config.scorer.timeout if timeout is None else timeout)
-    entry, options = question
-    scores: list[Scores] = []
+    group: GroupRecord,
+    entry: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
+    config: RGDumpConfig,
+    scorer: Scorer,
+) -> list[RolloutRecord]:
+    scored = []
     for rollout in group.rollouts:
         if rollout.status is Status.NO_RESPONSE:  # there is nothing to score
-            scores.append({name: getattr(rollout, name) for name in COMPARED})
+            scored.append(rollout)
             continue
-        verdict = shared_scorer(scorer).score_response(
-            entry, rollout.response, options, config.prefilled_think, config.format
-        )
+        verdict = scorer.score_response(entry, rollout.response, options, config.prefilled_think, config.format)
         status = verdict.scored.status
         if status is Status.OK and rollout.status is Status.REWARD_ERROR:  # the user's function is not called
             status = Status.REWARD_ERROR
-        values = (
-            verdict.parsed.violation or "",
-            status,
-            verdict.scored.raw,
-            verdict.scored.tagged,
-            verdict.scored.score,
-        )
-        scores.append(dict(zip(COMPARED, values, strict=True)))
-    return scores
+        new = {
+            "violation": verdict.parsed.violation or "",
+            "status": status,
+            "raw_score": verdict.scored.raw,
+            "tagged_score": verdict.scored.tagged,
+            "base_score": verdict.scored.score,
+        }
+        scored.append(msgspec.structs.replace(rollout, **new))
+    return scored
 
 
 def _check_task(dump: Dump, task: str) -> None:

@@ -36,8 +36,8 @@ from rg_env.processes import usable_cores
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rg_env.analysis.rescore import Rescored, Scores
-    from rg_env.dump import GroupRecord
+    from rg_env.analysis.rescore import Rescored
+    from rg_env.dump import GroupRecord, RolloutRecord
 
 dumps_app = CommandApp(
     """Analyze, export and check dumps.
@@ -264,10 +264,10 @@ def _changes(result: Rescored) -> Table:
 
 
 @contextmanager
-def _writing(out: Path | None) -> Iterator[Callable[[GroupRecord, Sequence[Scores]], object]]:
+def _writing(out: Path | None) -> Iterator[Callable[[GroupRecord, Sequence[RolloutRecord]], object]]:
     """Yield a function that writes a line for each rollout, as recorded and as scored now, to `out`, if any."""
     if out is None:
-        yield lambda group, scores: None
+        yield lambda group, scored: None
         return
     import orjson
 
@@ -277,11 +277,12 @@ def _writing(out: Path | None) -> Iterator[Callable[[GroupRecord, Sequence[Score
     try:
         with replacing(out) as draft, draft.open("wb") as file:
 
-            def write(group: GroupRecord, scores: Sequence[Scores]) -> None:
-                for rollout, new in zip(group.rollouts, scores, strict=True):
+            def write(group: GroupRecord, scored: Sequence[RolloutRecord]) -> None:
+                for rollout, new in zip(group.rollouts, scored, strict=True):
                     row = {"group_id": group.group_id, "task": group.task, "repetition": rollout.repetition}
-                    old = {name: getattr(rollout, name) for name in COMPARED}
-                    row |= {"old": old, "new": new, "changed": has_changed(rollout, new)}
+                    for name, version in (("old", rollout), ("new", new)):
+                        row[name] = {value: getattr(version, value) for value in COMPARED}
+                    row["changed"] = has_changed(rollout, new)
                     file.write(orjson.dumps(row) + b"\n")
 
             yield write

@@ -10,10 +10,11 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import Dump, DumpWriter, GroupRecord, open_run, write_manifest
+from rg_env.dump import Dump, GroupRecord, write_manifest
 from rg_env.rewards import Rollout, set_rewards
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
+from tests.analysis import reports
 from tests.dump.records import RUN_ID, group, rollout
 
 MAX_LENGTH = 64
@@ -71,12 +72,9 @@ def recorded(
 
 def dump_of(folder: Path, groups: Sequence[GroupRecord], config: RGDumpConfig | None, **generator: Any) -> Dump:
     """A record of these groups, with a manifest where a config is given."""
-    policy = RGDumpConfig()
     if config is not None:
         given = {"sampling_params": {"max_generate_length": MAX_LENGTH}, "zero_reward_on_non_stop": True} | generator
         settings = {"generator": given, "environment": {"skyrl_gym": {"rg_dump": asdict(config)}}}
         folder.mkdir(parents=True, exist_ok=True)
         write_manifest(folder, RUN_ID, {"attempt": 1, "settings": settings})
-    with DumpWriter(folder, RUN_ID, 1, policy) as writer:
-        assert writer.submit(groups).result(10)
-    return open_run(folder)
+    return reports.dump_of(folder, groups)

@@ -28,7 +28,7 @@ def dump_of(
     numbers: Sequence[StepRecord] = (),
 ) -> Dump:
     with DumpWriter(folder, run_id, 1, policy) as writer:
-        assert writer.submit([*groups, *numbers]).result(5)
+        assert writer.submit([*groups, *numbers]).result(10)
     return open_run(folder)
 
 

@@ -67,7 +67,7 @@ def test_the_interval_covers_the_truth(tmp_path, name):
 
     truth = sum(a - b for a, b in (rates() for _ in range(100_000))) / 100_000
     sides = ([], [])
-    for run in range(160):  # simulated runs as tasks of one dump
+    for run in range(100):  # simulated runs as tasks of one dump
         for question in range(count):
             for side, rate in zip(sides, rates(), strict=True):
                 scores = [float(draw.random() < rate) for _ in range(size)]
@@ -77,16 +77,6 @@ def test_the_interval_covers_the_truth(tmp_path, name):
     covered = ((found["low"] <= truth) & (found["high"] >= truth)).mean()
     assert covered >= 0.9
     assert covered <= 0.99 or count == 5  # 5 questions: wide rather than too narrow
-
-
-def test_a_difference_in_every_question_has_a_width(tmp_path):
-    a, b = (
-        ledger_rows(tmp_path / n, [group(k, [s] * 4, phase="eval") for k in range(6)])
-        for n, s in (("a", 1.0), ("b", 0.0))
-    )
-    (row,) = compare(a, b).filter(measure="solve_rate").iter_rows(named=True)
-    assert (row["difference"], row["clear"], row["high"]) == (1.0, True, 1.0)
-    assert row["low"] < 0.9
 
 
 def test_several_evaluations_of_a_question_are_one_question(tmp_path):
@@ -158,11 +148,17 @@ def test_differences_are_those_of_the_two_sides_and_clear_where_they_are_large(t
     assert rows["gcd"]["low"] == pytest.approx(-back["gcd"]["high"])
 
 
-@pytest.mark.parametrize("environment", ["rg_dump", "gsm8k"])
-def test_rows_of_training_have_no_interval(tmp_path, environment):
+def test_a_difference_in_every_question_has_a_width_and_rows_of_training_have_no_interval(tmp_path):
+    kinds = [("eval", "rg_dump"), ("train", "rg_dump"), ("train", "gsm8k")]
     a, b = (
-        ledger_rows(tmp_path / n, [group(k, [s] * 4, environment=environment) for k in range(30)])
-        for n, s in (("a", 1.0), ("b", 0.0))
+        ledger_rows(
+            tmp_path / str(score),
+            [group(f"{k}{kind}", [score] * 4, phase=kind[0], environment=kind[1]) for kind in kinds for k in range(6)],
+        )
+        for score in (1.0, 0.0)
     )
-    found = compare(a, b).filter(measure="solve_rate")
-    assert found.select("difference", "low", "high", "clear").rows() == [(1.0, None, None, False)]
+    evaluated, *trained = compare(a, b).filter(measure="solve_rate").iter_rows(named=True)
+    assert (evaluated["difference"], evaluated["clear"], evaluated["high"]) == (1.0, True, 1.0)
+    assert evaluated["low"] < 0.9
+    for row in trained:
+        assert (row["difference"], row["low"], row["high"], row["clear"]) == (1.0, None, None, False)

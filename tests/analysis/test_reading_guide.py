@@ -2,8 +2,6 @@
 
 import re
 
-from rg_env.analysis import statistics
-from rg_env.analysis.stats import STATISTICS
 from rg_env.browser import Query
 from rg_env.dump.frames import parse_condition
 from tests.documents import ROOT, run_page
@@ -34,15 +32,3 @@ def test_the_filter_lines_are_conditions_and_then_a_search():
     about = GUIDE[GUIDE.index("The browser's filter line") : GUIDE.index("Into a pipe")]
     lines = [Query.parse(line) for line in re.findall("^    (.*)$", about, re.MULTILINE)]
     assert [query.text for query in lines] == ["the remainder is", "<answer>"]
-
-
-def test_the_docstring_names_every_column(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    from rg_env.dump import open_run
-
-    text = " ".join([*(statistics.__doc__ or "").split(), *(one.name for one in STATISTICS)])
-    for name in statistics(open_run("dumps/sample").scan(), by="level").columns:
-        plain = re.sub(r"_(low|high)$", "", name)
-        plain = re.sub(r"^pass_at_\d+$", "pass_at_K", plain)
-        plain = re.sub(r"^(tokens_right|tokens_wrong)_p\d+$", r"\1_pP", plain)
-        assert plain in text or plain in ("task", "complexity"), name

@@ -28,7 +28,7 @@ OF_GROUPS = (
 )
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(members=groups())
 def test_figures_agree_with_a_plain_recount(tmp_path_factory, members):
     assume(any(answered(member.rollouts) for member in members))

@@ -20,6 +20,7 @@ from rg_env.browser import app as module
 from rg_env.browser.app import Browser
 from rg_env.dump import DumpWriter, open_run
 from rg_env.scoring.types import Violation
+from tests.analysis.reports import dump_of
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 
@@ -38,8 +39,7 @@ def folder(tmp_path):
         group(4, [0.0, 0.0, 0.0], step=5),
         group(5, [1.0, 0.0], phase="eval", step=5),
     ]
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        assert writer.submit(groups).result(5)
+    dump_of(tmp_path, groups)
     return tmp_path
 
 
@@ -234,8 +234,7 @@ def in_terminal(*args, keys, expects):
 def test_the_command_opens_in_a_terminal_and_obeys_no_text(tmp_path):
     evil = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;b3duZWQ=\x07 [red]markup[/nothing]"
     hostile = group(f"{evil}0", [said(evil), violating(1)], task=f"gcd{evil}", item=evil)
-    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
-        assert writer.submit([hostile]).result(5)
+    dump_of(tmp_path, [hostile])
     shown, code = in_terminal(tmp_path, keys=b"yq", expects=b"worst of 2")
     assert code == 0
     assert b"owned\x07" not in shown and b"\x1b]52;c;b3duZWQ=" not in shown

@@ -16,12 +16,13 @@ from rg_env.browser import Query
 from rg_env.browser.app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, open_run
+from rg_env.dump import open_run
 from rg_env.dump.frames import parse_condition
 from rg_env.output import visible
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
-from tests.dump.records import RUN_ID, group, rollout, violating
+from tests.analysis.reports import dump_of
+from tests.dump.records import group, rollout, violating
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
@@ -83,15 +84,11 @@ GROUPS = [
 ]
 
 
-def written(folder, groups):
-    with DumpWriter(folder, RUN_ID, 1) as writer:
-        assert writer.submit(groups).result(5)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("dump"), GROUPS)
+    folder = tmp_path_factory.mktemp("dump")
+    dump_of(folder, GROUPS)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,8 @@ def test_a_hostile_text_is_printed_and_not_obeyed(tmp_path):
     text = f"{HOSTILE}\n== not a heading"
     said = [{"role": f"user{HOSTILE}", "content": text}, {"role": "assistant", "content": text}]
     bad = group(HOSTILE, [rollout(1.0, conversation=said)], task=HOSTILE, entry='{"answer": "\\u001b[2J"}')
-    printed = show(written(tmp_path, [bad])).stdout
+    dump_of(tmp_path, [bad])
+    printed = show(tmp_path).stdout
     assert all(character.isprintable() for character in printed.replace("\n", ""))
     assert "␛]52;c;aGk=␇" in printed and "<U+202E>" in printed and "[/red][b]" in printed
     assert sum(line.startswith("== ") for line in printed.splitlines()) == 1
@@ -185,8 +183,7 @@ def test_no_matching_group_is_exit_code_1():
 
 def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
     other = [group(0, [0.5, 0.0]), group(1, [0.5, 0.25]), group(2, [0.0, 0.0])]
-    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False)) as writer:
-        writer.submit(other)
+    dump_of(tmp_path, other, RGDumpConfig(dump_failed_rollouts=False, dump_other_rollouts=False))
     done = show(tmp_path)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == (
@@ -202,14 +199,15 @@ def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):
         group(name, [rollout(score, k, response_tokens=tokens[name]) for k, score in enumerate(scores[name])])
         for name in "abc"
     ]
-    written(tmp_path, members)
+    dump_of(tmp_path, members)
     for sort, order in {"score": "bca", "length": "acb", "spread": "cab"}.items():
         assert "".join(name[-1] for name in shown(tmp_path, "--sort", sort)) == order
 
 
 def test_what_counts_of_partial_credit_is_said(tmp_path):
     rollouts = [rollout(0.75, 0, raw_score=0.9), rollout(0.0, 1)]
-    printed = show(written(tmp_path, [group(0, rollouts, baseline=0.6, entry="{}")])).stdout
+    dump_of(tmp_path, [group(0, rollouts, baseline=0.6, entry="{}")])
+    printed = show(tmp_path).stdout
     assert "mixed · best 0.75, none solved · baseline 0.6\n" in printed
     assert "-- best of 2: base 0.75 · raw 0.9 · reward 0.75 · " in printed
     assert "-- worst of 2: base 0 · reward 0 · 36 tokens\n" in printed
