@@ -55,9 +55,11 @@ test-long: install
 test-vllm: install-vllm
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
 
-# verifiers gets a separate environment, because it needs other packages than SkyRL.
+# verifiers gets a separate environment, because it needs other packages than SkyRL. Of Harbor only the model of ATIF is
+# used, which needs nothing that is not there.
 $(VERIFIERS_VENV)/installed: pyproject.toml requirements/verifiers.txt scripts/install.sh
 	scripts/install.sh $(VERIFIERS_VENV) verifiers
+	$(VERIFIERS_VENV)/bin/python -m pip install --quiet --no-deps harbor==0.25.0
 	@touch $@
 
 install-verifiers: $(VERIFIERS_VENV)/installed

@@ -1,5 +1,6 @@
-"""Writes two files with verifiers 0.4, in its environment: `files/verifiers/traces.jsonl` with its classes and its
-writer, `files/vf-eval/traces.jsonl` with its command, which asks a scripted server the questions of `make_files`.
+"""Writes three files in the environment of verifiers 0.4: `files/verifiers/traces.jsonl` with its classes and its
+writer; `files/vf-eval/traces.jsonl` with its command, which asks a scripted server the questions of `make_files`; and
+`files/atif` with Harbor's classes.
 
     .venv-verifiers/bin/python -m tests.formats.make_traces
 """
@@ -13,6 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from harbor.models.trajectories import (
+    Agent,
+    ContentPart,
+    FinalMetrics,
+    ImageSource,
+    Observation,
+    ObservationResult,
+    Step,
+    Trajectory,
+)
+from harbor.models.trajectories import ToolCall as HarborCall
 from verifiers.v1.configs.agent import WireAgentConfig
 from verifiers.v1.episode import EnvInfo, Episode, GroupInfo, PolicySpan, TrainRunInfo, TrainWorkInfo
 from verifiers.v1.graph import MessageNode
@@ -92,6 +104,29 @@ def with_vf_eval() -> None:
         (FILES / "vf-eval" / "traces.jsonl").write_text(saved.read_text().replace(str(Path.home()), "~"))
 
 
+def with_harbor() -> None:
+    """A trajectory with an image, a tool and two steps of the agent: once without a reward, once with one."""
+    image = ContentPart(type="image", source=ImageSource(media_type="image/png", path="a.png"))
+    steps = [
+        Step(step_id=1, source="user", message="What?"),
+        Step(
+            step_id=2,
+            source="agent",
+            message=[ContentPart(type="text", text="I look."), image],
+            reasoning_content="Where?",
+            tool_calls=[HarborCall(tool_call_id="1", function_name="ls", arguments={"path": "/"})],
+            observation=Observation(results=[ObservationResult(source_call_id="1", content="bin")]),
+        ),
+        Step(step_id=3, source="agent", message="Done."),
+    ]
+    metrics = FinalMetrics(total_completion_tokens=12)
+    for name, extra in {"1": None, "2": {"reward": 0.5}}.items():
+        document = Trajectory(agent=Agent(name="a", version="1"), steps=steps, final_metrics=metrics, extra=extra)
+        (FILES / "atif" / name).mkdir(parents=True, exist_ok=True)
+        (FILES / "atif" / name / "trajectory.json").write_text(json.dumps(document.to_json_dict(), indent=2) + "\n")
+
+
 if __name__ == "__main__":
+    with_harbor()
     with_classes()
     with_vf_eval()

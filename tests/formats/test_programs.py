@@ -22,24 +22,7 @@ from rg_env.formats import FORMATS, import_records
 
 FILES = Path(__file__).parent / "files"
 UUID = "6a1f0f3e-8a65-4d57-9f2c-000000000001"
-CALL = {"function_name": "ls", "arguments": {"path": "/"}}
-ATIF = {
-    "schema_version": "ATIF-v1.6",
-    "agent": {"name": "a", "version": "1"},
-    "steps": [
-        {"step_id": 1, "source": "user", "message": "What?"},
-        {
-            "step_id": 2,
-            "source": "agent",
-            "message": [{"type": "text", "text": "I look."}, {"type": "image", "source": {}}],
-            "reasoning_content": "Where?",
-            "tool_calls": [CALL],
-            "observation": {"results": [{"source_call_id": "1", "content": "bin"}]},
-        },
-        {"step_id": 3, "source": "agent", "message": "Done."},
-    ],
-    "final_metrics": {"total_completion_tokens": 12},
-}
+ATIF = json.loads((FILES / "atif" / "1" / "trajectory.json").read_text())
 
 
 def atropos(*scores, task="gcd"):
@@ -131,15 +114,13 @@ def test_vf_eval(tmp_path):
 
 
 def test_a_trajectory_of_another_agent(tmp_path):
-    (tmp_path / "jobs" / "1").mkdir(parents=True)
-    (tmp_path / "jobs" / "1" / "trajectory.json").write_text(json.dumps(ATIF, indent=2))
-    (tmp_path / "jobs" / "more.jsonl").write_text(json.dumps(ATIF | {"extra": {"reward": 0.5}}))
-    (group,), _, said = imported("atif", tmp_path / "jobs", tmp_path / "out")
+    (group,), _, said = imported("atif", FILES / "atif", tmp_path / "out")
     assert "2 rollouts in 1 group;" in said and "reward of 1 unknown: status unscored; 1 group formed by" in said
     first, second = group.rollouts
     assert (first.status, second.status, second.score, first.turns) == ("unscored", "ok", 0.5, 2)
     assert first.response_tokens == 12
-    step = f"<think>Where?</think>\nI look.\n[image]\n[tool_call {json.dumps(CALL)}]"
+    (call,) = ATIF["steps"][1]["tool_calls"]
+    step = f"<think>Where?</think>\nI look.\n[image]\n[tool_call {json.dumps(call)}]"
     assert contents(first) == ["What?", step, "bin", "Done."]
 
 
@@ -168,10 +149,17 @@ def test_atropos(tmp_path):
 
 
 def test_every_command_reads_every_import(tmp_path):
-    sources = {"trl": "trl", "skyrl": "skyrl", "verl": "verl", "verifiers": "verifiers", "vf-eval": "verifiers"}
-    examples = {"trl": (1, 1), "skyrl": (0, 0), "verl": (0, 0), "verifiers": (0, 1), "vf-eval": (0, 0)}
+    examples = {
+        "atif": (1, 1),
+        "trl": (1, 1),
+        "skyrl": (0, 0),
+        "verl": (0, 0),
+        "verifiers": (0, 1),
+        "vf-eval": (0, 0),
+    }
     changes = {"skyrl": (1, 1), "vf-eval": (0, 0)}
-    for name, form in sources.items():
+    for name in examples:
+        form = "verifiers" if name == "vf-eval" else name
         dump = tmp_path / name
         groups, _, _ = imported(form, FILES / name, dump)
         for command in (["stats"], ["signs"], ["report", "--out", tmp_path / f"{name}.html"]):

@@ -215,3 +215,16 @@ def test_verifiers_reads_the_traces_that_are_exported(tmp_path):
     for trace, values in carried:
         assert trace.reward == values["rollout"]["reward"] and trace.num_turns == 1
         assert trace.is_truncated == values["rollout"]["truncated"]
+
+
+def test_harbor_reads_the_trajectories_that_are_exported(tmp_path):
+    from harbor.models.trajectories import Trajectory
+
+    command = ["dumps", "export", "atif", "dumps/sample", "--out", str(tmp_path / "a.jsonl")]
+    subprocess.run([Path(sys.executable).with_name("rg-env"), *command], check=True, cwd=Path(__file__).parents[2])
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    trajectories = [Trajectory.model_validate_json(line) for line in lines]
+    assert len(trajectories) == 224
+    assert [trajectory.to_json_dict(exclude_none=False)["extra"] for trajectory in trajectories] == [
+        json.loads(line)["extra"] for line in lines
+    ]
