@@ -1,11 +1,10 @@
-"""ReasoningGymDataset: the rows that SkyRL trains on.
+"""The rows that SkyRL trains and evaluates on: `ReasoningGymDataset` and `EvalSet`.
 
 Invariant: row *i* is a pure function of the arguments and *i*, so workers, resumed runs and the Parquet export all see
 the same rows. Rows are made on demand, so any size costs nothing. Up front, one item is made of each task that may have
 none: with options, with a prompt limit, or from a user's module.
 
-`ItemSource` makes items, `Rows` turns them into rows, `ReasoningGymDataset` decides which item is row *i*. The fixed
-evaluation set is in `rg_env.dataset`.
+`ItemSource` makes items, `Rows` turns them into rows; `ReasoningGymDataset` and `EvalSet` decide which item is row *i*.
 """
 
 from __future__ import annotations
@@ -138,13 +137,14 @@ class ItemSource:
             return ""
         stream = self.stream(task, complexity)
         if stream.fault:
-            self._say(stream, complexity, stream.fault)
+            self._say(stream, complexity)
         return stream.fault
 
-    def _say(self, stream: ItemStream, complexity: float | None, fault: str) -> None:
+    def _say(self, stream: ItemStream, complexity: float | None) -> None:
         if self.complexity == "random" and complexity is not None and stream not in self._said:
             self._said.add(stream)
-            logger.info("task {}: items near complexity {:g} get another one: {}", stream.task, complexity, fault)
+            line = "task {}: items near complexity {:g} get another one: {}"
+            logger.info(line, stream.task, complexity, stream.fault)
 
     def stream(self, task: TaskSpec, complexity: float | None) -> ItemStream:
         """The items of a task at the level of a complexity."""
@@ -152,10 +152,8 @@ class ItemSource:
         options = plain if complexity is None else self._scales[task.name].options(complexity)
         key = task.name, encode_entry(dict(options))
         if key not in self._streams:
-            limit = self.prompts.max_length
-            length = None if limit is None else self.prompts.length
-            stream = ItemStream(task.name, options, self.seed, self.split, length, limit)
-            self._streams.setdefault(key, stream)
+            limits = self.prompts.length, self.prompts.max_length
+            self._streams.setdefault(key, ItemStream(task.name, options, self.seed, self.split, *limits))
         return self._streams[key]
 
     def label(self, item: Item, complexity: float | None, index: int) -> Item:
@@ -175,17 +173,14 @@ class ItemSource:
         Raises:
             ConfigError: it can be made at none.
         """
-        fault = ""
         for complexity in self._complexities(task, index):
-            fault = self._fault(task, complexity)
-            if not fault:
-                stream = self.stream(task, complexity)
+            stream = self.stream(task, complexity)
+            if not self._fault(task, complexity):
                 try:
                     return self.label(stream.item(index), complexity, index)
-                except ConfigError as error:
-                    fault = str(error)
-                    self._say(stream, complexity, fault)
-        raise ConfigError(f"task {task.name}: no item can be made for row {index}: {fault}")
+                except ConfigError:
+                    self._say(stream, complexity)
+        raise ConfigError(f"task {task.name}: no item can be made for row {index}: {stream.fault}")
 
     def _complexities(self, task: TaskSpec, index: int) -> Iterator[float | None]:
         if self.complexity == "random" and task.name in self._scales:

@@ -395,8 +395,8 @@ def load_reward(config: RGDumpConfig, folder: str | None = None) -> RewardFuncti
         refuse(f"{PREFIX}.reward", config.reward, "is not a function")
 
     def explain(error: BaseException) -> str:
-        known = in_user_code(error, config, folder)
-        return one_line(known) if known else describe(error)
+        user_error = in_user_code(error, config, folder)
+        return one_line(user_error) if user_error else describe(error)
 
     return RewardFunction(function, explain)
 

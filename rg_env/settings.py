@@ -28,7 +28,7 @@ def setting(default: Any, **limits: Any) -> Any:
 
 def value_of(cfg: Any, name: str) -> Any:
     """The value of a dotted setting; None inside a group that is null."""
-    return functools.reduce(lambda group, part: None if group is None else getattr(group, part), name.split("."), cfg)
+    return functools.reduce(lambda group, name: None if group is None else getattr(group, name), name.split("."), cfg)
 
 
 def set_value(cfg: Any, name: str, value: Any) -> None:

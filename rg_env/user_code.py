@@ -58,7 +58,7 @@ def import_modules(config: RGDumpConfig) -> None:
 def _modules_of_tasks() -> list[str]:
     if "reasoning_gym" not in sys.modules:
         return []
-    modules = {found.__module__ for found, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}
+    modules = {dataset_class.__module__ for dataset_class, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}
     return sorted(module for module in modules if not module.startswith("reasoning_gym."))
 
 
@@ -130,13 +130,13 @@ def _failed_import(name: str, error: BaseException) -> UserCodeError:
 
 
 def _files(modules: Iterable[str]) -> set[str]:
-    found = set()
+    files = set()
     for name in modules:
         with suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.origin is not None:
-                found.add(spec.origin)
-    return found
+                files.add(spec.origin)
+    return files
 
 
 def _is_ours_or_skyrls(file: str) -> bool:

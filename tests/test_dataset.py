@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +101,6 @@ def test_rows_depend_on_seed_split_and_index_alone() -> None:
     assert ReasoningGymDataset(TASKS, size=20, split="eval").row(3) != one.row(3)
 
 
-def test_tasks_come_by_weight() -> None:
-    dataset = ReasoningGymDataset({"chain_sum": 3, "gcd": 1}, size=2000)
-    counts = Counter(dataset.item(i).task for i in range(2000))
-    assert 1430 < counts["chain_sum"] < 1570  # 1500 ± 3.6 σ
-
-
 def test_prompts_over_the_limit_are_replaced(tokenizer: Any) -> None:
     free = ReasoningGymDataset(["chain_sum"], size=60)
     lengths = sorted(words(free[i][0]) for i in range(60))
@@ -141,14 +134,6 @@ def test_tasks_that_never_fit_are_left_out(tokenizer: Any, warnings: list[str]) 
         r"1 of 2 tasks left out of the mix: rearc \(its prompts do not fit max_prompt_length=70: the shortest of 32",
         warning,
     )
-
-
-def test_worked_examples_stand_before_the_question() -> None:
-    example = {"question": "1 + 1?", "response": "<think>two</think><answer>2</answer>"}
-    dataset = ReasoningGymDataset(["gcd"], size=1, worked_examples=[example], system_prompt=None)
-    messages = dataset[0][0]
-    assert [m["role"] for m in messages] == ["user", "assistant", "user"]
-    assert messages[1]["content"] == example["response"]
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,6 @@ def test_its_rows_are_those_of_a_dataset() -> None:
     assert made[1:3] == [made[1], made[2]]
 
 
-def test_tasks_that_cannot_be_used_are_left_out_with_a_warning(warnings: list[str]) -> None:
-    made = EvalSet(["gcd", "rearc", "chain_sum"], tokenizer=Characters(), max_prompt_length=260)
-    assert [item.task for item in made.items] == ["chain_sum", "gcd"] * 5
-    assert len(warnings) == 1
-    assert "left out of the mix: rearc (its prompts do not fit" in warnings[0]
-
-
 def test_an_error_while_the_set_is_made_is_raised_and_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("too many open files")

@@ -67,16 +67,16 @@ def _pack(value: Any) -> Any:
     if kind is float and math.isfinite(value):
         return value
     if kind is list:
-        return [_pack(part) for part in value]
+        return [_pack(element) for element in value]
     if kind is dict:
         if all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _KINDS):
-            return {key: _pack(part) for key, part in value.items()}
-        return {_TAGS[dict]: [[_pack(key), _pack(part)] for key, part in value.items()]}
+            return {key: _pack(element) for key, element in value.items()}
+        return {_TAGS[dict]: [[_pack(key), _pack(element)] for key, element in value.items()]}
     if kind is tuple:
-        return {_TAGS[tuple]: [_pack(part) for part in value]}
+        return {_TAGS[tuple]: [_pack(element) for element in value]}
     if kind is set or kind is frozenset:
         # Sorted: the text must not depend on the hash seed.
-        return {_TAGS[kind]: sorted((_pack(part) for part in value), key=json.dumps)}
+        return {_TAGS[kind]: sorted(map(_pack, value), key=json.dumps)}
     if kind in _TAGS:  # float, Fraction, Decimal
         return {_TAGS[kind]: str(value)}
     if kind.__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
@@ -87,12 +87,10 @@ def _pack(value: Any) -> Any:
     raise TypeError(f"an entry cannot hold a {kind.__module__}.{kind.__qualname__}: {value!r}")
 
 
-def _unpack(found: dict[str, Any]) -> Any:
-    if len(found) != 1:
-        return found
-    ((tag, content),) = found.items()
-    if tag not in _KINDS:
-        return found
+def _unpack(mapping: dict[str, Any]) -> Any:
+    if len(mapping) != 1 or not mapping.keys() <= _KINDS.keys():
+        return mapping
+    ((tag, content),) = mapping.items()
     if tag in _WRITTEN and not _WRITTEN[tag].fullmatch(content):
         raise ValueError(f"not an entry: a {tag} of {content[:40]!r}")
     return _KINDS[tag](content)

@@ -41,14 +41,12 @@ class TaskInfo:
 
 @functools.cache
 def task_categories() -> Mapping[str, str]:
-    """The category of every task, in order of the names."""
-    return MappingProxyType({name: _category(found) for name, (found, _) in registered().items()})
-
-
-def _category(dataset_class: type[Any]) -> str:
-    """The name of its folder in reasoning-gym; `custom` for a task that a user's module has registered."""
-    package, *folders = dataset_class.__module__.split(".")
-    return folders[0] if package == "reasoning_gym" else "custom"
+    """The category of every task, in order of the names: its folder in reasoning-gym, `custom` for a user's own."""
+    categories = {}
+    for name, (dataset_class, _) in registered().items():
+        package, *folders = dataset_class.__module__.split(".")
+        categories[name] = folders[0] if package == "reasoning_gym" else "custom"
+    return MappingProxyType(categories)
 
 
 def task_names() -> tuple[str, ...]:

@@ -137,41 +137,6 @@ def test_what_hangs_upstream_is_refused() -> None:
     assert refusal_of(raw("rush_hour")[0], "A+99999999")
 
 
-@pytest.mark.parametrize(
-    ("task", "answer", "passes"),
-    [
-        ("coin_flip", "{0}", True),
-        ("coin_flip", " {0} ", True),
-        ("coin_flip", "-{0}", False),
-        ("coin_flip", "1{0}", False),
-        ("complex_arithmetic", "( {0} )", True),
-        ("complex_arithmetic", "-inf", False),
-        ("game_of_life", " {0}\n", True),
-        ("knights_knaves", "{0}", True),
-        ("number_sorting", "{0}", True),
-        ("prime_factorization", " {0} ", True),
-        ("prime_factorization", "{0} × 1", True),
-        ("prime_factorization", "two", False),
-        ("spell_backward", " {0} ", True),
-        ("spell_backward", "{0}s", False),
-        ("spell_backward", "x{0}", True),
-        ("syllogism", " Yes\n", True),
-        ("syllogism", "Yes.", True),
-        ("syllogism", '"**No**."', True),
-        ("time_intervals", " {0} ", True),
-    ],
-)
-def test_forms_of_answers_to_guarded_tasks(task: str, answer: str, passes: bool) -> None:
-    for entry in raw(task):
-        assert (refusal_of(entry, answer.format(entry["answer"])) is None) is passes
-
-
-def test_fractions_and_rounded_probabilities_pass() -> None:
-    entry = {"question": "", "answer": "0.3125", "metadata": {"source_dataset": "coin_flip"}}
-    assert not any(refusal_of(entry, answer) for answer in ("5/16", "10 / 32", "0.31", ".3125", "3.125e-1", "0.31250"))
-    assert refusal_of(entry, "1/0")
-
-
 # -- the exclusions
 
 

@@ -55,8 +55,8 @@ def reasoning_gym() -> types.ModuleType:
 
 def registered() -> dict[str, tuple[type[Any], type[Any]]]:
     """Dataset class and config class of every task, in order of the names."""
-    found = reasoning_gym().factory.DATASETS
-    return {name: found[name] for name in sorted(found.keys() - MIXERS)}
+    datasets = reasoning_gym().factory.DATASETS
+    return {name: datasets[name] for name in sorted(datasets.keys() - MIXERS)}
 
 
 class UpstreamDataset:

@@ -112,7 +112,7 @@ def solve_swap(
     jumps = [(bit_of[square], [bit_of[other] for other in board[square]]) for square in squares]
     white, black = (sum(bit_of[square] for square, piece in pieces.items() if piece == color) for color in "wB")
     state = (white, black, start_turn == "w")
-    known, queue = {state}, deque[Any]([(state, None)])  # with the last move, and with that the one before it
+    seen, queue = {state}, deque[Any]([(state, None)])  # with the last move, and with that the one before it
     while queue:
         (whites, blacks, is_whites_turn), move = queue.popleft()
         if (whites, blacks) == (black, white):
@@ -128,8 +128,8 @@ def solve_swap(
                     continue
                 moved = mine ^ here ^ there
                 state = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
-                if state not in known:
-                    known.add(state)
+                if state not in seen:
+                    seen.add(state)
                     queue.append((state, (move, "w" if is_whites_turn else "B", here, there)))
     return None
 

@@ -46,9 +46,9 @@ def relation_in(story: str, who: str, to: str, men: Container[str] | None = None
     """
     spouse: dict[str, str] = {}
     parents: dict[str, set[str]] = {}
-    for one, other, children in _COUPLE.findall(story):
-        spouse |= {one: other, other: one}
-        parents |= {child: {one, other} for child in re.split(", | and ", children) if child}
+    for first, second, children in _COUPLE.findall(story):
+        spouse |= {first: second, second: first}
+        parents |= {child: {first, second} for child in re.split(", | and ", children) if child}
     mine, theirs = parents.get(who, set()), parents.get(to, set())
     if to not in mine and mine != theirs and theirs & {elder for parent in mine for elder in parents.get(parent, ())}:
         words = ("niece", "nephew")
@@ -68,15 +68,15 @@ def validity(question: str) -> tuple[bool, str]:
         Whether it follows if things of each kind exist, and why that is unclear; "" if it follows anyway.
     """
     statements = _STATEMENT.findall(question)[:3]
-    kinds = sorted({word for _, one, _, other in statements for word in (one, other)})
+    kinds = sorted({word for _, subject, _, predicate in statements for word in (subject, predicate)})
     if len(statements) != 3 or len(kinds) != 3:
         raise ValueError("not three statements about three kinds of things")
     of_kind = [sum(1 << member for member in range(8) if member >> kind & 1) for kind in range(3)]
 
     def true_in(statement: tuple[str, ...], world: int) -> bool:
-        one, other = (of_kind[kinds.index(statement[place])] & world for place in (1, 3))
-        both = bool(one & ~other if statement[2] else one & other)
-        return {"All": not one & ~other, "No": not both, "Some": both}[statement[0]]
+        subject, predicate = (of_kind[kinds.index(statement[place])] & world for place in (1, 3))
+        both = bool(subject & ~predicate if statement[2] else subject & predicate)
+        return {"All": not subject & ~predicate, "No": not both, "Some": both}[statement[0]]
 
     *premises, conclusion = statements
     worlds = [world for world in range(256) if all(true_in(premise, world) for premise in premises)]
@@ -106,9 +106,9 @@ def is_whole(expression: str) -> bool:
 def hidden_wall(entry: Entry) -> str:
     """knight_swap: it makes a puzzle impossible by taking away a move that the drawn board allows."""
     board = entry["metadata"]["board"]
-    for one, other in permutations(board, 2):
-        steps = {abs(ord(one[0]) - ord(other[0])), abs(int(one[1:]) - int(other[1:]))}
-        if steps == {1, 2} and other not in board[one]:
+    for start, end in permutations(board, 2):
+        steps = {abs(ord(start[0]) - ord(end[0])), abs(int(start[1:]) - int(end[1:]))}
+        if steps == {1, 2} and end not in board[start]:
             return "a move that the drawn board allows is not allowed"
     return ""
 
