@@ -53,9 +53,6 @@ def main() -> None:
     except RGEnvError as error:
         print_error(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()  # `rg-env … | head`: not an error
-        sys.exit(0)
     except Exception:
         print_text(traceback.format_exc().rstrip(), stderr=True)
         sys.exit(1)

@@ -8,6 +8,8 @@ a parameter of that type stands for them all.
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -79,6 +81,17 @@ class Command(_LaidOut, TyperCommand):
 
 
 class CommandGroup(_LaidOut, TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. That nobody reads on, as in `rg-env … | head`, is no error, for which Typer takes it."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
+            raise typer.Exit(0) from None
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. An unknown one is refused with similar commands of all groups."""
         word = args[0]

@@ -55,7 +55,7 @@ def serve(
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise RGEnvError(f"cannot listen on {host}:{port} ({error}); choose another --port or --host") from None
+        raise RGEnvError(f"cannot listen: {error.strerror}; choose another --port or --host") from None
     app = make_app(Desk(Scorer(count, timeout), function, token, max_waiting))
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])

@@ -109,6 +109,14 @@ def test_validate_says_where_what_and_what_to_do(tmp_path):
     assert (finding["file"], finding["line"], bool(finding["advice"])) == (torn.name, 2, True)
 
 
+def test_a_reader_that_stops_reading_is_no_error():
+    for command in (["validate", SAMPLE], ["show", SAMPLE, "--every-rollout"]):  # less and more than a buffer
+        words = [sys.executable, "-m", "rg_env", "dumps", *command]
+        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.close()
+            assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
 def test_the_package_can_be_run_and_its_version_names_what_a_bug_report_needs(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["python -m rg_env", "--version"])
     with pytest.raises(SystemExit) as ended:
