@@ -1,60 +1,110 @@
-"""The pages for users and the code in them.
+"""The pages for users, and the blocks of code in them.
 
-A Python block runs on its own, with `dumps/sample` in the current folder. Its opening fence may say otherwise:
-"```python continued" runs after the page's earlier blocks; "```python skip: REASON" does not run.
+An indented block has commands for a shell. A fenced one with the word python, yaml or toml has what it says, one
+without a word shows output. Comments above a block, which readers do not see, say what a test does not do with it:
+
+    <!-- long: REASON -->               runs in `make test-long`
+    <!-- not run: REASON -->            does not run
+    <!-- not run, lines 2, 3: REASON --> … these lines of the block; a line that goes on counts once
+
+"```python continued" runs after the page's earlier Python, other Python on its own.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-_FENCE = re.compile(r"^```python ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"<!-- (long|not run)(?:, lines? ([\d, ]+))?: (\S.*) -->")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Why some lines of a block do not run; of no line in particular, why the block does not.
+
+    Attributes:
+        when: `long` or `not run`.
+        lines: from 1.
+    """
+
+    when: str
+    lines: frozenset[int]
+    reason: str
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of Python code in a page.
+    """A block of code in a page.
 
     Attributes:
-        line: of the opening fence, from 1.
-        skip: why it does not run; empty if it does.
+        line: its first one in the page, from 1.
+        kind: `shell`, or the words after the fence.
     """
 
     page: Path
     line: int
+    kind: str
     code: str
-    skip: str
-    continued: bool
+    marks: tuple[Mark, ...]
 
-    def run(self, names: dict[str, Any]) -> None:
-        exec(compile("\n" * self.line + self.code, str(self.page), "exec"), names)
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def mark_of(self, line: int) -> Mark | None:
+        return next((mark for mark in self.marks if not mark.lines or line in mark.lines), None)
+
+    def commands(self) -> Iterator[tuple[str, Mark | None]]:
+        """Each command of a shell's block, and why it does not run."""
+        for number, command in enumerate(self.code.replace("\\\n", " ").splitlines(), start=1):
+            yield command, self.mark_of(number)
+
+
+def blocks(page: Path) -> list[Block]:
+    found: list[Block] = []
+    marks: list[Mark] = []
+    lines = page.read_text().splitlines()
+    at = 0
+    while at < len(lines):
+        line, start = lines[at], at + 1
+        at += 1
+        if mark := _MARK.fullmatch(line):
+            numbers = frozenset(int(number) for number in (mark[2] or "").split(", ") if number)
+            marks.append(Mark(mark[1], numbers, mark[3]))
+            continue
+        assert not re.match(r"<!-- *(long|not run)", line), f"{page.name}:{start}: {line}"
+        if line.startswith("```"):
+            end = lines.index("```", at)
+            found.append(Block(page, start + 1, line[3:], "\n".join(lines[at:end]) + "\n", tuple(marks)))
+            at = end + 1
+        elif line.startswith("    ") and not lines[at - 2].strip().startswith(("- ", "1. ")):
+            while at < len(lines) and lines[at].startswith("    "):
+                at += 1
+            code = "\n".join(text[4:] for text in lines[start - 1 : at]) + "\n"
+            found.append(Block(page, start, "shell", code, tuple(marks)))
+        else:
+            assert not line or not marks, f"{page.name}:{start}: a mark above no block"
+            continue
+        marks = []
+    return found
 
 
 def python_blocks(page: Path) -> list[Block]:
-    text = page.read_text()
-    blocks = []
-    for match in _FENCE.finditer(text):
-        mark, code = match.groups()
-        assert mark in ("", "continued") or re.fullmatch(r"skip: \S.*", mark), f"{page.name}: unknown mark {mark!r}"
-        line = text.count("\n", 0, match.start()) + 1
-        blocks.append(
-            Block(page, line, code, mark.removeprefix("skip: ") if "skip" in mark else "", mark == "continued")
-        )
-    return blocks
+    return [block for block in blocks(page) if block.kind.startswith("python")]
 
 
 def run_page(page: Path) -> dict[str, Any]:
-    """Run the blocks of a page in order. Returns the names that the last ones have."""
+    """Run the Python of a page in order. Returns the names that the last block has."""
     names: dict[str, Any] = {}
     for block in python_blocks(page):
-        if block.skip:
+        if block.marks:
             continue
-        if not block.continued:
+        if block.kind != "python continued":
             names = {"__name__": page.name}
-        block.run(names)
+        exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), names)
     return names

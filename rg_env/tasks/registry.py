@@ -5,7 +5,6 @@ Invariant: nothing heavy is imported before a function is called.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -39,7 +38,6 @@ class TaskInfo:
     has_levels: bool
 
 
-@functools.cache
 def task_categories() -> Mapping[str, str]:
     """The category of every task, in order of the names: its folder in reasoning-gym, `custom` for a user's own."""
     categories = {}

@@ -13,7 +13,7 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import REWRITES
 from rg_env.scoring.worker import make_scorer
-from rg_env.tasks import registry, soundness, task_categories, task_names
+from rg_env.tasks import registry, soundness, task_names
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.upstream.dataset import reasoning_gym, registered
 
@@ -24,7 +24,6 @@ _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|parse_latex)\(
 def fresh_registry() -> Iterator[None]:
     yield
     reasoning_gym.cache_clear()
-    task_categories.cache_clear()
 
 
 def test_the_audited_tasks_are_those_of_the_pinned_version() -> None:
@@ -51,7 +50,6 @@ def other_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reasoning-gym of another version."""
     monkeypatch.setattr(soundness, "installed_version", lambda: "0.2.0")
     reasoning_gym.cache_clear()
-    task_categories.cache_clear()
 
 
 @pytest.mark.usefixtures("other_version")
