@@ -102,9 +102,9 @@ def check(argv: Iterable[str], *, everything: bool = False) -> None:
     run = load_run(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
     _check_experiment(run.cfg)
     _check_prompts(run.cfg)
-    shown = "all of them" if everything else f"what differs from the defaults ({VERBOSE}: all)"
-    print_line(f"# The settings are valid. {shown.capitalize()}:")
+    print_line("# All settings:" if everything else f"# What differs from the defaults ({VERBOSE}: all):")
     print_text(as_yaml(run, everything=everything).rstrip())
+    print_line("# The settings are valid.")
 
 
 def _check_experiment(cfg: RGTrainConfig) -> None:

@@ -27,7 +27,7 @@ from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.config import load_config
 from rg_env.tasks import Item
 from rg_env.user_code import UserCodeError, import_modules, in_user_code, load_object
-from tests.documents import ROOT, python_blocks
+from tests.documents import ROOT, blocks, python_blocks
 from tests.evaluate.server import completion, serving
 
 GOOD = "<think>1</think><answer>2</answer>"
@@ -234,9 +234,11 @@ print(task_categories()["double"], soundness_of("double") is Soundness.UNAUDITED
 
 def test_the_code_in_the_docs_is_that_of_the_examples():
     parts = [block for block in python_blocks(ROOT / "docs" / "your-code.md") if block.marks]
-    assert len(parts) == 3
+    assert len(parts) == 2
     for block in parts:
         assert block.code in (ROOT / block.marks[0].reason.removeprefix("part of ")).read_text()
+    (settings,) = [block.code for block in blocks(ROOT / "docs" / "your-code.md") if block.kind == "yaml"]
+    assert settings in (ROOT / "examples" / "my_task.yaml").read_text()
 
 
 def rg_env(*args, cwd):

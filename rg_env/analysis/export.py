@@ -15,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import jsonlines
 import msgspec
 import orjson
 import polars as pl
@@ -152,8 +154,7 @@ def export(
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             with replacing(out) as draft, draft.open("wb") as file:
-                file.write(orjson.dumps(first, option=orjson.OPT_APPEND_NEWLINE))
-                file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+                jsonlines.Writer(file, dumps=orjson.dumps).write_all(chain([first], rows))
         except OSError as error:
             raise ExportError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
     wanted = (pl.col("text") == "") & (pl.lit(include_eval) | (pl.col("phase") != Phase.EVAL.value))

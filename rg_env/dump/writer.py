@@ -313,7 +313,7 @@ class DumpWriter:
             logger.error("dump: a file with {} lines could not be finished ({})", lines, error)
             return
         if final is not None and file.kind.holds_text:
-            logger.info("dump: {} groups saved in {}", lines, final)
+            logger.info("dump: {} {} saved in {}", lines, "group" if lines == 1 else "groups", final)
 
 
 def _size(record: Record) -> int:

@@ -201,7 +201,9 @@ def base_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
-def _reply(completion: ChatCompletion) -> Reply:
+def _reply(completion: ChatCompletion | str) -> Reply:
+    if isinstance(completion, str):  # what the client makes of a reply that is not JSON
+        return Reply(failure="the server's reply is not JSON; the address of an API mostly ends in /v1")
     if not getattr(completion, "choices", None):
         return Reply(failure="the server returned no choices")
     choice, usage = completion.choices[0], completion.usage

@@ -86,13 +86,15 @@ def suite_questions(name: str, config: RGDumpConfig, count: int | None = None, *
     Raises:
         ConfigError: there is no such suite, or it cannot be made.
     """
+    advice = ""
     if name == FIXED:
+        advice = f"; num_eval_samples_per_task={config.num_eval_samples_per_task} says how many of each task"
         items = list(EvalSet.of(config, **limits).items)
     else:
         suite = load_suite(name)
         name, items = suite.name, list(suite.items())
         config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
-    asked = items if count is None else _evenly(items, count)
+    asked = items if count is None else _evenly(items, count, advice)
     label = name if len(asked) == len(items) else f"{name}, {len(asked):,} of {len(items):,} questions"
     prompt, examples = resolve_system_prompt(config.system_prompt), config.worked_examples
 
@@ -104,13 +106,13 @@ def suite_questions(name: str, config: RGDumpConfig, count: int | None = None, *
     return Questions({"suite": facts}, len(asked), make)
 
 
-def _evenly(items: Sequence[Item], count: int) -> list[Item]:
+def _evenly(items: Sequence[Item], count: int, advice: str) -> list[Item]:
     """The first items of each task, as many of each as there are, up to `count`.
 
     Raises:
         ConfigError: there are fewer.
     """
-    need(count <= len(items), "--items", count, f"the suite has {len(items)} questions")
+    need(count <= len(items), "--items", count, f"the suite has {len(items)} questions{advice}")
     places: Counter[str] = Counter()
     turns = []  # of which turn over all tasks an item is
     for index, item in enumerate(items):

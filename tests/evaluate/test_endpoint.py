@@ -52,7 +52,7 @@ def test_passing_trouble_is_tried_again():
         (Answer(CUT), "Connection error"),
         (Answer(200, {"choices": [], "object": "chat.completion"}), "no choices"),
         (Answer(200, {}), "no choices"),
-        (Answer(200, b"<html>", {"content-type": "text/html"}), ""),
+        (Answer(200, b"<html>", {"content-type": "text/html"}), "not JSON"),
         (Answer(200, b'{"choices": [', {}), ""),
         (Answer(200, {"choices": [{"message": None}]}), ""),
     ],
