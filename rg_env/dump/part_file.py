@@ -37,11 +37,16 @@ class PartFile:
         self._part = Path()
         self._fd: int | None = None
         self._size = 0
+        self._is_checked = False
 
     @property
     def is_full(self) -> bool:
         """Whether it is to be finished."""
         return self.lines >= self.limit
+
+    def recheck(self) -> None:
+        """Before the next line, look whether the file is still there and ends where it should."""
+        self._is_checked = False
 
     def append(self, line: bytes) -> None:
         """Write a whole line, after a full file has been finished. After an OSError nothing is written."""
@@ -84,20 +89,21 @@ class PartFile:
 
     def _open(self) -> int:
         """The descriptor of the file, which is created if there is none, and ends in a whole line."""
-        if self._fd is not None:
+        if self._fd is not None and not self._is_checked:
             status = os.fstat(self._fd)
-            if self._is_in_place(status):
-                if status.st_size != self._size:
-                    os.ftruncate(self._fd, self._size)
-                return self._fd
-            why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
-            logger.error(why, self._part.name, self.lines)
-            self._forget()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if is_taken(self._path()) or self._path(PART).exists():
-            self._number = free_number(self._folder, self.kind, self._run_id)
-        self._part = self._path(PART)
-        self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+            if not self._is_in_place(status):
+                why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
+                logger.error(why, self._part.name, self.lines)
+                self._forget()
+            elif status.st_size != self._size:
+                os.ftruncate(self._fd, self._size)
+        if self._fd is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if is_taken(self._path()) or self._path(PART).exists():
+                self._number = free_number(self._folder, self.kind, self._run_id)
+            self._part = self._path(PART)
+            self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        self._is_checked = True
         return self._fd
 
     def _cut(self) -> None:
@@ -109,6 +115,7 @@ class PartFile:
             os.ftruncate(self._fd, self._size)
 
     def _try_to_cut(self) -> None:
+        self.recheck()
         with suppress(OSError):
             self._cut()
 

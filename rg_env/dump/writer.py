@@ -237,6 +237,8 @@ class DumpWriter:
     def _write_waiting(self) -> bool:
         """Write what waits, in order, until the disk refuses something. Never raises."""
         try:
+            for file in self._files.values():
+                file.recheck()
             while self._waiting:
                 try:
                     self._put(self._waiting[0])
