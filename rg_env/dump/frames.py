@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import msgspec
 import polars as pl
 from msgspec import inspect
 from polars.io.plugins import register_io_source
@@ -30,7 +29,6 @@ from rg_env.dump.schema import (
     NotKept,
     Outcome,
     Phase,
-    Record,
     RolloutFacts,
     RolloutRecord,
 )
@@ -102,11 +100,6 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
 
     floats = [name for name in columns if TEXT_SCHEMA[name] == pl.Float64()]
     return pl.DataFrame([values(name) for name in columns]).with_columns(pl.col(floats).fill_nan(None))
-
-
-def records_frame[R: Record](kind: type[R], records: Iterable[R]) -> pl.DataFrame:
-    """A row for each record of a class, such as `TrainedRecord`."""
-    return pl.DataFrame([msgspec.structs.asdict(record) for record in records], schema=schema_of(kind), orient="row")
 
 
 def scan_frames(

@@ -293,9 +293,12 @@ class Dump:
 
     def trained_frame(self) -> pl.DataFrame:
         """`trained` with one row per record."""
-        from rg_env.dump.frames import records_frame
+        import polars as pl
 
-        return records_frame(TrainedRecord, self.trained())
+        from rg_env.dump.frames import schema_of
+
+        rows = [msgspec.structs.asdict(record) for record in self.trained()]
+        return pl.DataFrame(rows, schema=schema_of(TrainedRecord), orient="row")
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """The files that `scan` reads."""

@@ -50,7 +50,7 @@ from rg_env.scoring.types import Status
 
 LOG_SECONDS = 10.0
 """Interval between two messages that the disk is waited for."""
-MAX_KEPT = 256 << 20
+MAX_KEPT_BYTES = 256 << 20
 """How many bytes of memory groups may take while the disk returns errors."""
 _KINDS = {kind.record: kind for kind in FileKind if not kind.holds_text}
 _OPEN: set[DumpWriter] = set()
@@ -266,7 +266,7 @@ class DumpWriter:
         size, before = 0, len(self._refused)
         for record in self._waiting:
             size += _size(record)
-            if kept and size > MAX_KEPT and isinstance(record, GroupRecord):
+            if kept and size > MAX_KEPT_BYTES and isinstance(record, GroupRecord):
                 self._refused.add(record.group_id)
             else:
                 kept.append(record)

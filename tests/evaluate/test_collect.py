@@ -156,13 +156,12 @@ def test_what_an_outage_swallowed_is_asked_again(right, tmp_path):
 
 def test_what_fails_every_request_is_one_line_without_the_key(tmp_path):
     with serving(lambda number, body: error(401, f"wrong key {KEY}")) as server:
-        process = started(server, tmp_path)
-        output, errors = process.communicate(timeout=120)
-    assert (process.returncode, output) == (2, "")
-    first, last = errors.splitlines()
-    assert "36 requests: 12 questions × 3, at most 4,096 tokens each, 147,456 in all" in first
-    assert "refuses the key" in last
-    assert KEY not in errors
+        done = collect(server, tmp_path)
+    assert "refuses the key" in refused(done)
+    assert KEY not in f"{done.output}{done.stderr}{done.exception}"
+    assert not done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "36 requests: 12 questions × 3, at most 4,096 tokens each, 147,456 in all" in line
 
 
 def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):

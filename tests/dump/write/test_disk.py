@@ -69,7 +69,7 @@ def test_what_was_trained_on_waits_behind_its_groups(tmp_path, full_after, log):
 
 
 def test_what_was_trained_on_is_not_recorded_for_groups_that_were_dropped(tmp_path, full_after, log, monkeypatch):
-    monkeypatch.setattr("rg_env.dump.writer.MAX_KEPT", 200_000)
+    monkeypatch.setattr("rg_env.dump.writer.MAX_KEPT_BYTES", 200_000)
     big = [rollout(conversation=[{"role": "assistant", "content": "x" * 50_000}])]
     groups = [group(k, big) for k in range(10)]
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
@@ -110,7 +110,7 @@ from pathlib import Path
 from rg_env.dump import DumpWriter, writer as dump_writer
 from tests.dump.records import RUN_ID, group, rollout
 
-dump_writer.MAX_KEPT = 32 << 20
+dump_writer.MAX_KEPT_BYTES = 32 << 20
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
