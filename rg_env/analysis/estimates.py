@@ -79,14 +79,10 @@ def moments(name: str) -> list[pl.Expr]:
 
 
 def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
-    """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`.
+    """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`; null for a single group.
 
     Args:
-        table: the aggregation.
         names: the means, and whether each lies in [0, 1].
-
-    Returns:
-        the table; the bounds are null for fewer than two groups.
     """
     bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded)]
     helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "clusters", "values"))

@@ -138,10 +138,6 @@ def export(
         think: whether responses keep their think block.
         include_eval: include evaluation groups.
         force: replace a file of this name.
-
-    Raises:
-        ExportError: `out` cannot be written.
-        DumpError: as `Dump.groups`.
     """
     if out.suffix != ".jsonl":
         raise ExportError(f"--out {out}: the name must end in .jsonl")

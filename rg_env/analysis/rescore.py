@@ -114,11 +114,6 @@ def rescore(
         timeout: seconds per answer; None: as in the run.
         each: called with every group, and its rollouts with the values of `COMPARED` that they have now, in the order
             of the dump.
-
-    Raises:
-        ConfigError: a task is not known in this process; the message names the modules to import.
-        DumpError: no line contains its question.
-        ScorerPoolError: scorers cannot be started.
     """
     result = Rescored()
     waiting: deque[tuple[GroupRecord, Future[list[RolloutRecord]]]] = deque()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import batched, product
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -28,8 +27,6 @@ Row = Mapping[str, Any]
 """A row of `statistics`; empty where there is none."""
 Show = Callable[[Row], str]
 _UNKNOWN = "–"
-_NO_NAMES: Mapping[str, str] = MappingProxyType({})
-_NO_NUMBERS: Mapping[tuple[str, int], Mapping[str, float | None]] = MappingProxyType({})
 _WIDTH = 80
 _LABEL = 26
 """Width for the names of tasks next to columns of runs."""
@@ -66,13 +63,7 @@ def headline(measured: Measured, dump: Dump) -> str:
     return " · ".join(parts)
 
 
-def render_table(
-    frame: pl.DataFrame,
-    title: str | None = None,
-    *,
-    totals: pl.DataFrame | None = None,
-    columns: Sequence[str] = (),
-) -> Table:
+def render_table(frame: pl.DataFrame, *, totals: pl.DataFrame | None = None, columns: Sequence[str] = ()) -> Table:
     """`statistics` of one run, with a section for each phase and environment.
 
     Args:
@@ -80,7 +71,7 @@ def render_table(
         columns: names of the columns to show; by default the main ones.
     """
     shown = {name: partial(_figure, name) for name in columns} if columns else _main_columns(frame)
-    table = new_table([" ".join(_names(frame))], shown, compact=True, title=title)
+    table = new_table([" ".join(_names(frame))], shown, compact=True)
     run = frame["run_id"][0]
     _add_rows(table, frame, totals, [(run, show) for show in shown.values()])
     return table
@@ -112,7 +103,7 @@ def render_runs(
         yield table
 
 
-def render_counts(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) -> Table | None:
+def render_counts(frame: pl.DataFrame, names: Mapping[str, str]) -> Table | None:
     """The violations and the statuses other than ok, from `counts` by phase; None if there are none."""
     table = new_table(["violation or status"], ["rollouts", "share"], compact=True)
     frame = frame.filter(pl.col("value") != Status.OK.value)
@@ -127,8 +118,8 @@ def render_counts(frame: pl.DataFrame, names: Mapping[str, str] = _NO_NAMES) -> 
 
 def render_details(
     frame: pl.DataFrame,
-    names: Mapping[str, str] = _NO_NAMES,
-    trainer: Mapping[tuple[str, int], Mapping[str, float | None]] = _NO_NUMBERS,
+    names: Mapping[str, str],
+    trainer: Mapping[tuple[str, int], Mapping[str, float | None]],
 ) -> Iterator[Table]:
     """All statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):

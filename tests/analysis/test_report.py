@@ -284,11 +284,7 @@ def test_the_command_writes_one_file_and_replaces_none_unless_asked(tmp_path):
     assert Report(out.read_text()).summary["sections"]
     assert list(tmp_path.iterdir()) == [out]
     out.write_text("mine")
-    for name, says in (("r.html", "--force"), ("r.jsonl", "must end in .html"), ("no/r.html", "there is no folder")):
-        error = run(SAMPLE, "--out", tmp_path / name).exception
-        assert isinstance(error, DumpError)
-        assert says in str(error)
-        assert "\n" not in str(error)
+    assert "--force" in str(run(SAMPLE, "--out", out).exception)
     assert out.read_text() == "mine"
     assert run(SAMPLE, "--out", out, "--force").exit_code == 0
     assert out.read_text() != "mine"

@@ -4,9 +4,7 @@ import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.frames import SCHEMA, ConditionError, parse_condition
 from tests.analysis.samples import groups, write_ledger, write_texts
@@ -130,11 +128,3 @@ def test_nothing_that_matches_is_an_error(tmp_path):
     write_texts(tmp_path, [group(0)])
     with pytest.raises(ConditionError, match="no rollout matches task = 'lcm'; the tasks are chain_sum"):
         open_run(tmp_path).where(["task = 'lcm'"]).ledger_frame()
-
-
-@pytest.mark.parametrize("command", [("report", "--out", "r.html"), ("export", "sft", "--out", "r.jsonl"), ("signs",)])
-def test_a_mistake_in_a_command_is_one_line(command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_texts(tmp_path, [group(0)])
-    error = CliRunner().invoke(app, ["dumps", *command, ".", "--where", "color = 'red'"]).exception
-    assert isinstance(error, ConditionError) and "\n" not in str(error)

@@ -121,7 +121,7 @@ async def test_keys_move_jump_turn_and_copy(app, pilot):
 
 
 @browsing(query="task = 'gcd'")
-async def test_filters_and_searches_narrow_and_escape_widens(app, pilot):
+async def test_filters_and_searches_narrow_and_escape_widens_and_a_mistake_is_said(app, pilot):
     assert listed(app) == ["1"]  # as the command line said
     await press(pilot, "escape")
     await enter(pilot, "task = 'chain_sum' AND step BETWEEN 4 AND 9")
@@ -139,15 +139,11 @@ async def test_filters_and_searches_narrow_and_escape_widens(app, pilot):
         await enter(pilot, line)
         assert listed(app) == groups
     assert text_of(app, "#right Static") == "" and text_of(app, "#facts") == "no group matches"
-
-
-@browsing()
-async def test_a_wrong_filter_is_said_and_changes_nothing(app, pilot):
-    await enter(pilot, "outcome = 'splendid'")
+    await press(pilot, "escape")
+    await enter(pilot, "outcome = 'splendid'")  # said, and changes nothing
     (message,) = [note.message for note in app._notifications]
     assert message.startswith("outcome = 'splendid': outcome is one of all_correct, ")
-    assert len(listed(app)) == 6
-    assert app.query_one("#line").has_class("open")
+    assert len(listed(app)) == 6 and app.query_one("#line").has_class("open")
     await pilot.press("escape")
     assert not app.query_one("#line").has_class("open")
 

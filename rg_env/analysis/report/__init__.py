@@ -55,9 +55,6 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
             the bias that `Dump.caveat` describes.
         max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
         solved_at: as for `measure`.
-
-    Raises:
-        DumpError: the dump has no rollouts, or a file cannot be read.
     """
     measured = measure(dump, solved_at=solved_at, names=_STATISTICS)
     ids = measured.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
@@ -79,11 +76,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
 
 
 def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
-    """Write the report, with the options of `build_report`, to a file whose name ends in `.html`.
-
-    Raises:
-        DumpError: as `build_report`; or the file cannot be written, or exists and `force` is False.
-    """
+    """Write the report, with the options of `build_report`, to a file whose name ends in `.html`; else a DumpError."""
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise DumpError(f"{out}: the name of a report must end in .html")

@@ -38,8 +38,7 @@ def groups_to_show(
     """At most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
 
     Args:
-        dump: its ledger is read once, and its texts.
-        measured: what was measured of it, with `solved_at`.
+        measured: what was measured of the dump, with `solved_at`.
         budget: maximum number of characters of all texts.
     """
     rows = measured.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)

@@ -28,13 +28,7 @@ therefore rounded to significant digits, after a tiny shift, because a mean may 
 
 
 def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
-    """The report.
-
-    Args:
-        title: of the page.
-        summary: the data of charts and tables.
-        groups: the data of the browser.
-    """
+    """The report; the summary is the data of charts and tables, the groups are that of the browser."""
     own = "\n".join(map(_asset, _SCRIPTS))
     scripts = [
         *(f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}" for name, file in _VENDORED.items()),
