@@ -43,35 +43,8 @@ def resolve_system_prompt(name_or_text: str | None) -> str | None:
     return name_or_text
 
 
-def build_messages(
-    question: str, task: str, system_prompt: str | None, worked_examples: Iterable[Mapping[str, Any]] = ()
-) -> list[Message]:
-    """The conversation before a response: system prompt, worked examples as turns, the question.
-
-    Args:
-        question: the item's question.
-        task: the item's task; examples that name another task are skipped.
-        system_prompt: already resolved text, or None.
-        worked_examples: `{question, response}` with an optional `task`.
-    """
-    messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    for example in worked_examples:
-        if example.get("task") in (None, task):
-            messages.append({"role": "user", "content": example["question"]})
-            messages.append({"role": "assistant", "content": example["response"]})
-    messages.append({"role": "user", "content": question})
-    return messages
-
-
-def check_worked_examples(examples: object, format: str = ResponseFormat.STRICT) -> None:
-    """Refuse examples that would teach the wrong format.
-
-    Args:
-        format: `strict` or `lenient`.
-
-    Raises:
-        ConfigError: naming the example by its number and what is wrong with it.
-    """
+def _check_worked_examples(examples: object, format: str) -> None:
+    """Refuse examples that would teach the wrong format."""
     from rg_env.scoring import parse_response
     from rg_env.tasks.registry import check_name
 
@@ -108,11 +81,11 @@ def format_warning(config: RGDumpConfig) -> str | None:
 
 
 class Prompts:
-    """Makes the prompts of a dataset, and counts their tokens.
+    """Makes the prompts of questions, and counts their tokens.
 
     Args:
         system_prompt: a name or a text (`resolve_system_prompt`), or None.
-        worked_examples: `{question, response}` pairs placed before the question.
+        worked_examples: `{question, response}` pairs before the question; one with a `task`, before its questions only.
         format: `strict` or `lenient`, the format that the worked examples must have.
         tokenizer: counts tokens; needed only with `max_prompt_length`.
         max_prompt_length: in tokens, at least 1. Items with longer prompts are redrawn; None: any length will do.
@@ -135,15 +108,19 @@ class Prompts:
             need_number("max_prompt_length", max_prompt_length, whole=True, at_least=1)
             if tokenizer is None:
                 raise ConfigError(f"max_prompt_length={max_prompt_length} needs a tokenizer to count the tokens")
-        self._worked_examples = list(worked_examples)
-        check_worked_examples(self._worked_examples, format)
-        self._system_prompt = resolve_system_prompt(system_prompt)
+        _check_worked_examples(worked_examples, format)
+        self._worked_examples, self._system_prompt = worked_examples, resolve_system_prompt(system_prompt)
         self._tokenizer, self.max_length = tokenizer, max_prompt_length
         self._chat_template_kwargs = dict(chat_template_kwargs or {})
 
     def messages(self, task: str, question: str) -> list[Message]:
-        """The prompt of an item."""
-        return build_messages(question, task, self._system_prompt, self._worked_examples)
+        """The conversation before a response: system prompt, worked examples as turns, the question."""
+        messages = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
+        for example in self._worked_examples:
+            if example.get("task") in (None, task):
+                messages.append({"role": "user", "content": example["question"]})
+                messages.append({"role": "assistant", "content": example["response"]})
+        return [*messages, {"role": "user", "content": question}]
 
     def length(self, task: str, question: str) -> int:
         """Tokens of the prompt as SkyRL counts them, including the chat template's opening of the response."""

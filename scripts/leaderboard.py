@@ -36,7 +36,7 @@ from rg_env.dump.manifest import end_manifest
 from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.evaluate.suites import SuiteTask, suite_facts
 from rg_env.processes import usable_cores
-from rg_env.prompts import build_messages
+from rg_env.prompts import Prompts
 from rg_env.rewards import Origin, Rollout, group_record, set_rewards
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
@@ -111,7 +111,7 @@ def published_in(file: Path) -> Iterator[Published]:
 def group_of(published: Published, index: int, origin: Origin, config: RGDumpConfig, judge: Judge) -> GroupRecord:
     """The record of one result, with the published scores beside ours."""
     item, problem = published.item(index)
-    prompt = build_messages(published.results[index]["question"], item.task, published.system_prompt)
+    prompt = Prompts(published.system_prompt).messages(item.task, published.results[index]["question"])
     texts, scores = zip(*published.responses(index), strict=True)
     judged = [
         Rollout(verdict, None, None, [*prompt, {"role": "assistant", "content": text or ""}], number)

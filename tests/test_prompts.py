@@ -8,7 +8,7 @@ import pytest
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
-from rg_env.prompts import THINK_ANSWER, build_messages, check_worked_examples, format_warning, resolve_system_prompt
+from rg_env.prompts import THINK_ANSWER, Prompts, format_warning, resolve_system_prompt
 
 GOOD = {"question": "1 + 1?", "response": "<think>two</think><answer>2</answer>"}
 
@@ -28,15 +28,15 @@ def test_system_prompts_by_name_text_or_none() -> None:
 
 def test_messages_in_order() -> None:
     examples = [GOOD, GOOD | {"task": "gcd", "question": "other"}, GOOD | {"task": "chain_sum", "question": "mine"}]
-    assert [(m["role"], m["content"]) for m in build_messages("Q", "chain_sum", "S", examples)] == [
-        ("system", "S"),
+    assert [(m["role"], m["content"]) for m in Prompts("My rules.", examples).messages("chain_sum", "Q")] == [
+        ("system", "My rules."),
         ("user", "1 + 1?"),
         ("assistant", GOOD["response"]),
         ("user", "mine"),
         ("assistant", GOOD["response"]),
         ("user", "Q"),
     ]
-    assert build_messages("Q", "chain_sum", None) == [{"role": "user", "content": "Q"}]
+    assert Prompts(None).messages("chain_sum", "Q") == [{"role": "user", "content": "Q"}]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_messages_in_order() -> None:
 )
 def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_worked_examples(examples)
+        Prompts(worked_examples=examples)  # type: ignore[arg-type]
 
 
 def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:
@@ -75,10 +75,10 @@ def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:
 
 
 def test_worked_examples_need_the_format_of_the_run() -> None:
-    check_worked_examples([GOOD, GOOD | {"task": "gcd"}])
+    Prompts(worked_examples=[GOOD, GOOD | {"task": "gcd"}])
     bare = {"question": "1 + 1?", "response": "<answer>2</answer>"}
-    check_worked_examples([bare], "lenient")
+    Prompts(worked_examples=[bare], format="lenient")
     with pytest.raises(ConfigError, match=r"breaks the format \(no_think\); write <think>"):
-        check_worked_examples([bare])
+        Prompts(worked_examples=[bare])
     with pytest.raises(ConfigError, match=r"breaks the format \(no_answer\); write <answer>…</answer>$"):
-        check_worked_examples([{"question": "1 + 1?", "response": "2"}], "lenient")
+        Prompts(worked_examples=[{"question": "1 + 1?", "response": "2"}], format="lenient")

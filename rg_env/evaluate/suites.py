@@ -23,7 +23,7 @@ from rg_env.choices import ResponseFormat, Split
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
-from rg_env.prompts import Message, build_messages, resolve_system_prompt
+from rg_env.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options
 from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, CPU_SECONDS, reasoning_gym
@@ -96,11 +96,11 @@ def suite_questions(name: str, config: RGDumpConfig, count: int | None = None, *
         config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
     asked = items if count is None else _evenly(items, count, advice)
     label = name if len(asked) == len(items) else f"{name}, {len(asked):,} of {len(items):,} questions"
-    prompt, examples = resolve_system_prompt(config.system_prompt), config.worked_examples
+    prompts = Prompts(config.system_prompt, config.worked_examples, config.format)
 
     def make(index: int) -> Question:
         item = asked[index]
-        return Question(item, build_messages(item.entry["question"], item.task, prompt, examples))
+        return Question(item, prompts.messages(item.task, item.entry["question"]))
 
     facts = suite_facts(label, ((item.task, item.entry["question"]) for item in asked))
     return Questions({"suite": facts}, len(asked), make)

@@ -29,7 +29,7 @@ from rg_env.cpu.settings import cpu_threads, uses_server
 from rg_env.dataset import ENV_CLASS, scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mean, need, one_line, refuse, wrong_value
-from rg_env.prompts import check_worked_examples, format_warning, resolve_system_prompt
+from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
 from rg_env.settings import value_of
 from rg_env.skyrl.run_folder import PATHS, check_resumption
@@ -156,8 +156,7 @@ def check_reward(cfg: Any) -> Mistakes:
 
 
 def check_prompt(cfg: Any) -> None:
-    resolve_system_prompt(cfg.rg_dump.system_prompt)
-    check_worked_examples(cfg.rg_dump.worked_examples, cfg.rg_dump.format)
+    Prompts(cfg.rg_dump.system_prompt, cfg.rg_dump.worked_examples, cfg.rg_dump.format)
 
 
 SINGLE = (check_folders, check_model_paths, check_data_files, check_tasks, check_reward, check_prompt)

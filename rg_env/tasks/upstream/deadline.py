@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 PAUSE = 0.25
 """Seconds between two looks at the clocks of draws."""
@@ -26,26 +25,19 @@ class _Stop(BaseException):
     """Raised in the draw; no `except Exception` of a generator catches it."""
 
 
-class _End(NamedTuple):
-    """When a draw ends: a clock of the system, and its time."""
-
-    clock: int
-    seconds: float
-
-
 class _Watcher:
     """The thread that ends draws. It runs while there are any, of which each has a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ends: dict[int, _End] = {}
+        self._ends: dict[int, tuple[int, float]] = {}  # by thread: a clock of the system, and its time
         self._runs = False
 
     def add(self, thread: int, cpu_seconds: float) -> None:
         """Watch the draw that a thread begins."""
         clock = time.pthread_getcpuclockid(thread) if hasattr(time, "pthread_getcpuclockid") else time.CLOCK_MONOTONIC
         with self._lock:
-            self._ends[thread] = _End(clock, time.clock_gettime(clock) + cpu_seconds)
+            self._ends[thread] = clock, time.clock_gettime(clock) + cpu_seconds
             if not self._runs:
                 self._runs = True
                 threading.Thread(target=self._watch, name="rg-draws", daemon=True).start()
@@ -60,8 +52,8 @@ class _Watcher:
         while self._runs:
             time.sleep(PAUSE)
             with self._lock:
-                for thread, end in self._ends.items():
-                    if time.clock_gettime(end.clock) >= end.seconds:
+                for thread, (clock, end) in self._ends.items():
+                    if time.clock_gettime(clock) >= end:
                         _raise_in(thread, _Stop)  # again after each pause, if a bare `except` caught it
                 self._runs = bool(self._ends)
 
