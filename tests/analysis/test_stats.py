@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 
 from rg_env.analysis import counts, measure, statistics
 from rg_env.analysis.report import build_report
+from rg_env.analysis.scores import summarize
 from rg_env.choices import By
 from rg_env.dump import DumpWriter, open_run, write_manifest
 from rg_env.dump.schema import answered
@@ -14,7 +15,7 @@ from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
 from tests.analysis.recount import recount, recount_kinds, splits_groups
 from tests.analysis.reports import Report
-from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_texts
+from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, manifest, rollout
 
 OF_GROUPS = (
@@ -154,3 +155,21 @@ def test_groups_above_the_threshold_by_partial_credit_alone_are_told_apart(tmp_p
         assert writer.submit(members).result(5)
     (row,) = statistics(open_run(tmp_path).scan(), By.TASK).iter_rows(named=True)
     assert (row["mixed"], row["above_threshold_unsolved"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)
+
+
+def test_the_table_of_an_evaluation_counts_a_question_that_was_asked_again_once_as_statistics_do(tmp_path):
+    lost = rollout(0.0, 1, status=Status.NO_RESPONSE)
+    asked = [
+        group(0, [rollout(1.0), lost], phase="eval", step=None, call=0),
+        group(1, [rollout(1.0), lost], phase="eval", step=None, call=1),
+        group(0, [0.0, 0.0], phase="eval", step=None, call=0, attempt=2),
+    ]
+    write_ledger(tmp_path, asked)
+    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.5))
+    summary = summarize(tmp_path, RUN_ID, "nano")
+    total, category, task = summary.rows
+    assert (total["name"], category["name"], task["name"]) == ("total", "arithmetic", "chain_sum")
+    (row,) = statistics(open_run(tmp_path)).iter_rows(named=True)
+    for name in ("groups", "rollouts", "solve_rate", "mean_base_score"):
+        assert total[name] == category[name] == task[name] == row[name]
+    assert (total["groups"], total["rollouts"], summary.no_response) == (2, 3, 1)
