@@ -63,15 +63,15 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     }
     headlines = statistics(measured, "phase")
     headlines = headlines.sort(pl.col("run_id").rle_id(), pl.col("phase") != Phase.TRAIN.value, maintain_order=True)
-    made = []
+    result = []
     for headline in headlines.iter_rows(named=True):
         section = {name: headline[name] for name in _SECTION}
         columns = {
             name: table.filter(**section).drop(_SECTION).to_dict(as_series=False) for name, table in tables.items()
         }
         solved_at = measured.rollouts.filter(**section)["solved_at"].unique().sort().to_list()
-        made.append(section | {"headline": headline | {"solved_at": solved_at}} | columns)
-    return made
+        result.append(section | {"headline": headline | {"solved_at": solved_at}} | columns)
+    return result
 
 
 def trainer_numbers(
