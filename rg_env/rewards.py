@@ -66,11 +66,11 @@ class Stopwatch:
         self.generation = self.scoring = 0.0
         self._last = time.monotonic()
 
-    def responded(self) -> None:
+    def end_generation(self) -> None:
         """The response is there; scoring begins."""
         self.generation = self._lap()
 
-    def scored(self) -> None:
+    def end_scoring(self) -> None:
         """The verdict is there."""
         self.scoring = self._lap()
 

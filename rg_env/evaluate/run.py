@@ -421,14 +421,14 @@ class _Attempt:
         async with self.requests:
             watch = Stopwatch()
             reply = await self.endpoint.respond(question.messages)
-        watch.responded()
+        watch.end_generation()
         self.totals.add(reply)
         if reply.failure is None:
             text = f"<think>{reply.text}" if reply.think_opened and not config.prefilled_think else reply.text
             verdict = await shared_scorer(config.scorer).score_response_async(
                 item.entry, text, item.config, config.prefilled_think, config.format
             )
-            watch.scored()
+            watch.end_scoring()
         else:
             text, verdict = "", Verdict.no_response(reply.failure)
         conversation = [*question.messages, {"role": "assistant", "content": text}]

@@ -73,7 +73,7 @@ def judge_all(config: RGDumpConfig, items: Iterable[Item], texts: Sequence[str])
     def judge(item: Item, text: str) -> tuple[Verdict, Stopwatch]:
         watch = Stopwatch()
         verdict = scorer.score_response(item.entry, text, item.config, config.prefilled_think, config.format)
-        watch.scored()
+        watch.end_scoring()
         return verdict, watch
 
     with ThreadPoolExecutor(scorer.workers) as threads:

@@ -73,7 +73,7 @@ class RGDumpEnv(BaseTextEnv):
         Raises:
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
-        self._stopwatch.responded()
+        self._stopwatch.end_generation()
         verdict = shared_scorer(self.config.scorer).score_response(*self._question(action))
         reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
         return self._ended(action, verdict, reward)
@@ -81,7 +81,7 @@ class RGDumpEnv(BaseTextEnv):
     async def step_async(self, action: str) -> BaseTextEnvStepOutput:
         """As `step`, in the running event loop, where no thread waits for the score. The reward is 0, because
         `RGDumpGenerator` computes it by the rules of the group."""
-        self._stopwatch.responded()
+        self._stopwatch.end_generation()
         verdict = await shared_scorer(self.config.scorer).score_response_async(*self._question(action))
         return self._ended(action, verdict, 0.0)
 
@@ -90,7 +90,7 @@ class RGDumpEnv(BaseTextEnv):
         return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
 
     def _ended(self, action: str, verdict: Verdict, reward: float) -> BaseTextEnvStepOutput:
-        self._stopwatch.scored()
+        self._stopwatch.end_scoring()
         self.verdict = verdict
         if self.slot is not None:
             self.slot.text, self.slot.verdict, self.slot.stopwatch = action, verdict, self._stopwatch

@@ -115,12 +115,8 @@ class RecordingTrainer:
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
-            writer.write_blocking(
-                [
-                    TrainedRecord(writer.run_id, writer.attempt, self.global_step, group, count)
-                    for group, count in Counter(rows).items()
-                ]
-            )
+            run, step = (writer.run_id, writer.attempt), self.global_step
+            writer.write_blocking([TrainedRecord(*run, step, *group) for group in Counter(rows).items()])
         return status
 
     def save_checkpoints(self) -> str:
@@ -209,16 +205,16 @@ class RGTrainerMixin(RecordingTrainer):
             ConfigError: the checkpoint does not say which rows were trained on. SkyRL only warns, and trains on the
                 first rows again.
         """
-        loaded = super().load_checkpoints()  # type: ignore[misc]
-        if loaded[0] and not self.train_dataloader.is_restored:
+        step, *others = super().load_checkpoints()  # type: ignore[misc]
+        if step and not self.train_dataloader.is_restored:
             raise ConfigError(
-                f"the checkpoint of step {loaded[0]} does not say which rows were trained on, so it is not one of "
-                "rg_env; to start from its weights, export them and name the folder in trainer.policy.model.path"
+                f"the checkpoint of step {step} does not say which rows were trained on, so it is not one of rg_env; "
+                "to start from its weights, export them and name the folder in trainer.policy.model.path"
             )
-        if loaded[0]:
-            self._reported_step = loaded[0]
-            self.reports.send(line=f"resumed from step {loaded[0]}", resumed=loaded[0])
-        return loaded
+        if step:
+            self._reported_step = step
+            self.reports.send(line=f"resumed from step {step}", resumed=step)
+        return step, *others
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         """As in SkyRL, with our loader."""
