@@ -9,7 +9,6 @@ Not covered: whether a model fits into memory.
 from __future__ import annotations
 
 import http.client
-import importlib.util
 import json
 import math
 import os
@@ -210,9 +209,6 @@ def check_loop(cfg: Any) -> Mistakes:
         setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
         if workers % value_of(cfg, setting):
             yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
-    tracker = cfg.trainer.logger
-    if tracker != "console" and not importlib.util.find_spec(tracker):
-        yield "trainer.logger", f"the package {tracker} is not installed; install it or use console"
 
 
 def check_async_loop(cfg: Any) -> Mistakes:

@@ -6,6 +6,7 @@ closed. The scorer processes end with the task's process.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -46,8 +47,6 @@ class RGExperiment(BasePPOExp):
     cfg: RGTrainConfig
     tokenizer: Any
     reports: Reports = Reports()
-    _generator: RGDumpGenerator | None = None
-    _steps: StepTracking | None = None
 
     def get_eval_dataset(self) -> EvalSet | PromptDataset | None:
         """The fixed evaluation set, which is made while the models are loaded, or the files of `data.val_data`."""
@@ -59,21 +58,18 @@ class RGExperiment(BasePPOExp):
 
     def get_generator(self, cfg: RGTrainConfig, tokenizer: Any, inference_engine_client: Any) -> RGDumpGenerator:
         shared_scorer(cfg.rg_dump.scorer)  # its processes start while the models are loaded
-        writer = open_writer(cfg, *claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg)))
-        line = f"run {writer.run_id}, dump: {writer.folder}"
-        self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
-        self._generator = RGDumpGenerator(
+        generator = RGDumpGenerator(
             generator_cfg=cfg.generator,
             skyrl_gym_cfg=cfg.environment.skyrl_gym,
             inference_engine_client=inference_engine_client,
             tokenizer=tokenizer,
             policy_model_name=resolve_policy_model_name(cfg),
-            writer=writer,
+            writer=self.writer,
             log_folder=cfg.trainer.log_path,
         )
-        if log := self._generator.rollout_log:
+        if log := generator.rollout_log:
             self.reports.send(line=f"log of rollouts: {log.path}", rollouts=str(log.path))
-        return self._generator
+        return generator
 
     def get_tracker(self) -> Tracking:
         """SkyRL's tracker, whose numbers also go to the dump. SwanLab gets the settings as a dict, because it refuses
@@ -87,18 +83,15 @@ class RGExperiment(BasePPOExp):
             config=asdict(self.cfg) if trainer.logger == "swanlab" else self.cfg,
             tags=trainer.tags,
         )
-        self._steps = StepTracking(tracker, lambda: self.writer)
-        return cast(Tracking, self._steps)
+        return cast(Tracking, StepTracking(tracker, self.writer))
 
-    @property
-    def writer(self) -> DumpWriter | None:
-        """Of the dump, once it is open."""
-        return None if self._generator is None else self._generator.writer
-
-    def flush_steps(self) -> None:
-        """Hand what the tracker holds back to the dump."""
-        if self._steps is not None:
-            self._steps.flush()
+    @functools.cached_property
+    def writer(self) -> DumpWriter:
+        """Of the dump, which is opened before any model is loaded."""
+        writer = open_writer(self.cfg, *claim_run(self.cfg.trainer.ckpt_path, resuming=resumes(self.cfg)))
+        line = f"run {writer.run_id}, dump: {writer.folder}"
+        self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
+        return writer
 
     def _prompt_dataset(self, files: list[str]) -> PromptDataset:
         workers = max(1, self.cfg.data.dataloader.num_workers or 0)
@@ -182,7 +175,6 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
 
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
     kind.reports = reports  # the constructor reports already
-    experiment = None
     try:
         experiment = kind(cfg)
         reports.begin("loading the policy")
@@ -192,13 +184,12 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
             raise known from None
         raise
     finally:
-        if experiment is not None:
-            experiment.flush_steps()
         close_all()
-    writer = experiment.writer
-    if writer is not None and writer.missing:
-        groups = counted(writer.missing, "group")
-        raise MissingGroupsError(f"{groups} of this run missing from the dump in {writer.folder}: the disk failed")
+    if missing := experiment.writer.missing:
+        folder = experiment.writer.folder
+        raise MissingGroupsError(
+            f"{counted(missing, 'group')} of this run missing from the dump in {folder}: the disk failed"
+        )
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:

@@ -6,7 +6,7 @@ The counts go to the log and to the screen, the numbers to the step files of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,10 +134,10 @@ class StepTracking:
     before training is step 0.
 
     Args:
-        writer: of the dump, which is opened after the tracker; None: nothing is recorded.
+        writer: of the dump.
     """
 
-    def __init__(self, tracker: Tracking, writer: Callable[[], DumpWriter | None]) -> None:
+    def __init__(self, tracker: Tracking, writer: DumpWriter) -> None:
         self._tracker, self._writer = tracker, writer
         self._step = 0
         self._numbers: dict[str, float] = {}
@@ -162,8 +162,8 @@ class StepTracking:
 
     def flush(self) -> None:
         """Record what has been logged so far."""
-        writer, numbers = self._writer(), self._numbers
-        if writer is not None and not writer.is_closed and numbers:
+        writer, numbers = self._writer, self._numbers
+        if numbers and not writer.is_closed:
             self._numbers = {}
             values: list[float | None] = list(numbers.values())
             writer.submit([StepRecord(writer.run_id, writer.attempt, self._step, list(numbers), values)])

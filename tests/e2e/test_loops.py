@@ -19,7 +19,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rg_env.cpu import nano_path
-from rg_env.dump import FileKind, TrainedRecord, from_line, open_lines, open_run
+from rg_env.dump import FileKind, open_run
 from rg_env.dump.validate import validate
 from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env
 
@@ -38,12 +38,9 @@ EVALUATE = [
 def trained_in(folder):
     """(attempt, step) → group id → rows of the training batch."""
     steps = defaultdict(dict)
-    [run] = open_run(folder).runs
-    for file in run.files_of(FileKind.TRAINED):
-        with open_lines(file.path) as lines:
-            for record in (from_line(TrainedRecord, line) for line in lines):
-                assert record.group_id not in steps[record.attempt, record.step], "noted twice"
-                steps[record.attempt, record.step][record.group_id] = record.rollouts
+    for record in open_run(folder).all_attempts().trained():
+        assert record.group_id not in steps[record.attempt, record.step], "noted twice"
+        steps[record.attempt, record.step][record.group_id] = record.rollouts
     return steps
 
 

@@ -68,7 +68,7 @@ def steps_of(folder):
 def test_calls_of_a_step_become_one_line_and_only_numbers_are_kept(tmp_path):
     inner = Tracker()
     with DumpWriter(tmp_path, RUN_ID, 2) as writer:
-        tracker = StepTracking(inner, lambda: writer)
+        tracker = StepTracking(inner, writer)
         tracker.log({"eval/all/avg_score": np.float32(0.5)}, step=0, commit=True)
         tracker.log({"policy/loss": torch.tensor(0.25), "table": [1, 2], "name": "a", "flag": True}, step=1)
         tracker.log({"timing/step": 3, "grad": float("nan"), "many": np.zeros(2)}, step=1, commit=True)
@@ -87,7 +87,7 @@ def test_calls_of_a_step_become_one_line_and_only_numbers_are_kept(tmp_path):
 @pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["synchronous", "asynchronous"])
 def test_each_step_of_skyrls_loops_is_one_line(tmp_path, loop):
     trainer = build(tmp_path, **loop)
-    trainer.tracker = StepTracking(trainer.tracker, lambda: trainer.generator.writer)
+    trainer.tracker = StepTracking(trainer.tracker, trainer.generator.writer)
     train(trainer)
     lines = steps_of(tmp_path / "dumps")
     assert [line.step for line in lines] == sorted(trainer.given)

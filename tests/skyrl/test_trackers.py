@@ -50,5 +50,5 @@ def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
     monkeypatch.setitem(sys.modules, "swanlab", swanlab)
     cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
     cfg.trainer.logger = "swanlab"
-    RGExperiment.get_tracker(SimpleNamespace(cfg=cfg))
+    RGExperiment.get_tracker(SimpleNamespace(cfg=cfg, writer=None))
     assert started["config"]["trainer"]["logger"] == "swanlab"

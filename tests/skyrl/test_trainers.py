@@ -21,7 +21,7 @@ from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord, from_line, group_id, open_lines, open_run
+from rg_env.dump import DumpWriter, group_id, open_run
 from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
@@ -51,12 +51,9 @@ STEP_WISE = {"generator__step_wise_trajectories": True}
 def trained_in(folder):
     """step → group id → rows, as the record has it."""
     steps = defaultdict(Counter)
-    for run in open_run(folder).runs:
-        for file in run.files_of(FileKind.TRAINED):
-            with open_lines(file.path) as lines:
-                for record in (from_line(TrainedRecord, line) for line in lines):
-                    assert record.group_id not in steps[record.step], "recorded twice"
-                    steps[record.step][record.group_id] = record.rollouts
+    for record in open_run(folder).all_attempts().trained():
+        assert record.group_id not in steps[record.step], "recorded twice"
+        steps[record.step][record.group_id] = record.rollouts
     return dict(steps)
 
 
