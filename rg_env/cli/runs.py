@@ -56,11 +56,9 @@ def runs(
 
 def _run_ids(dump: Path) -> list[str]:
     """The runs that have a manifest or another file in a dump folder."""
-    from rg_env.dump.files import list_files, manifest_name
+    from rg_env.dump.files import list_files, runs_with_manifest
 
-    before, after = manifest_name("*").split("*")
-    of_manifests = {path.name.removeprefix(before).removesuffix(after) for path in dump.glob(manifest_name("*"))}
-    return sorted(of_manifests | {file.run_id for file in list_files(dump)})
+    return sorted({*runs_with_manifest(dump)} | {file.run_id for file in list_files(dump)})
 
 
 def _row(dump: Path, run_id: str) -> dict[str, Any]:

@@ -86,6 +86,12 @@ def manifest_name(run_id: str) -> str:
     return f"{PREFIX}_manifest_{run_id}.json"
 
 
+def runs_with_manifest(folder: Path) -> list[str]:
+    """The ids of the runs in a folder that have a manifest, sorted."""
+    before, _, after = manifest_name("*").partition("*")
+    return sorted(path.name.removeprefix(before).removesuffix(after) for path in folder.glob(manifest_name("*")))
+
+
 def lock_name(run_id: str) -> str:
     return f"{PREFIX}_lock_{run_id}"
 

@@ -134,7 +134,7 @@ def _check_files(run: Run, result: Validation, *, whole: bool) -> None:
 
 
 def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> None:
-    """Check each line, and unless a running writer or a single file forbids it what lines say about each other."""
+    """Check each line, and of a whole dump what lines say about each other."""
     texts: dict[str, tuple[int, str, int]] = {}  # digest of the ledger line that the text needs, and its place
     groups: set[str] = set()
     trained: set[tuple[int, int, str]] = set()

@@ -97,13 +97,7 @@ class DumpWriter:
         DumpError: the folder cannot be written, or another process writes this run.
     """
 
-    def __init__(
-        self,
-        folder: str | Path,
-        run_id: str,
-        attempt: int,
-        config: RGDumpConfig | None = None,
-    ) -> None:
+    def __init__(self, folder: str | Path, run_id: str, attempt: int, config: RGDumpConfig | None = None) -> None:
         self.folder = Path(folder).absolute()
         self.run_id = run_id
         self.attempt = attempt
@@ -170,7 +164,7 @@ class DumpWriter:
         """
         written = asyncio.wrap_future(self.submit(records))
         while not (await asyncio.wait([written], timeout=LOG_SECONDS))[0]:
-            if not self._says_that_it_waits():
+            if not self._warn_if_alive():
                 return False
         return written.result()
 
@@ -181,7 +175,7 @@ class DumpWriter:
             try:
                 return written.result(LOG_SECONDS)
             except TimeoutError:
-                if not self._says_that_it_waits():
+                if not self._warn_if_alive():
                     return False
 
     def submit(self, records: Sequence[Record]) -> Future[bool]:
@@ -207,15 +201,15 @@ class DumpWriter:
         self._closed = True
         self._queue.put(None)
         self._thread.join(LOG_SECONDS)
-        while self._says_that_it_waits():
+        while self._warn_if_alive():
             self._thread.join(LOG_SECONDS)
         if self.missing and self in _OPEN:
             logger.error("dump: {} missing from {}", counted(self.missing, "group"), self.folder)
         _OPEN.discard(self)
         return self.missing
 
-    def _says_that_it_waits(self) -> bool:
-        """Say that the disk is waited for. False, and nothing is said, if the thread has ended."""
+    def _warn_if_alive(self) -> bool:
+        """Whether the thread is still at work; if so, say that the disk is waited for."""
         if self._thread.is_alive():
             what = "dump: waiting for the disk of {}, {} not written"
             logger.warning(what, self.folder, counted(self.missing, "group"))

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
-from rg_env.dump.files import list_files, manifest_name
+from rg_env.dump.files import list_files, runs_with_manifest
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.reader import open_run
 from rg_env.dump.schema import answered
@@ -242,9 +242,7 @@ def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, 
 
 def _planned_runs(folder: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Id, number of attempts and plan of the runs in a folder that have a plan, oldest first."""
-    before, _, after = manifest_name("*").partition("*")
-    for path in sorted(folder.glob(manifest_name("*"))) if folder.is_dir() else ():
-        run_id = path.name.removeprefix(before).removesuffix(after)
+    for run_id in runs_with_manifest(folder):
         manifest = read_manifest(folder, run_id) or {}
         plan, attempt = manifest.get("plan"), manifest.get("attempt")
         if isinstance(plan, dict) and isinstance(plan.get("groups"), int) and isinstance(attempt, int):
