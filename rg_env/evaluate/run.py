@@ -30,7 +30,7 @@ from rg_env.dump.reader import open_run
 from rg_env.dump.schema import answered
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
-from rg_env.evaluate.server import Server, ServerError, program_for, serving
+from rg_env.evaluate.server import Server, ServerError, program_for, start_server
 from rg_env.evaluate.settings import generator_settings
 from rg_env.evaluate.suites import Question, Questions
 from rg_env.output import console, counted, print_error, print_text
@@ -273,7 +273,7 @@ async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals)
         concurrency = options.concurrency or _CONCURRENCY
         if url is None:
             program = program_for(options.model)
-            server = await stack.enter_async_context(serving(program, options.server_options))
+            server = await stack.enter_async_context(start_server(program, options.server_options))
             url, request = server.url, {**request, **program.request}
             concurrency = options.concurrency or program.concurrency
         endpoint = Endpoint(

@@ -159,7 +159,7 @@ class Server:
     log: Path
     process: subprocess.Popen[bytes]
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until it answers, and say so every now and then.
 
         Raises:
@@ -169,7 +169,7 @@ class Server:
         while not await asyncio.to_thread(self._answers):
             seconds = time.monotonic() - began
             if self.process.poll() is not None:
-                raise self.failure()
+                raise self.explain_end()
             if seconds > _STARTS_WITHIN:
                 raise ServerError(f"{self.program.name} did not answer within {seconds:.0f} s; log: {self.log}")
             if seconds >= shown + _SHOW_EVERY:
@@ -181,9 +181,9 @@ class Server:
         """Raises ServerError once it has ended."""
         while self.process.poll() is None:
             await asyncio.sleep(_POLL)
-        raise self.failure()
+        raise self.explain_end()
 
-    def failure(self) -> ServerError:
+    def explain_end(self) -> ServerError:
         """How it ended, and the last lines of its log."""
         code = self.process.returncode
         how = f"exit code {code}" if code >= 0 else f"{signal.Signals(-code).name}, which may mean too little memory"
@@ -214,7 +214,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(program: Program, options: Sequence[str]) -> AsyncIterator[Server]:
+async def start_server(program: Program, options: Sequence[str]) -> AsyncIterator[Server]:
     """A server that answers.
 
     Args:
@@ -242,7 +242,7 @@ async def serving(program: Program, options: Sequence[str]) -> AsyncIterator[Ser
     print_error(f"starting {program.name}; its log: {name}")
     failed = False
     try:
-        await server.ready()
+        await server.wait_until_ready()
         yield server
     except Exception:
         failed = True
