@@ -18,10 +18,7 @@ Grid = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack. `answer` makes its text of a question; None if it does not apply to that.
-
-    If `is_code`, the text has a visible, harmless effect where a scorer evaluates it.
-    """
+    """`answer` makes a text of a question, or None; code has a visible, harmless effect where it is evaluated."""
 
     name: str
     answer: Callable[[str], str | None]

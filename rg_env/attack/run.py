@@ -208,9 +208,9 @@ def run_command(tasks: str | None, items: int) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns, console=console(stderr=True)) as bar:
-            shown = bar.add_task("starting", total=None)
+            row = bar.add_task("starting", total=None)
             attacked = attack_tasks(
-                tasks, items, lambda task, done, total: bar.update(shown, description=task, completed=done, total=total)
+                tasks, items, lambda task, done, total: bar.update(row, description=task, completed=done, total=total)
             )
     finally:
         logger.enable("rg_env")

@@ -22,6 +22,8 @@ CONSTRUCTORS = frozenset({"Rational", "Integer", "S"})
 
 MOST_DIGITS = sys.int_info.default_max_str_digits
 """No number can be longer: Python refuses to read it."""
+_MOST_LEVELS = 80
+"""Sums, products, signs, powers and calls within each other."""
 _EXPONENTIALS = frozenset({"exp", "sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _WITH_TWO_ARGUMENTS = frozenset({"log", "Rational"})
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.UAdd: "+", ast.USub: "-"}
@@ -58,7 +60,6 @@ class Grammar:
         operators: of + - * / and **; + and - also as signs.
         decimals: whether numbers may have digits after the point, or an exponent.
         max_tokens: numbers, names, operators and brackets together.
-        max_depth: levels of the tree: sums, products, signs, powers and calls within each other.
         max_exponent: bound of the magnitude of an exponent.
         max_digits: of the numerator and denominator of every intermediate result; at most `MOST_DIGITS`.
     """
@@ -68,7 +69,6 @@ class Grammar:
     operators: frozenset[str] = frozenset({"+", "-", "*", "/", "**"})
     decimals: bool = False
     max_tokens: int = 1000
-    max_depth: int = 80
     max_exponent: int = 100
     max_digits: int = 2000
 
@@ -121,15 +121,15 @@ def _check_text(text: str, grammar: Grammar) -> None:
 
 
 class _Reader:
-    """Reads a tree. Recurses `max_depth` levels at most, of which a sum of many terms is one."""
+    """Reads a tree. Recurses `_MOST_LEVELS` at most, of which a sum of many terms is one."""
 
     def __init__(self, text: str, grammar: Grammar) -> None:
         self._lines = text.split("\n")
         self._grammar = grammar
 
     def read(self, node: ast.expr, depth: int = 0) -> Expression:
-        if depth > self._grammar.max_depth:
-            raise Refusal(f"operations are nested more than {self._grammar.max_depth} deep")
+        if depth > _MOST_LEVELS:
+            raise Refusal(f"operations are nested more than {_MOST_LEVELS} deep")
         match node:
             case ast.BinOp(op=ast.Add() | ast.Sub()):
                 return self._chain(node, _SUM, depth + 1)

@@ -132,11 +132,11 @@ def _find(path: str) -> Any:
 
 def _plain(value: Any) -> Reply:
     """A value as JSON has it, or the reason why it is none."""
-    parts = value if isinstance(value, dict) else {"": value}
-    found = {key: number for key, part in parts.items() if (number := number_of(part)) is not None}
-    named = len(found) == len(parts) and all(isinstance(key, str) for key in found)
-    if named and len(json.dumps(found)) < _LONGEST_REPLY:
-        return found if isinstance(value, dict) else found[""]
+    values = value if isinstance(value, dict) else {"": value}
+    numbers = {key: number for key, each in values.items() if (number := number_of(each)) is not None}
+    are_named = len(numbers) == len(values) and all(isinstance(key, str) for key in numbers)
+    if are_named and len(json.dumps(numbers)) < _LONGEST_REPLY:
+        return numbers if isinstance(value, dict) else numbers[""]
     return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
 
 

@@ -379,16 +379,16 @@ def _are_right_solutions(entry: Entry, answer: str) -> bool:
 def _numbers(text: str) -> list[float]:
     """The numbers between commas, as the scorer reads them: it skips what is none."""
     numbers = []
-    for part in text.split(","):
+    for number in text.split(","):
         try:
-            numbers.append(float(part))
+            numbers.append(float(number))
         except ValueError:
             continue
     return sorted(numbers)
 
 
 def _are_other_factors(entry: Entry, answer: str) -> bool:
-    factors = [part.strip() for part in answer.split("×")]
+    factors = [factor.strip() for factor in answer.split("×")]
     if len(entry["answer"]) > 10_000:
         raise ValueError("its answer is too long")
     number = math.prod(int(factor) for factor in entry["answer"].split("×"))

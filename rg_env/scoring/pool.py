@@ -107,10 +107,10 @@ def _hand_over[T](
 ) -> Callable[[], None]:
     """Run a coroutine in the private loop, and call `deliver` there at its end. Returns what cancels it."""
     if (private := _private.get(os.getpid())) is None:
-        own = Mailbox(asyncio.SelectorEventLoop())
-        private = _private.setdefault(os.getpid(), own)
-        if private is own:  # and no other thread was faster
-            threading.Thread(target=own.loop.run_forever, name="rg_env scorers", daemon=True).start()
+        mailbox = Mailbox(asyncio.SelectorEventLoop())
+        private = _private.setdefault(os.getpid(), mailbox)
+        if private is mailbox:  # and no other thread was faster
+            threading.Thread(target=mailbox.loop.run_forever, name="rg_env scorers", daemon=True).start()
     tasks: list[asyncio.Task[T]] = []
 
     def start() -> None:

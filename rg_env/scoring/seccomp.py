@@ -74,10 +74,6 @@ ONE_OF_VALUES: dict[str, tuple[tuple[int | None, int | None], int, tuple[int, ..
 # fmt: on
 
 
-class SeccompError(OSError):
-    """This system has no seccomp filters, or refuses them to this process."""
-
-
 def build(machine: str | None = None) -> bytes:
     """The filter as a classic BPF program: instructions of 8 bytes each.
 
@@ -85,13 +81,13 @@ def build(machine: str | None = None) -> bytes:
         machine: as from `platform.machine()`; None: this one.
 
     Raises:
-        SeccompError: the operating system or the architecture is not supported.
+        OSError: the operating system or the architecture is not supported.
     """
     machine = machine or platform.machine()
     if sys.platform != "linux":
-        raise SeccompError("needs Linux")
+        raise OSError("needs Linux")
     if machine not in _ARCHITECTURES or sys.maxsize < 1 << 32:
-        raise SeccompError(f"{machine} is not supported")
+        raise OSError(f"{machine} is not supported")
     column, architecture = _ARCHITECTURES[machine]
     allow, kill = _do(_RETURN, _RET_ALLOW), _do(_RETURN, _RET_KILL_PROCESS)
     refuse, unknown = _do(_RETURN, _RET_ERRNO | errno.EPERM), _do(_RETURN, _RET_ERRNO | errno.ENOSYS)
@@ -109,13 +105,13 @@ def build(machine: str | None = None) -> bytes:
 
 
 def install(program: bytes) -> None:
-    """Filter the system calls of this process for good. Needs `no_new_privs`. Raises SeccompError if refused."""
+    """Filter the system calls of this process for good. Needs `no_new_privs`. Raises OSError if refused."""
     libc = ctypes.CDLL(None, use_errno=True)
     instructions = ctypes.create_string_buffer(program, len(program))
     descriptor = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), descriptor, ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
         error = ctypes.get_errno()
-        raise SeccompError(error, os.strerror(error))
+        raise OSError(error, os.strerror(error))
 
 
 def _if_number(number: int | None, instructions: list[bytes]) -> list[bytes]:

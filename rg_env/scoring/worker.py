@@ -183,21 +183,14 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
 
 
 def score_form(dataset: Any, entry: dict[str, Any], text: str) -> Form:
-    """Score one form of an answer. Returns for every exception, even SystemExit."""
+    """Score one form of an answer; numbers beyond [0, 1] are clamped. Returns for every exception, even SystemExit."""
     try:
-        return as_score(dataset.score_answer(text, entry))
+        value = dataset.score_answer(text, entry)
+        if (number := number_of(value)) is None:
+            return f"the scorer returned {value!r:.60}, which is not a score"
+        return min(1.0, max(0.0, number))
     except BaseException as error:
         return reason_for(error)
-
-
-def as_score(value: Any) -> Form:
-    """A scorer's result as a float in [0, 1], or why it is none. Numbers beyond the range are clamped.
-
-    >>> as_score(1.0000000000000002), as_score(True), as_score(float("nan"))
-    (1.0, 1.0, 'the scorer returned nan, which is not a score')
-    """
-    number = number_of(value)
-    return f"the scorer returned {value!r:.60}, which is not a score" if number is None else min(1.0, max(0.0, number))
 
 
 # -- the program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -54,20 +55,24 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("task", "holes"),
+    "tasks",
     [
-        ("careful", ()),
-        ("evaluating", ("code", "crash", "hang", "poison")),
-        ("measuring", ("free reward",)),
+        {"careful": set()},
+        {"careful": set(), "evaluating": {"code", "crash", "hang", "poison"}, "measuring": {"free reward"}},
     ],
 )
-def test_a_users_own_scorer_is_attacked(tmp_path: Path, task: str, holes: tuple[str, ...]) -> None:
+def test_users_own_scorers_are_attacked(tmp_path: Path, tasks: dict[str, set[str]]) -> None:
     (tmp_path / "attacked_tasks.py").write_text(USERS)
-    command = [sys.executable, "-m", "rg_env", "attack", "--imports", "attacked_tasks", "--tasks", task, "--items", "8"]
+    program = "import rg_env.attack.run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
+    options = ["--imports", "attacked_tasks", "--tasks", ",".join(tasks), "--items", "8"]
+    command = [sys.executable, "-c", program, "attack", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == bool(holes), done.stderr
-    assert f"an answer can use: {task if holes else 'none'} ({int(bool(holes))} of 1 tasks)" in done.stdout
-    assert {hole.value for hole in Hole if f"{hole} ×" in " ".join(done.stdout.split())} == set(holes)
+    failed = [task for task, holes in tasks.items() if holes]
+    assert done.returncode == bool(failed), done.stderr
+    assert f"an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {len(tasks)} tasks)" in done.stdout
+    rows = re.split("|".join(f"^ {task} " for task in tasks), done.stdout, flags=re.MULTILINE)[1:]
+    for row, holes in zip(rows, tasks.values(), strict=True):
+        assert {hole.value for hole in Hole if f"{hole} ×" in " ".join(row.split())} == holes
 
 
 ASKED = itertools.count()
