@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,13 @@ def scorer() -> Iterator[Scorer]:
     """Two workers and a patience that no honest answer exhausts."""
     with Scorer(workers=2, timeout=30.0) as shared:
         yield shared
+
+
+def _draw(task: str) -> Iterator[dict[str, Any]]:
+    dataset = UpstreamDataset(task, {})
+    for seed in itertools.count():
+        with suppress(UnusableItemError):
+            yield dataset.make(seed)
 
 
 @pytest.fixture(scope="package")
@@ -44,15 +52,13 @@ def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def cured_items() -> Callable[[str, int], list[dict[str, Any]]]:
-    """The first items of a task as rg_env makes them."""
+    """The first items of a task as rg_env makes them. Each is made once, because some take seconds."""
+    streams: dict[str, Iterator[dict[str, Any]]] = {}
+    made: dict[str, list[dict[str, Any]]] = {}
 
     def make(task: str, count: int) -> list[dict[str, Any]]:
-        dataset = UpstreamDataset(task, {})
-        entries: list[dict[str, Any]] = []
-        seeds = itertools.count()
-        while len(entries) < count:
-            with suppress(UnusableItemError):
-                entries.append(dataset.make(next(seeds)))
-        return entries
+        entries, stream = made.setdefault(task, []), streams.setdefault(task, _draw(task))
+        entries += itertools.islice(stream, max(0, count - len(entries)))
+        return copy.deepcopy(entries[:count])
 
     return make

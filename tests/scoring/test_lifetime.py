@@ -54,25 +54,16 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.usefixtures("unguarded")
 def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
-    scorer = Scorer(workers=2, timeout=60.0)
     entry = item("coin_flip")
-    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
-    server = fork_server_pid()
-    errors: list[BaseException] = []
-
-    def hang() -> None:
-        try:
-            scorer.score_answer(entry, "1e999999999")
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=hang)
-    thread.start()
-    assert wait_until(lambda: living_children(server))
-    workers = living_children(server)
-    scorer.close()
-    thread.join(20)
-    assert [type(error) for error in errors] == [ScorerPoolError]
+    with Scorer(workers=2, timeout=60.0) as scorer, ThreadPoolExecutor(1) as threads:
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+        server = fork_server_pid()
+        hanging = threads.submit(scorer.score_answer, entry, "1e999999999")
+        assert wait_until(lambda: living_children(server))
+        workers = living_children(server)
+        scorer.close()
+        with pytest.raises(ScorerPoolError):
+            hanging.result(20)
     assert wait_until(lambda: not any(map(is_alive, {server, *workers})))
 
 

@@ -77,7 +77,7 @@ DIFFERENCES: dict[str, str] = {
     ("task", "count"),
     [
         *((task, 2000) for task in (*LITERALS, *ARITHMETIC)),
-        *((task, 500) for task in SYMBOLIC),  # upstream takes milliseconds for each of them
+        *((task, 200) for task in SYMBOLIC),  # upstream takes milliseconds for each of them
         *(pytest.param(task, 2000, marks=pytest.mark.long) for task in SYMBOLIC),
     ],
 )
