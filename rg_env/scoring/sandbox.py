@@ -223,18 +223,12 @@ def try_measures() -> dict[str, str]:
         LANDLOCK: (lambda: list(Path("/").iterdir()),),
         SECCOMP: (socket.socket, lambda: os.kill(os.getppid(), 0), lambda: os.open(os.devnull, os.O_WRONLY)),
     }
-    for mechanism in attempts:
-        if mechanism not in missing and not all(map(_is_refused, attempts[mechanism])):
-            missing[mechanism] = "the system accepted the measure, but does not enforce it"
+    for mechanism in attempts.keys() - missing.keys():
+        for attempt in attempts[mechanism]:
+            with suppress(OSError, ValueError, MemoryError):
+                attempt()
+                missing[mechanism] = "the system accepted the measure, but does not enforce it"
     return {name: missing.get(mechanism, "") for mechanism, name in MEASURES.items()}
-
-
-def _is_refused(attempt: Callable[[], object]) -> bool:
-    try:
-        attempt()
-    except (OSError, ValueError, MemoryError):
-        return True
-    return False
 
 
 if __name__ == "__main__":
