@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from rg_env.errors import describe
+from rg_env.errors import describe, one_line
 from rg_env.scoring.expressions import CONSTANTS, CONSTRUCTORS, MOST_DIGITS, TOKEN, Expression, Grammar, Refusal, read
 from rg_env.tasks.soundness import AUDITED_TASKS
 
@@ -209,7 +209,8 @@ def _check_numbers(expression: Expression, entry: Entry) -> None:
     """For an expression that has no names and no decimals, so that all its digits are those of whole numbers."""
     numbers = entry["metadata"]["numbers"]
     if Counter(map(int, re.findall(r"\d+", expression.text))) != Counter(numbers):
-        raise Refusal(f"the expression must use exactly the given numbers: {', '.join(map(str, numbers)):.100}")
+        listed = one_line(", ".join(map(str, numbers)), 100)  # an entry can hold anything
+        raise Refusal(f"the expression must use exactly the given numbers: {listed}")
 
 
 def _rewrite_integral(entry: Entry, answer: str) -> str:
