@@ -1,10 +1,9 @@
 """Records of other programs, made into dumps, and dumps made into theirs. To add a format, add it to the table."""
 
 from rg_env.formats.atif import atif_document, atif_rows
-from rg_env.formats.atropos import atropos_rows
 from rg_env.formats.carry import ExportedDocuments, export_records
 from rg_env.formats.importing import Format, Imported, import_records
-from rg_env.formats.tables import skyrl_rows, trl_rows, verl_rows
+from rg_env.formats.tables import atropos_rows, skyrl_rows, trl_rows, verl_rows
 from rg_env.formats.verifiers import episode_of, episode_rows
 
 _LINES = ("*.jsonl", "*.jsonl.zst")
@@ -12,7 +11,7 @@ FORMATS = {
     "atif": Format("ATIF", ("*.json", *_LINES), atif_rows),
     "verifiers": Format("verifiers", ("traces.jsonl", "traces.jsonl.zst"), episode_rows),
     "trl": Format("TRL", ("completions_*.parquet",), trl_rows),
-    "skyrl": Format("SkyRL", _LINES, skyrl_rows, without=("aggregated_results.jsonl",)),
+    "skyrl": Format("SkyRL", _LINES, skyrl_rows),
     "verl": Format("verl", _LINES, verl_rows),
     "atropos": Format("Atropos", _LINES, atropos_rows),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 
-_GROUP = [name for name in GroupRecord.__struct_fields__ if name != "rollouts"]
-_ROLLOUT = [name for name in RolloutRecord.__struct_fields__ if name != "conversation"]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,8 +40,8 @@ def carried(group: GroupRecord, rollout: RolloutRecord) -> dict[str, Any]:
     """
     rewards = [other.reward for other in answered(group.rollouts)]
     return {
-        "group": {name: getattr(group, name) for name in _GROUP},
-        "rollout": {name: getattr(rollout, name) for name in _ROLLOUT},
+        "group": msgspec.structs.replace(group, rollouts=[]),
+        "rollout": msgspec.structs.replace(rollout, conversation=[]),
         "advantage": rollout.reward - sum(rewards) / len(rewards) if rollout.status.is_counted else None,
         "roles": [message["role"] for message in rollout.conversation],
     }
@@ -97,19 +94,17 @@ def export_records(
                 yield document(group, rollout, models.get(group.run_id, ""))
 
     result.without_text = sum(not record.text for record in dump.ledger())
-    content = documents()
-    first = next(content, None)
-    if first is None:
+    if next(dump.groups(), None) is None:
         return result
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out.resolve()) as draft:
             if as_lines:
                 with draft.open("wb") as file:
-                    jsonlines.Writer(file, dumps=_encode).write_all(chain([first], content))
+                    jsonlines.Writer(file, dumps=_encode).write_all(documents())
             else:
                 draft.mkdir()
-                for number, values in enumerate(chain([first], content)):
+                for number, values in enumerate(documents()):
                     (draft / f"{number:06d}.json").write_bytes(_encode(values))
     except OSError as error:
         raise DumpError(f"{out} cannot be written ({error.strerror}): choose another --out") from None

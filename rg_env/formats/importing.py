@@ -67,13 +67,11 @@ class Format:
         files: patterns of the names of its files in a folder.
         rows: the rollouts of one record, each a group of its own (`one_rollout`), given the record, its file and its
             place there. A ValueError says why the record does not fit, a KeyError what it lacks.
-        without: names of files that hold no rollouts.
     """
 
     program: str
     files: tuple[str, ...]
     rows: Callable[[dict[str, Any], Path, int], Iterable[GroupRecord]]
-    without: tuple[str, ...] = ()
 
 
 @dataclass
@@ -123,7 +121,6 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DumpError(f"{out} is not empty: choose another folder for --out")
     reader = _Reader(source, form)
-    own_run_id = re.sub(r"[^\w.-]", "-", source.resolve().name.partition(".json")[0])[:100] or name
     with closing(sqlite3.connect("")) as places:  # SQLite's own temporary file
         places.execute("CREATE TABLE rollouts (run, same, file, place, number)")
         places.executemany("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", reader.find_rollouts(result))
@@ -134,12 +131,13 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
         logger.disable("rg_env.dump.writer")  # which file has how many groups is no news here
         try:
             for run_id, of_run in groupby(places.execute(_BY_GROUP), itemgetter(0)):
-                groups = (
-                    _joined([reader.read(*place) for _, _, *place in of_group], run_id or own_run_id, call, result)
-                    for call, (_, of_group) in enumerate(groupby(of_run, itemgetter(1)))
-                )
                 imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
-                _write(groups, out, run_id or own_run_id, imported)
+                write_manifest(out, run_id, {"attempt": 1, "imported": imported})
+                with DumpWriter(out, run_id, 1) as writer:
+                    for call, (_, of_group) in enumerate(groupby(of_run, itemgetter(1))):
+                        rows = [reader.read(*place) for _, _, *place in of_group]
+                        if not writer.submit([_joined(rows, run_id, call, result)]).result():
+                            raise DumpError(f"{out} cannot be written: is the disk full?")
         except BaseException:
             for path in out.iterdir():
                 path.unlink()
@@ -147,15 +145,6 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
         finally:
             logger.enable("rg_env.dump.writer")
     return result
-
-
-def _write(groups: Iterable[GroupRecord], out: Path, run_id: str, imported: dict[str, Any]) -> None:
-    """Write the groups of a run and its manifest."""
-    write_manifest(out, run_id, {"attempt": 1, "imported": imported})
-    with DumpWriter(out, run_id, 1) as writer:
-        for group in groups:
-            if not writer.submit([group]).result():
-                raise DumpError(f"{out} cannot be written: is the disk full?")
 
 
 def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Imported) -> GroupRecord:
@@ -186,10 +175,10 @@ class _Reader:
     """Reads rollouts in any order. One file is open at a time, and the rollouts of one record are kept."""
 
     def __init__(self, source: Path, form: Format) -> None:
-        self._form, self._paths = form, [source]
+        self._form, self._source, self._paths = form, source, [source]
+        self._run_id = re.sub(r"[^\w.-]", "-", source.resolve().name.partition(".json")[0])[:100] or "imported"
         if source.is_dir():
-            paths = {path for pattern in form.files for path in source.rglob(pattern)}
-            self._paths = sorted(path for path in paths if path.name not in form.without)
+            self._paths = sorted({path for pattern in form.files for path in source.rglob(pattern)})
         if not self._paths:
             raise DumpError(f"{source} has no file of {form.program} ({', '.join(form.files)})")
         self._file = -1
@@ -210,7 +199,8 @@ class _Reader:
                     rows = []
                     result.records_left_out += 1
                     if len(result.left_out) < KEPT:
-                        result.left_out.append(f"{path.name}, line {number}: {error}; left out")
+                        name = path.name if path == self._source else path.relative_to(self._source)
+                        result.left_out.append(f"{name}, line {number}: {error}; left out")
                 for k, row in enumerate(rows):
                     (rollout,) = row.rollouts
                     result.rollouts += 1
@@ -220,7 +210,8 @@ class _Reader:
                             del result.lacks[key]
                     same = [getattr(row, key) for key in _SAME_IN_A_GROUP]
                     same += [] if row.uid or row.group_id else [rollout.prompt]
-                    yield row.run_id, blake2b(msgspec.json.encode(same), digest_size=16).digest(), file, place, k
+                    digest = blake2b(msgspec.json.encode(same), digest_size=16).digest()
+                    yield row.run_id or self._run_id, digest, file, place, k
                 place += len(content)
 
     def read(self, file: int, place: int, number: int) -> GroupRecord:

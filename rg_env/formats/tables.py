@@ -1,5 +1,5 @@
 """Programs that save a row for each rollout: TRL (`log_completions`), SkyRL (`dump_eval_results`), verl
-(`rollout_data_dir`, `validation_data_dir`).
+(`rollout_data_dir`, `validation_data_dir`); and Atropos, which saves one for each group.
 
 SkyRL and verl save the prompt as the text that the model was given, chat template included: it is one message.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.dump import GroupRecord, Phase
+from rg_env.dump.files import parse_name
 from rg_env.formats.records import answer_entry, as_messages, get, get_objects, get_reward, item_facts, one_rollout
 
 _NO_REWARDS = ("step", "advantage", "mask", "temperature")
@@ -34,8 +35,10 @@ def trl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecor
 
 def skyrl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
     """The rollout of a line of `dumped_evals/global_step_N_evals/DATA_SOURCE.jsonl`."""
-    score = row.get("score")
-    each = (score or [None]) if isinstance(score, list) else [score]
+    if path.name == "aggregated_results.jsonl":
+        return
+    rewards = row.get("score")
+    each = rewards if isinstance(rewards, list) else [rewards]
     step = re.fullmatch(r"global_step_(\d{1,18})_evals", path.parent.name)
     facts = {"phase": Phase.EVAL, "step": int(step[1]) if step else None, "task": row.get("data_source")}
     extras = get(row, "env_extras", dict[str, Any]) or {}
@@ -44,7 +47,7 @@ def skyrl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRec
     facts |= item_facts(extras.get("extra_info"))
     yield one_rollout(
         _one_turn(row["input_prompt"], row["output_response"]),
-        sum(get_reward({"score": reward}, "score") for reward in each),
+        sum(get_reward({"score": reward}, "score") for reward in each or [None]),
         {**facts, "uid": facts.get("item")},
         stop_reason=row.get("stop_reason"),
         truncated=row.get("stop_reason") == "length",
@@ -57,6 +60,20 @@ def verl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupReco
     uid = re.sub(r"_\d+_\d+$", "", str(row.get("uid") or ""))
     facts = {"phase": Phase.TRAIN, "step": row.get("step"), "entry": answer_entry(row.get("gts")), "uid": uid}
     yield one_rollout(_one_turn(row["input"], row["output"]), get_reward(row, "score"), facts, turns=1)
+
+
+def atropos_rows(line: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
+    """The rollouts of a line of Atropos' Reasoning Gym environment, whose scores are those after the length penalty.
+    Files of one run have its id in their names; groups that were all correct are not in them.
+    """
+    file = parse_name(path)
+    run_id = re.sub(r"[^\w.-]", "-", path.name.partition(".jsonl")[0] if file is None else file.run_id)
+    group = {"phase": Phase.TRAIN, "run_id": run_id, "task": line["item_id"], "uid": f"{path.name}:{place}"}
+    rollouts = get_objects(line, "rollouts")
+    if not rollouts or not all("conversation" in rollout for rollout in rollouts):
+        raise ValueError("has no `rollouts` with a `conversation`")
+    for rollout in rollouts:
+        yield one_rollout(as_messages(get_objects(rollout, "conversation")), get_reward(rollout, "score"), group)
 
 
 def _one_turn(prompt: object, response: object) -> list[dict[str, object]]:

@@ -26,17 +26,15 @@ _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_toke
 
 def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[str, Any]:
     """The episode of a rollout, with one trace."""
-    prompts = len(rollout.prompt)
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for number, message in enumerate(rollout.conversation):
         role = message["role"] if message["role"] in _ROLES else "user"
         content = {"role": role, "content": message["content"], **({"tool_call_id": ""} if role == "tool" else {})}
-        sampled = number >= prompts and role == "assistant"
+        sampled = number >= len(rollout.prompt) and role == "assistant"
         nodes.append({"parent": number - 1 if number else None, "message": content, "sampled": sampled})
-    reason = rollout.stop_reason if rollout.stop_reason in _REASONS else None
     calls = [{"node": number, "model": model or None} for number, node in enumerate(nodes) if node["sampled"]]
-    for call in calls[-1:]:
-        call["finish_reason"] = reason
+    if calls and rollout.stop_reason in _REASONS:
+        calls[-1]["finish_reason"] = rollout.stop_reason
     task = {"type": "Task", "data": {"id": group.item, "name": group.task}, "key": group.item or None}
     ok = rollout.status.is_counted
     run: dict[str, Any] = {"type": "eval", "id": group.run_id}
@@ -55,15 +53,8 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
         "is_completed": True,
         "ok": ok,
     }
-    return {
-        "id": trace["id"],
-        "env": {"id": group.environment},
-        "task": task,
-        "group": {"id": group.group_id},
-        "run": run,
-        "ok": ok,
-        "traces": [trace],
-    }
+    same = {key: trace[key] for key in ("id", "task", "ok")}
+    return {**same, "env": {"id": group.environment}, "group": {"id": group.group_id}, "run": run, "traces": [trace]}
 
 
 def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
