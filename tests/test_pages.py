@@ -41,7 +41,7 @@ def page_id(page):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A checkout with four runs and the models that a training run exports."""
-    for name in ("configs", "examples", "dumps", "rg_env"):
+    for name in ("configs", "examples", "dumps", "rg_env", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("quickstart", "a", "b", "c"):
         shutil.copytree(ROOT / "dumps" / "sample", tmp_path / "runs" / name / "dumps")

@@ -79,10 +79,9 @@ def export_records(
         DumpError: `out` exists or cannot be written.
     """
     as_lines = out.suffix == ".jsonl"
-    if out.is_dir() and (as_lines or any(out.iterdir())):
-        raise DumpError(f"{out} is {'a folder' if as_lines else 'not empty'}: choose another --out")
-    if out.is_file() and not (as_lines and force):
-        raise DumpError(f"{out} exists; {'replace it with --force' if as_lines else 'choose another --out'}")
+    if out.is_dir() or (out.exists() and not (as_lines and force)):
+        replace = as_lines and not out.is_dir()
+        raise DumpError(f"{out} exists; {'replace it with --force' if replace else 'choose another --out'}")
     models = {run.run_id: run.model for run in dump.runs}
     result = ExportedDocuments()
 
@@ -98,7 +97,7 @@ def export_records(
         return result
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out.resolve()) as draft:
+        with replacing(out) as draft:
             if as_lines:
                 with draft.open("wb") as file:
                     jsonlines.Writer(file, dumps=_encode).write_all(documents())

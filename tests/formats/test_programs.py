@@ -314,7 +314,7 @@ def test_an_import_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
 
 def test_an_export_replaces_nothing_unasked(tmp_path):
     (tmp_path / "a.jsonl").write_text("mine")
-    for out, says in [(tmp_path / "a.jsonl", "--force"), (tmp_path, "is not empty")]:
+    for out, says in [(tmp_path / "a.jsonl", "--force"), (tmp_path, "choose another --out")]:
         code, said = dumps("export", "atif", FILES.parents[2] / "dumps" / "sample", "--out", out)
         assert code == 2 and says in said
     assert (tmp_path / "a.jsonl").read_text() == "mine"
