@@ -138,7 +138,7 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     else:
         tables = [render_table(frame, totals=totals, columns=names)]
     occurring = None if names else render_counts(counts(measured), runs)
-    console().print(*tables, *([occurring] if occurring else []))
+    console().print(*tables, *(["", occurring] if occurring else []))
 
 
 def _json_rows(

@@ -225,8 +225,8 @@ def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[Rende
     yield f"dump: {folder}"
     if why_no_texts:
         yield f"  {why_no_texts}"
-    yield f"  rg-env dumps stats {folder} --by step    # what was learned"
-    yield f"  rg-env dumps show {folder}               # browse the groups"
+    yield f"  rg-env dumps stats {folder} --by step"
+    yield f"  rg-env dumps show {folder}"
 
 
 def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:
