@@ -133,7 +133,8 @@ class Unprintable:
 def test_a_damaged_entry_never_makes_the_scorer_raise(scorer: Scorer, cured_items: Items, task: str) -> None:
     entry = cured_items(task, 1)[0]
     for value in (*NASTY, Unprintable(), threading.Lock()):
-        metadata = {**dict.fromkeys(entry["metadata"], value), "source_dataset": task}
+        short = value[:1000] if isinstance(value, str) else value  # long puzzles take long to fill
+        metadata = {**dict.fromkeys(entry["metadata"], short), "source_dataset": task}
         for fields in ({"answer": value}, {"question": value}, {"metadata": metadata}, {"extra": value}):
             for answer in ("1", str(entry["answer"])):
                 scored = scorer.score_answer({**entry, **fields}, answer)
