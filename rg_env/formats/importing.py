@@ -121,30 +121,40 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DumpError(f"{out} is not empty: choose another folder for --out")
     reader = _Reader(source, form)
-    with closing(sqlite3.connect("")) as places:  # SQLite's own temporary file
-        places.execute("CREATE TABLE rollouts (run, same, file, place, number)")
-        places.executemany("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", reader.find_rollouts(result))
-        if not result.rollouts:
-            why = f" ({result.left_out[0].removesuffix('; left out')})" if result.left_out else ""
-            raise DumpError(f"{source} has no rollout of {form.program}{why}")
-        check_folder(out)
-        logger.disable("rg_env.dump.writer")  # which file has how many groups is no news here
-        try:
-            for run_id, of_run in groupby(places.execute(_BY_GROUP), itemgetter(0)):
-                imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
-                write_manifest(out, run_id, {"attempt": 1, "imported": imported})
-                with DumpWriter(out, run_id, 1) as writer:
-                    for call, (_, of_group) in enumerate(groupby(of_run, itemgetter(1))):
-                        rows = [reader.read(*place) for _, _, *place in of_group]
-                        if not writer.submit([_joined(rows, run_id, call, result)]).result():
-                            raise DumpError(f"{out} cannot be written: is the disk full?")
-        except BaseException:
-            for path in out.iterdir():
-                path.unlink()
-            raise
-        finally:
-            logger.enable("rg_env.dump.writer")
+    try:
+        with closing(sqlite3.connect("")) as places:  # SQLite's own temporary file
+            places.execute("CREATE TABLE rollouts (run, same, file, place, number)")
+            places.executemany("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", reader.find_rollouts(result))
+            if not result.rollouts:
+                why = f" ({result.left_out[0].removesuffix('; left out')})" if result.left_out else ""
+                raise DumpError(f"{source} has no rollout of {form.program}{why}")
+            imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
+            _write_runs(reader, places.execute(_BY_GROUP), out, imported, result)
+    except sqlite3.Error as error:
+        raise DumpError(f"a temporary file cannot be written ({error}): set SQLITE_TMPDIR to another folder") from None
     return result
+
+
+def _write_runs(
+    reader: _Reader, places: Iterable[tuple[Any, ...]], out: Path, imported: dict[str, Any], result: Imported
+) -> None:
+    """Write the groups and a manifest of each run, or nothing."""
+    check_folder(out)
+    logger.disable("rg_env.dump.writer")  # which file has how many groups is no news here
+    try:
+        for run_id, of_run in groupby(places, itemgetter(0)):
+            write_manifest(out, run_id, {"attempt": 1, "imported": imported})
+            with DumpWriter(out, run_id, 1) as writer:
+                for call, (_, of_group) in enumerate(groupby(of_run, itemgetter(1))):
+                    rows = [reader.read(*place) for _, _, *place in of_group]
+                    if not writer.submit([_joined(rows, run_id, call, result)]).result():
+                        raise DumpError(f"{out} cannot be written: is the disk full?")
+    except BaseException:
+        for path in out.iterdir():
+            path.unlink()
+        raise
+    finally:
+        logger.enable("rg_env.dump.writer")
 
 
 def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Imported) -> GroupRecord:
