@@ -103,7 +103,7 @@ def read(text: str, grammar: Grammar) -> Expression:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Refusal(_what_is_wrong(text)) from None
-    return _Reader(text, grammar).read(tree.body)
+    return _TreeReader(text, grammar).read(tree.body)
 
 
 def _check_text(text: str, grammar: Grammar) -> None:
@@ -120,7 +120,7 @@ def _check_text(text: str, grammar: Grammar) -> None:
         raise Refusal(f"the expression has more than {grammar.max_tokens} numbers, names and signs")
 
 
-class _Reader:
+class _TreeReader:
     """Reads a tree. Recurses `_MOST_LEVELS` at most, of which a sum of many terms is one."""
 
     def __init__(self, text: str, grammar: Grammar) -> None:
