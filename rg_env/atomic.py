@@ -1,5 +1,7 @@
 """Replaces a file or folder atomically: the new one is written under a hidden name and then renamed.
 
+`check_output` looks at the name of a file first, before the work that fills it.
+
 Invariant: a reader finds the old one or the whole new one, never a part; a failed write leaves nothing behind. Not
 covered: a power failure, unless `sync` is set, and a killed process, whose draft remains under its hidden name.
 """
@@ -12,6 +14,43 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from rg_env.errors import ConfigError
+
+
+def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
+    """The path of a file that a user has named to be written.
+
+    Args:
+        ending: of its name, such as `.jsonl`.
+        force: accept a file that exists.
+
+    Raises:
+        ConfigError: there cannot be such a file, or it exists.
+    """
+    out = Path(path).expanduser()
+    if out.suffix.lower() != ending:
+        raise ConfigError(f"{out}: the name must end in {ending}")
+    if out.is_dir():
+        raise ConfigError(f"{out} is a folder: give the name of a file")
+    if not force and out.exists():
+        raise ConfigError(f"{out} exists: choose another name, or replace it with --force")
+    return out
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """`replacing`, for a file that a user has named: its folder is made, too.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as draft:
+            yield draft
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror or error}): choose another name") from None
 
 
 @contextmanager

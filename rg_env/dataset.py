@@ -23,7 +23,7 @@ from typing import Any, overload
 
 from loguru import logger
 
-from rg_env.atomic import replacing
+from rg_env.atomic import check_output, new_file
 from rg_env.choices import RowFormat
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError, need, need_number
@@ -250,12 +250,9 @@ class Rows(ABC):
         """
         count = len(self) if rows is None else rows
         need_number("rows", count, whole=True, at_least=1, at_most=len(self))
-        target = check_parquet(path)
-        try:
-            with replacing(target) as draft:
-                _write_rows(draft, map(self.row, range(count)), count, format)
-        except OSError as error:
-            raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
+        target = check_output(path, ".parquet")
+        with new_file(target) as draft:
+            _write_rows(draft, map(self.row, range(count)), count, format)
 
 
 class ReasoningGymDataset(Rows):
@@ -400,22 +397,6 @@ class EvalSet(Rows):
             self._made.set_result(items)
         except BaseException as error:
             self._made.set_exception(error)
-
-
-def check_parquet(path: str | Path) -> Path:
-    """The path of a Parquet file that can be written, even if it exists.
-
-    Raises:
-        ConfigError: it cannot be one.
-    """
-    target = Path(path).expanduser()
-    if target.suffix != ".parquet":
-        raise ConfigError(f"{target}: the name must end in .parquet")
-    if target.is_dir():
-        raise ConfigError(f"{target} is a folder: give the name of a file")
-    if not target.parent.is_dir():
-        raise ConfigError(f"{target}: there is no folder {target.parent}")
-    return target
 
 
 def item_of_id(item_id: str) -> Item | None:

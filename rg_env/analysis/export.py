@@ -25,19 +25,14 @@ import orjson
 import polars as pl
 
 from rg_env.analysis.reparse import without_think
-from rg_env.atomic import replacing
+from rg_env.atomic import check_output, new_file
 from rg_env.choices import Think
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import as_violation
-from rg_env.errors import RGEnvError
 from rg_env.scoring.types import Status
 
 Row = dict[str, Any]
 _ORIGIN = ("task", "item", "group_id", "phase", "step")
-
-
-class ExportError(RGEnvError):
-    """A file that cannot be written."""
 
 
 class Reason(StrEnum):
@@ -134,25 +129,18 @@ def export(
     """Write a data set, unless no example remains.
 
     Args:
-        out: ends in `.jsonl`. Its folder is created if needed.
+        out: ends in `.jsonl`.
         think: whether responses keep their think block.
         include_eval: include evaluation groups.
         force: replace a file of this name.
     """
-    if out.suffix != ".jsonl":
-        raise ExportError(f"--out {out}: the name must end in .jsonl")
-    if out.exists() and (out.is_dir() or not force):
-        raise ExportError(f"{out} is a folder" if out.is_dir() else f"{out} exists; replace it with --force")
+    out = check_output(out, ".jsonl", force=force)
     result = Exported()
     rows = _examples(dump, kind, think, include_eval, result)
     first = next(rows, None)
     if first is not None:
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(out) as draft, draft.open("wb") as file:
-                jsonlines.Writer(file, dumps=orjson.dumps).write_all(chain([first], rows))
-        except OSError as error:
-            raise ExportError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+        with new_file(out) as draft, draft.open("wb") as file:
+            jsonlines.Writer(file, dumps=orjson.dumps).write_all(chain([first], rows))
     wanted = (pl.col("text") == "") & (pl.lit(include_eval) | (pl.col("phase") != Phase.EVAL.value))
     without_text = dump.scan().filter(wanted).select(pl.col("group_id").n_unique())
     result.left_out[Reason.NO_TEXT] += without_text.collect(engine="streaming").item()

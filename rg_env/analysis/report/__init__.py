@@ -16,10 +16,9 @@ from rg_env.analysis.report.figures import sections, trainer_numbers
 from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
 from rg_env.analysis.stats import Measured, above_threshold_unsolved, measure, step_numbers
-from rg_env.atomic import replacing
+from rg_env.atomic import check_output, new_file
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.runs import run_names
-from rg_env.errors import DumpError
 from rg_env.output import counted, visible
 from rg_env.scoring.types import MEANINGS
 
@@ -76,20 +75,15 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
 
 
 def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
-    """Write the report, with the options of `build_report`, to a file whose name ends in `.html`; else a DumpError."""
-    out = Path(out)
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise DumpError(f"{out}: the name of a report must end in .html")
-    if out.exists() and not force:
-        raise DumpError(f"{out} exists: choose another name, or replace it with --force")
-    if not out.parent.is_dir():
-        raise DumpError(f"{out} cannot be written: there is no folder {out.parent}")
+    """Write the report, with the options of `build_report`, to a file.
+
+    Raises:
+        ConfigError: there cannot be such a file. DumpError: there is nothing to report.
+    """
+    out = check_output(out, ".html", force=force)
     text = build_report(dump, **options)
-    try:
-        with replacing(out) as draft:
-            draft.write_text(text, "utf-8")
-    except OSError as error:
-        raise DumpError(f"{out} cannot be written ({error.strerror})") from None
+    with new_file(out) as draft:
+        draft.write_text(text, "utf-8")
     return out
 
 
