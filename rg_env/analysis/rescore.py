@@ -70,9 +70,9 @@ class TaskChanges:
 
 
 def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
-    """Whether a value of `COMPARED` differs, numbers by more than rounding. An import may lack raw and tagged score."""
+    """Whether a value of `COMPARED` differs, numbers by more than rounding. Imports have status and base score only."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
-    names = [name for name in COMPARED if not (imported and name in ("raw_score", "tagged_score"))]
+    names = ("status", "base_score") if imported else COMPARED
     pairs = [(getattr(old, name), getattr(new, name)) for name in names]
     return any(a != b and not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-9) for a, b in pairs)
 

@@ -171,7 +171,7 @@ def measure(
         .with_columns(solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False))
     )
     if counted.is_empty():
-        raise DumpError(f"nothing can be counted: all {rows.height} rollouts are {' or '.join(UNCOUNTED)}")
+        raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
     whole = dump is None or dump.whole_groups
     return Measured(counted, _groups(counted, chosen), chosen, whole, rows.height - counted.height)
 

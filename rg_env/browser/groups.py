@@ -7,6 +7,7 @@ message looks like a heading. Groups whose text was not kept are not shown.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -146,10 +147,10 @@ def rollout_facts(rollout: RolloutRecord, group: GroupRecord) -> str:
     """The numbers of a rollout of a group."""
     raw = rollout.raw_score if group.baseline else None
     facts = [
-        (f"base {rollout.base_score:.3g}", True),
+        (f"base {rollout.base_score:.3g}", not math.isnan(rollout.base_score)),  # imports may have none
         (f"raw {raw or 0:.3g}", raw not in (None, rollout.base_score)),
         (f"penalty × {rollout.penalty_factor:.3g} = {rollout.score:.3g}", rollout.penalty_factor != 1),
-        (f"reward {rollout.reward:.3g}", True),
+        (f"reward {rollout.reward:.3g}", not math.isnan(rollout.reward)),
         (f"{rollout.response_tokens} tokens", rollout.response_tokens is not None),
         (counted(rollout.turns or 0, "turn"), rollout.turns is not None),
         ("cut off", rollout.truncated),

@@ -145,7 +145,7 @@ def test_nothing_to_count_is_an_error(tmp_path):
     with pytest.raises(DumpError, match="there are no rollouts"):
         statistics(open_run(path).scan())
     failed = [group(0, [rollout(0.0, status=Status.NO_RESPONSE)])]
-    with pytest.raises(DumpError, match="all 1 rollouts are no_response or unscored"):
+    with pytest.raises(DumpError, match="every rollout is no_response or unscored"):
         statistics(ledger_rows(tmp_path / "failed", failed))
 
 

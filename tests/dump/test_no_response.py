@@ -47,5 +47,5 @@ def test_every_tool_leaves_it_out(tmp_path):
 
 
 def test_nothing_but_failures_has_no_statistics(tmp_path):
-    with pytest.raises(DumpError, match="all 2 rollouts are no_response or unscored"):
+    with pytest.raises(DumpError, match="every rollout is no_response or unscored"):
         statistics(written(tmp_path, [group(1, [unanswered(0), unanswered(1)])]).scan())

@@ -166,7 +166,7 @@ def test_every_command_reads_every_import(tmp_path):
             code, said = dumps(command[0], dump, *command[1:])
             assert code == 0 and "every group" in said + "every group" * (command[0] != "stats"), (name, said)
         code, said = dumps("show", dump, "--every-rollout")
-        assert code == 0 and all(group.group_id in said for group in groups)
+        assert code == 0 and all(group.group_id in said for group in groups) and " nan" not in said
         for kind, code in zip(("sft", "dpo"), examples[name], strict=True):
             out = tmp_path / f"{name}.{kind}.jsonl"
             assert dumps("export", kind, dump, "--include-eval", "--out", out)[0] == code
@@ -175,6 +175,7 @@ def test_every_command_reads_every_import(tmp_path):
         if name in changes:  # Reasoning Gym's questions: the source's scorer and ours, rollout by rollout
             task = json.loads(said)["tasks"]["spell_backward"]
             assert (task["lowered"], task["newly_scored"], task["raised"]) == (*changes[name], 0)
+            assert task["changed"] == sum(changes[name])  # not for a violation that the source had no word for
         else:
             assert (code, "do not contain their questions" in said) == (2, True)
     rescored = [json.loads(line) for line in (tmp_path / "skyrl.jsonl").read_text().splitlines()]
