@@ -175,6 +175,8 @@ def check_rows(cfg: Any) -> Mistakes:
         yield "environment.env_class", did_you_mean(name, known, right).removeprefix("; ")
     if rg.size < batch and not files:
         yield f"{PREFIX}.size", f"must be at least trainer.train_batch_size={batch}"
+    if rg.complexity is not None and files:
+        yield f"{PREFIX}.complexity", "has no effect with data.train_data"
     complete_at = rg.length_penalty.max_length or cfg.generator.sampling_params.max_generate_length
     if (rg.length_penalty.buffer or 0) > complete_at:
         right = f"must be at most the length at which the penalty is complete, {complete_at}"
@@ -191,6 +193,8 @@ def check_loop(cfg: Any) -> Mistakes:
     if estimator in ("grpo", "rloo", "maxrl") and generator.n_samples_per_prompt < 2:
         right = f"{estimator} compares the responses of a group, so a group needs at least 2"
         yield "generator.n_samples_per_prompt", right
+    if generator.vision_language_generator:
+        yield "generator.vision_language_generator", "rg_env's generator has only texts; set it to false"
     if sampling and generator.merge_stepwise_output:
         right = "SkyRL cannot merge the rows of groups that dynamic sampling has changed; set it to false"
         yield "generator.merge_stepwise_output", right

@@ -67,6 +67,8 @@ NOT_TOGETHER = {
     f"{RG}.tasks={{chain_sum: {{weight: 1, config: {{min_terms: 5, max_terms: 2}}}}}}": "chain_sum",
     f"{RG}.tasks={{chain_sum: 0, lcm: 0}}": "weight",
     f"{RG}.length_penalty.buffer=5000": "at most",
+    f"{RG}.complexity=0.5 data.train_data=[README.md]": "has no effect with data.train_data",
+    "generator.vision_language_generator=true": "has only texts",
     f"{RG}.size=3": "at least trainer.train_batch_size=4",
     "trainer.policy_mini_batch_size=3": "divisible",
     "trainer.placement.colocate_all=true": "cannot run on the CPU",
