@@ -258,14 +258,21 @@ class _Reader:
 
 
 def _table(path: Path) -> io.BytesIO:
-    """The rows of a parquet file as lines of JSON."""
+    """The rows of a parquet file as lines of JSON, without what is null in columns that do not hold numbers."""
     import polars as pl
 
     try:
         with open_regular(path) as file:
-            return io.BytesIO(pl.read_parquet(file).write_ndjson().encode())
+            table = pl.read_parquet(file)
     except pl.exceptions.PolarsError as error:
         raise DumpError(f"{path} is not a whole parquet file ({str(error).partition(chr(10))[0]})") from None
+    numbers = {name for name, kind in table.schema.items() if kind.is_float()}
+    lines = io.BytesIO()
+    for row in table.iter_rows(named=True):
+        known = {name: value for name, value in row.items() if value is not None or name in numbers}
+        lines.write(f"{json.dumps(known, default=str)}\n".encode())
+    lines.seek(0)
+    return lines
 
 
 def _loads(text: str) -> Any:

@@ -70,7 +70,7 @@ def atropos_rows(line: dict[str, Any], path: Path, place: int) -> Iterator[Group
     run_id = re.sub(r"[^\w.-]", "-", path.name.partition(".jsonl")[0] if file is None else file.run_id)
     group = {"phase": Phase.TRAIN, "run_id": run_id, "task": line["item_id"], "uid": f"{path.name}:{place}"}
     rollouts = get_objects(line, "rollouts")
-    if not rollouts or not all("conversation" in rollout for rollout in rollouts):
+    if not rollouts or any(rollout.get("conversation") is None for rollout in rollouts):
         raise ValueError("has no `rollouts` with a `conversation`")
     for rollout in rollouts:
         yield one_rollout(as_messages(get_objects(rollout, "conversation")), get_reward(rollout, "score"), group)

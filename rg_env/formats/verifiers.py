@@ -64,6 +64,8 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
     for trace in get_objects(episode, "traces"):
         if trace.get("version") != VERSION:
             raise ValueError(f"trace of version {str(trace.get('version'))[:20]}: {VERSION} is read")
+        if trace.get("nodes") is None:
+            raise ValueError("a trace has no `nodes`")
         branch = _last_branch(get_objects(trace, "nodes"))
         messages = [node["message"] for node in branch]
         if record := get(trace, "info.rl"):
@@ -101,10 +103,11 @@ def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     """The values of the group. Agents of other names have groups of their own."""
     task = trace.get("task") or episode.get("task")
+    item = get(task, "data.id")  # a field of the task's own, often an index
     kind = get(episode, "run.work.type") or get(episode, "run.type")
     facts: dict[str, Any] = {
         "task": get(task, "data.name") or get(episode, "env.id"),
-        "item": get(task, "data.id"),
+        "item": str(item) if isinstance(item, int) else item,
         "step": get(episode, "run.work.step"),
         "phase": Phase.TRAIN if kind == "train" else Phase.EVAL,
         "entry": answer_entry(get(task, "data.answer")),

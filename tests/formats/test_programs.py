@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from backports import zstd
 from hypothesis import given, settings
@@ -79,6 +80,16 @@ def test_the_reward_of_several_functions_of_trl_is_unknown():
     assert group.rollouts[0].status == "unscored"
 
 
+def test_other_columns_of_trl_are_no_rewards(tmp_path):
+    columns = {"prompt": ["?"] * 3, "completion": ["a", "b", None], "step": [1] * 3, "reward": [0.5, 1.0, 0.0]}
+    others = {"note": ["x", None, ""], "parsed": [[1], None, []], "image": [b"\xff", None, b""]}
+    pl.DataFrame(columns | others).write_parquet(tmp_path / "completions_1.parquet")
+    result = import_records("trl", FORMATS["trl"], tmp_path, tmp_path / "out")
+    assert result.left_out == ["completions_1.parquet, line 3: has no `completion`; left out"]
+    (group,) = open_run(tmp_path / "out").groups()
+    assert [rollout.reward for rollout in group.rollouts] == [0.5, 1.0]
+
+
 def test_verl(tmp_path):
     groups, rewards, said = imported("verl", FILES / "verl", tmp_path / "out")
     assert rewards == [[1.0, 0.0], [1.0, 1.0]]
@@ -102,6 +113,13 @@ def test_verifiers(tmp_path):
     call = {"id": "c", "type": "function", "name": "add", "arguments": '{"a": 1}'}
     calls = f"<think>Hm.</think>\n[tool_call {json.dumps(call)}]"
     assert contents(several) == ["What is 1+1?", calls, "2", "It is 2"]
+
+
+def test_the_id_of_a_task_of_verifiers_may_be_a_number(tmp_path):
+    episode = json.loads((FILES / "verifiers" / "traces.jsonl").read_text().splitlines()[0])
+    episode["traces"][0]["task"]["data"]["id"] = 17
+    (group,) = FORMATS["verifiers"].rows(episode, Path("traces.jsonl"), 0)
+    assert group.item == "17"
 
 
 def test_vf_eval(tmp_path):
@@ -210,6 +228,7 @@ BAD = {
         "the values of rg_env's record do not fit",
     ),
     "a later trace": ("verifiers", '{"traces": [{"version": 2}]}', "trace of version 2: 1 is read"),
+    "no nodes": ("verifiers", '{"traces": [{"version": 1}]}', "has no `nodes`"),
     "a circle": ("verifiers", '{"traces": [{"version": 1, "nodes": [{"parent": 0}]}]}', "are no graph"),
     "no parquet": ("trl", "PAR1", "is not a whole parquet file"),
 }
@@ -247,6 +266,7 @@ LEFT_OUT = {
     "two records": atropos(1) + atropos(1),
     "no rollouts": '{"item_id": "gcd"}',
     "empty rollouts": '{"item_id": "gcd", "rollouts": []}',
+    "a conversation of null": '{"item_id": "gcd", "rollouts": [{"conversation": null, "score": 1}]}',
     "another format": json.dumps(ATIF),
     "a task that is no text": '{"item_id": true, "rollouts": [{"conversation": [], "score": 1}]}',
     "a score that is text": atropos("1"),
@@ -275,7 +295,7 @@ def test_bad_lines_are_left_out_and_named(is_last, tmp_path):
         assert "\n" not in said and len(said) < 300
     code, said = dumps("import", "atropos", tmp_path / "a.jsonl", "--out", tmp_path / "again")
     assert code == 1 and "4 rollouts in 2 groups" in said and "\x1b" not in said
-    assert "… 17 records left out in total" in said
+    assert "… 18 records left out in total" in said
 
 
 @settings(max_examples=30)
