@@ -30,5 +30,6 @@ def test_the_conditions_are_conditions():
 
 def test_the_filter_lines_are_conditions_and_then_a_search():
     about = GUIDE[GUIDE.index("The browser's filter line") : GUIDE.index("Into a pipe")]
-    lines = [Query.parse(line) for line in re.findall("^    (.*)$", about, re.MULTILINE)]
+    (block,) = re.findall("^```\n(.*?)\n```$", about, re.DOTALL | re.MULTILINE)
+    lines = [Query.parse(line) for line in block.splitlines()]
     assert [query.text for query in lines] == ["the remainder is", "<answer>"]
