@@ -292,7 +292,11 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
         return [RolloutFacts(**dict(zip(ROLLOUT_FACTS, values, strict=True))) for values in zip(*columns, strict=True)]
 
     def __post_init__(self) -> None:
-        """Refuse lists of different lengths."""
+        """Make the lists of keys that the line lacks, and refuse lists of different lengths."""
+        lists = _lists_of(self)
+        for name, values in zip(ROLLOUT_FACTS, lists, strict=True):
+            if values is None:
+                msgspec.structs.force_setattr(self, name, [_DEFAULTS[name]] * len(lists[0]))
         if len(set(map(len, _lists_of(self)))) > 1:
             raise ValueError("its lists differ in length")
 
@@ -301,7 +305,15 @@ GROUP_FACTS = GroupFacts.__struct_fields__
 ROLLOUT_FACTS = RolloutFacts.__struct_fields__
 _lists_of = attrgetter(*ROLLOUT_FACTS)
 _HINTS = get_type_hints(RolloutFacts, include_extras=True)
-_LISTS = [(name, list[_HINTS[name]]) for name in ROLLOUT_FACTS]  # type: ignore[valid-type]
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(RolloutFacts) if not field.required}
+_LISTS: list[Any] = [
+    (
+        name,
+        list[_HINTS[name]],  # type: ignore[valid-type]
+        msgspec.field(default=None) if name in _DEFAULTS else msgspec.field(),
+    )
+    for name in ROLLOUT_FACTS
+]
 _LedgerLine = msgspec.defstruct("_LedgerLine", _LISTS, bases=(LedgerRecord,), frozen=True, kw_only=True)
 
 

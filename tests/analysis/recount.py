@@ -80,9 +80,9 @@ def read_plainly(*folders: Path) -> list[GroupRecord]:
 
 
 def _as_record(line: dict[str, Any]) -> GroupRecord:
-    facts = {name: line[name] for name in GROUP_FACTS}
-    rows = zip(*(line[name] for name in ROLLOUT_FACTS), strict=True)
-    rollouts = [dict(zip(ROLLOUT_FACTS, row, strict=True)) for row in rows]
+    facts = {name: line[name] for name in GROUP_FACTS if name in line}
+    names = [name for name in ROLLOUT_FACTS if name in line]
+    rollouts = [dict(zip(names, row, strict=True)) for row in zip(*(line[name] for name in names), strict=True)]
     return GroupRecord(
         **facts | {"outcome": Outcome(line["outcome"])},
         rollouts=[RolloutRecord(**r | {"status": Status(r["status"])}, conversation=[]) for r in rollouts],

@@ -145,6 +145,19 @@ def test_unknown_keys_are_ignored_and_missing_ones_have_their_default():
     assert from_line(GroupRecord, json.dumps(line).encode()).level == ""
 
 
+def test_a_ledger_of_before_a_field_was_added_is_read():
+    line = json.loads(ledger_line(group(rollouts=[1.0, 0.0]), None)) | {"mood": ["good", "bad"]}
+    assert line.pop("normalized") == [False, False] and line.pop("custom_reward") == [None, None]
+    back = from_line(FileKind.LEDGER.record, json.dumps(line).encode())
+    assert [(r.base_score, r.normalized, r.custom_reward) for r in back.rollouts] == [
+        (1.0, False, None),
+        (0.0, False, None),
+    ]
+    for wrong in ({"normalized": None}, {"normalized": []}):
+        with pytest.raises(BadLineError):
+            from_line(FileKind.LEDGER.record, json.dumps(line | wrong).encode())
+
+
 LINE = to_line(group())
 TEXT = LINE.decode()
 DAMAGED = {
