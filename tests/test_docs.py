@@ -1,8 +1,12 @@
-"""The documents match the code: links, names, the tables of files and functions. test_pages.py runs what they show."""
+"""The documents match the code: links, names, the tables of files and functions. test_pages.py runs what
+they show. Examples in docstrings run here.
+"""
 
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import re
 
 import pytest
@@ -19,6 +23,7 @@ BRITISH = re.compile(
     r"|catalogue|centre|labelled|modelling|travelled|licence|defence|formulae|towards)\b",
     re.IGNORECASE,
 )
+WITH_EXAMPLES = [path for path in sorted((ROOT / "rg_env").rglob("*.py")) if ">>> " in path.read_text()]
 CODE = {".py", ".yaml", ".sh", ".md", ""}
 
 
@@ -74,6 +79,14 @@ def tree():
             yield from (("".join([*folders, file]), "") for file in re.findall(r"\w+\.py", text))
         else:
             yield "".join([*folders[:depth], name]), text
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=page_id)
+def test_the_examples_in_docstrings_hold(path):
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_the_tree_of_files_is_complete():

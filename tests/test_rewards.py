@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rg_env import rewards
 from rg_env.config import RGDumpConfig
 from rg_env.rewards import Rollout, Stopwatch, set_rewards
-from rg_env.scoring.length import LengthPenaltyConfig
+from rg_env.scoring.length import LENGTH_PENALTIES, LengthPenaltyConfig
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 
@@ -78,7 +78,7 @@ def test_a_rollout_whose_scorer_got_no_core_is_always_masked(on_scorer_failure):
 
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 200)), min_size=1, max_size=8),
-    st.sampled_from(["atropos", "dapo", "kimi", "none"]),
+    st.sampled_from(list(LENGTH_PENALTIES)),
     st.booleans(),
 )
 def test_scores_stay_in_range_and_are_never_raised(pairs, kind, penalize):

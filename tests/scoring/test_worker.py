@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import doctest
-import importlib
 import math
 import pickle
 from fractions import Fraction
@@ -69,10 +67,3 @@ def test_a_scorer_that_cannot_be_made_says_why(scorer: Scorer, task: str, option
     scored = scorer.score_answer(entry, "4", options)
     assert scored.status is Status.ERROR
     assert scored.detail.startswith(f"no scorer for {task}: ")
-
-
-@pytest.mark.parametrize("module", ["base_score", "functions", "length", "parse", "scorer", "worker"])
-def test_the_examples_in_docstrings_hold(module: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"rg_env.scoring.{module}"))
-    assert result.attempted > 0
-    assert result.failed == 0
