@@ -89,7 +89,7 @@ class LengthPenaltyConfig:
     """The rule that applies in the train phase. Lengths are in response tokens."""
 
     kind: str = setting("atropos", choices=tuple(LENGTH_PENALTIES))
-    """The rule: `atropos`, `dapo`, `kimi` or `none`."""
+    """The rule, one of the [length penalties](rewards.md#length-penalties)."""
     max_length: int | None = setting(None, at_least=1)
     """M, the limit. Null: `generator.sampling_params.max_generate_length`."""
     threshold: float = setting(0.75, at_least=0, below=1)
