@@ -19,7 +19,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import batched
 from typing import Any
 
@@ -70,6 +70,16 @@ def _begin_worker(number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the trainer ends us
 
 
+class _Batches:
+    """DataLoader's batch sampler: asks which batches are left whenever it is iterated."""
+
+    def __init__(self, left: Callable[[], Iterator[list[int]]]) -> None:
+        self._left = left
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self._left()
+
+
 class TrainLoader(DataLoader[Example]):
     """Hands out the rows of a run. SkyRL's trainers use it in place of their own loader.
 
@@ -91,16 +101,14 @@ class TrainLoader(DataLoader[Example]):
             settings = {"data.train_data": list(cfg.data.train_data), "trainer.seed": cfg.trainer.seed}
             workers = 0
         self._settings, self._steps = settings | {"train_batch_size": batch_size}, rows // batch_size
-        self._rows, self._epochs = rows, cfg.trainer.epochs
+        self._rows, self._epochs, self._in_batches = rows, cfg.trainer.epochs, self._steps * batch_size
         self._at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
-        self._numbers: list[list[int]] = []
-        """Of the rows in the batches that are left in the epoch; what DataLoader takes for its batch sampler."""
         self.is_restored = False
         """Whether it continues where a checkpoint says."""
         self.begin(0)
         super().__init__(
             _RunRows(dataset, cfg.trainer.seed),
-            batch_sampler=self._numbers,
+            batch_sampler=_Batches(self._batches_left),
             collate_fn=dataset.collate_fn,
             num_workers=workers,
             persistent_workers=workers > 0,
@@ -118,17 +126,20 @@ class TrainLoader(DataLoader[Example]):
 
     def __iter__(self) -> Iterator[list[dict[str, Any]]]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
-        in_batches = self._steps * self._settings["train_batch_size"]
-        if self._place > 0 and self._place + self._at_once > in_batches:
+        if self._place > 0 and self._place + self._at_once > self._in_batches:
             self.begin(self.epoch + 1)
         first = self.epoch * self._rows
-        left = range(first + self._place, first + in_batches) if self.epoch < self._epochs else range(0)
-        batches = batched((number for number in left if number not in self._used), self._at_once)
-        # The last may be too short, because a resumed run may have another batch size.
-        self._numbers[:] = (list(batch) for batch in batches if len(batch) == self._at_once)
         for batch in super().__iter__():
             self._place = _number_of(batch[-1]["uid"]) + 1 - first
             yield batch
+
+    def _batches_left(self) -> Iterator[list[int]]:
+        """The numbers of the rows in the batches that are left in the epoch, which may be very many."""
+        first = self.epoch * self._rows
+        left = range(first + self._place, first + self._in_batches) if self.epoch < self._epochs else range(0)
+        batches = batched((number for number in left if number not in self._used), self._at_once)
+        # The last may be too short, because a resumed run may have another batch size.
+        return (list(batch) for batch in batches if len(batch) == self._at_once)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs; it becomes part of SkyRL's checkpoint."""

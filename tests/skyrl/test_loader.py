@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import time
+import tracemalloc
 from types import SimpleNamespace
 
 import psutil
@@ -114,6 +115,18 @@ def test_an_epoch_is_made_of_whole_batches_of_new_rows():
     dataset = _dataset(ROWS, None)
     assert uids(first) == [f"{dataset[k][3]}#{k}" for k in range(24)]
     assert not {uid.partition("#")[0] for uid in uids(first)} & {uid.partition("#")[0] for uid in uids(second)}
+
+
+def test_rows_that_are_still_to_come_take_no_memory():
+    loader = build(size=400_000, batch_size=1)
+    rows = iter(loader)
+    run(build(), 1)  # imports
+    tracemalloc.start()
+    try:
+        next(rows)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("settings", [{}, {"files": Files()}, LEVELS])
