@@ -24,6 +24,7 @@ from skyrl.train.utils.trainer_utils import ResumeMode
 
 from rg_env.dump import DumpWriter, claim_run, write_manifest
 from rg_env.errors import ConfigError
+from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.groups import TurnReader, origin_of, read_groups, record_groups, with_slots
 
 
@@ -50,7 +51,7 @@ class Recorder(GeneratorInterface):
     ) -> None:
         if not hasattr(tokenizer, "decode"):
             raise ConfigError(f"Recorder needs the policy's tokenizer to write texts, not {tokenizer!r}")
-        if hasattr(generator, "writer"):
+        if isinstance(generator, (Recorder, RGDumpGenerator)):
             raise ConfigError(f"{type(generator).__name__} records already: use one Recorder for a run")
         self.generator = generator
         self.writer = writer

@@ -268,8 +268,10 @@ def given(ids=True):
 
 
 def test_a_generator_of_ones_own_is_recorded(tmp_path):
+    generator = Returning(rewards=[0.25, 0.75])
+    generator.writer = "its own, of TensorBoard"
     with DumpWriter(tmp_path, "run", 1) as writer:
-        recorder = Recorder(Returning(rewards=[0.25, 0.75]), writer, tokenizer())
+        recorder = Recorder(generator, writer, tokenizer())
         asyncio.run(recorder.generate(given(), disable_tqdm=True))
     (group,) = open_run(tmp_path).groups()
     assert [rollout.score for rollout in group.rollouts] == [0.25, 0.75]
