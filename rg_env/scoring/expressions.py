@@ -32,7 +32,10 @@ _SUM, _PRODUCT = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 _FOREIGN = re.compile(r"[^A-Za-z0-9_ \t\r\n.+*/(),-]")
 TOKEN = re.compile(r"[0-9.]+|[A-Za-z_][A-Za-z0-9_]*|\*\*|[-+*/(),]")
 _NUMBER = re.compile(r"(0|[1-9][0-9]*)?(\.[0-9]*)?(?:[eE]([+-]?[0-9]+))?")
-_UNREADABLE_NUMBER = re.compile(r"(?<![\w.])[0-9.]++(?:[eE][+-]?[0-9]++)?+[A-Za-z_]|(?<![\w.])0[0-9]", re.ASCII)
+_UNREADABLE_NUMBER = re.compile(
+    r"(?<![\w.])(?:[0-9.]++(?:[eE][+-]?[0-9]++)?+[A-Za-z_]|0[0-9]|[A-Za-z_]\w*+\.[0-9])", re.ASCII
+)
+"""All texts with a number of which Python's parser would also warn."""
 _ADVICE = {
     "×": "write * for multiplication",
     "·": "write * for multiplication",

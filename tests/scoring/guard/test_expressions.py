@@ -107,6 +107,7 @@ def test_every_expression_of_the_grammar_is_read(text: str) -> None:
         ("3!", "factorials"),
         ("1\n2", "in one line"),
         ("x.diff", "`x.diff` is not arithmetic"),
+        ("s3.5in(x)", "is not a number that can be read"),
         ("1/(2 - 2)", "divides by zero"),
         ("9**9**9", "an exponent is larger than 100"),
         ("(x + 1)**101", "an exponent is larger than 100"),
