@@ -63,7 +63,7 @@ def places(value):
         yield from places(value[key])
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", FORMATS)
 def test_odd_values_are_refused_or_recorded(name):
     random_numbers = random.Random(42)
     form = FORMATS[name]
