@@ -1,4 +1,4 @@
-"""Records of other programs, made into dumps, and dumps made into theirs. To add a format, add it to the table."""
+"""Records of other programs, made into dumps, and dumps made into theirs. CONTRIBUTING.md says how to add a format."""
 
 from rg_env.formats.atif import atif_document, atif_rows
 from rg_env.formats.carry import ExportedDocuments, export_records
