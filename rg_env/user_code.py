@@ -115,7 +115,10 @@ def import_named(names: Iterable[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name not in (name, name.partition(".")[0]):
                 raise _failed_import(name, error) from error
-            raise UserCodeError(f"there is no module {name!r} in {Path.cwd()} or among the installed ones") from None
+            message = f"there is no module {name!r} in {Path.cwd()} or among the installed ones"
+            if name.endswith(".py"):
+                message += f"; a module is named without .py: {name.removesuffix('.py')}"
+            raise UserCodeError(message) from None
         except Exception as error:
             raise _failed_import(name, error) from error
 

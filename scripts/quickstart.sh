@@ -11,4 +11,4 @@ fi
 .venv/bin/rg-env train "configs/$name.yaml" "trainer.policy.model.path=$model"
 .venv/bin/rg-env dumps stats "runs/$name/dumps"
 echo
-echo "The run is in runs/$(readlink "runs/$name"), and runs/$name points to it. For short commands in this shell: . .venv/bin/activate"
+echo "The run is in runs/$(readlink "runs/$name"), and runs/$name points to it. So that rg-env is found in this shell: . .venv/bin/activate"

@@ -161,8 +161,8 @@ def signs(selection: Selection, as_json: JsonFlag = False) -> None:
             print_line("")
         print_line(counted(len(result.findings), "finding") if result.findings else "nothing found")
         print_line(
-            f"{counted(result.responses, 'response')} read: {result.answers} with an answer, {result.think_blocks} "
-            f"with a think block, {result.references} to an item with a known reference answer"
+            f"{counted(result.responses, 'response')} read: {result.answers:,} with an answer, {result.think_blocks:,} "
+            f"with a think block, {result.references:,} to an item whose reference answer is known"
         )
         tasks = Counter(finding.sign for finding in result.findings)
         print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in NAMES)}")

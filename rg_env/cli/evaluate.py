@@ -67,7 +67,7 @@ class RequestOptions:
     timeout: Annotated[float, _option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request.")] = 600.0
     retries: Annotated[int, _option(min=0, help="Retries of a failed request.")] = 5
     max_tokens_total: Annotated[
-        int | None, _option(min=1, help="Token budget: no new group starts once this many tokens have been used.")
+        int | None, _option(min=1, help="Token budget, with the prompts: no new group starts once it is used up.")
     ] = None
 
 
@@ -258,7 +258,7 @@ def _print_finished(finished: "Finished") -> None:
     totals, folder = finished.totals, finished.folder
     facts = [f"{finished.done} of {finished.planned} groups in {folder}", f"run {finished.run_id}"]
     if totals.responses:
-        tokens = f"{totals.prompt_tokens:,} + {totals.completion_tokens:,} tokens"
+        tokens = f"{totals.prompt_tokens:,} tokens of prompts + {totals.completion_tokens:,} of responses"
         facts.append(f"{counted(totals.responses, 'response')}, {tokens}")
     print_error("; ".join(facts))
     remarks = (

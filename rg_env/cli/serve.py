@@ -43,7 +43,7 @@ def serve(
 
         from rg_env.integrations.serve import Desk, make_app
     except ImportError as error:
-        raise ConfigError(f"{describe(error)}; pip install 'rg_env[serve]'") from None
+        raise ConfigError(f"{describe(error)}; pip install '.[serve]' in the checkout of rg_env") from None
     from rg_env.scoring import Scorer, guarded
 
     need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")

@@ -137,10 +137,10 @@ class DumpWriter:
 
     @property
     def progress(self) -> str:
-        """How full the two files of Atropos' are: `dump 40/100 above the threshold, 12/100 all wrong`."""
+        """How full the two files of Atropos' are: `current files: 40/100 above the threshold, 12/100 all wrong`."""
         names = {FileKind.ROLLOUTS: "above the threshold", FileKind.FAILED: "all wrong"}
         full = (f"{self._files[kind].lines}/{self._files[kind].limit} {name}" for kind, name in names.items())
-        return f"dump {', '.join(full)}"
+        return f"current files: {', '.join(full)}"
 
     @property
     def is_closed(self) -> bool:

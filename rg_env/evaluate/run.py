@@ -295,7 +295,7 @@ async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals)
             longest = options.sampling.max_tokens
             print_error(
                 f"{counted(len(left) * job.samples, 'request')}: {counted(len(left), 'question')} × {job.samples}, "
-                f"at most {longest:,} tokens each, {len(left) * job.samples * longest:,} in all"
+                f"responses of at most {longest:,} tokens, {len(left) * job.samples * longest:,} in all"
             )
             with _progress(len(job.questions), len(done), options.max_tokens_total) as report:
                 requests = asyncio.Semaphore(concurrency)
@@ -447,7 +447,7 @@ def _progress(planned: int, done: int, max_tokens_total: int | None) -> Iterator
         before, finished = int(bar.tasks[0].completed), done + totals.groups
         seconds = max(time.monotonic() - began, 1e-3)
         most = f" of {max_tokens_total:,}" if max_tokens_total is not None else ""
-        text = f"{totals.responses / seconds:.1f} responses/s, {totals.tokens:,}{most} tokens"
+        text = f"{totals.responses / seconds:.1f} responses/s, {totals.tokens:,}{most} tokens with the prompts"
         if totals.answered:
             text += f", solved {totals.solved / totals.answered:.2f}"
         if totals.failures:

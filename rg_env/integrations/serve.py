@@ -360,8 +360,10 @@ def _refuse(_: Request, error: Exception) -> Response:
     return _error(error.status, error)
 
 
-def _refuse_body(_: Request, error: Exception) -> Response:
+def _refuse_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if "json" not in request.headers.get("content-type", ""):
+        return _error(422, "send the body as JSON, with the header Content-Type: application/json")
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     return _error(422, f"{where or 'body'}: {first['msg']}")

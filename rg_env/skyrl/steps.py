@@ -104,7 +104,7 @@ class StepSummary:
         """The counts as one line; empty if there was no group."""
         if not self.groups:
             return ""
-        equal = f" ({self.equal_partial} all wrong with equal partial credit)" if self.equal_partial else ""
+        equal = f" ({self.equal_partial} unsolved with equal partial credit)" if self.equal_partial else ""
         parts = [
             f"groups: {self.outcomes[Outcome.ALL_CORRECT]} all correct, {self.outcomes[Outcome.MIXED]} mixed{equal}, "
             f"{self.outcomes[Outcome.ALL_FAILED]} all wrong",

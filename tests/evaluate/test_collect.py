@@ -97,7 +97,7 @@ def test_what_is_recorded(right, tmp_path):
     kinds = {name.split("_")[3] for name in (path.name for path in (tmp_path / "dump").iterdir())}
     assert kinds <= {"rollouts", "FAILED", "ledger", "manifest", "lock"}
     tokens = GROUPS * SAMPLES
-    assert f"{tokens * 11:,} + {tokens * 7:,} tokens" in done.stderr
+    assert f"{tokens * 11:,} tokens of prompts + {tokens * 7:,} of responses" in done.stderr
     for path in (tmp_path / "dump").iterdir():
         assert KEY.encode() not in path.read_bytes(), path
     assert KEY not in done.output
@@ -161,7 +161,7 @@ def test_what_fails_every_request_is_one_line_without_the_key(tmp_path):
     assert KEY not in f"{done.output}{done.stderr}{done.exception}"
     assert not done.stdout
     (line,) = done.stderr.splitlines()
-    assert "36 requests: 12 questions × 3, at most 4,096 tokens each, 147,456 in all" in line
+    assert "36 requests: 12 questions × 3, responses of at most 4,096 tokens, 147,456 in all" in line
 
 
 def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):

@@ -112,6 +112,11 @@ def test_what_cannot_be_scored_is_one_line_and_no_score(
     assert why in reply.json()["error"] and "\n" not in reply.json()["error"]
 
 
+def test_a_body_that_is_not_declared_as_json_is_told_the_header(server: SimpleNamespace) -> None:
+    reply = server.post("/score", content=json.dumps({"item": GCD, "answer": "1"}).encode())
+    assert reply.status_code == 422 and "Content-Type: application/json" in reply.json()["error"]
+
+
 def test_a_body_over_the_limit_and_one_of_unknown_length_are_refused(server: SimpleNamespace) -> None:
     assert server.post("/score", content=b" " * (17 << 20)).status_code == 413
     assert server.post("/score", content=iter([b"{}"])).status_code == 411

@@ -30,7 +30,7 @@ def summary(*groups):
         ),
         (
             [group(0, [0.01] * 8), group(1, [0.01, 0.02])],
-            "groups: 0 all correct, 2 mixed (1 all wrong with equal partial credit), 0 all wrong | mean score 0.011 | "
+            "groups: 0 all correct, 2 mixed (1 unsolved with equal partial credit), 0 all wrong | mean score 0.011 | "
             "tasks: chain_sum 2",
         ),
         (

@@ -54,7 +54,7 @@ def test_every_group_is_in_the_ledger_in_order_and_its_text_where_the_settings_s
 def test_full_batches_are_finished_and_the_one_under_way_is_a_part(tmp_path):
     with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(groups_per_file=4)) as writer:
         writer.submit([group(k, ONE_OF_EACH[k % 2]) for k in range(10)]).result(5)
-        assert writer.progress == "dump 1/4 above the threshold, 1/4 all wrong"
+        assert writer.progress == "current files: 1/4 above the threshold, 1/4 all wrong"
         assert names(tmp_path) == {
             "rollouts_0000.jsonl",
             "rollouts_0001.jsonl.part",

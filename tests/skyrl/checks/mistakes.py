@@ -86,6 +86,7 @@ WRONG_PLACES = {
 }
 USER_CODE = {
     f"{RG}.imports=[no_such_module]": "there is no module 'no_such_module'",
+    f"{RG}.imports=[no_such_module.py]": "a module is named without .py: no_such_module",
     f"{RG}.imports=my_module": "write [my_module]",
     f"{RG}.reward=my_reward": "write module.name",
     f"{RG}.reward=no_such_module.my_reward": "there is no module 'no_such_module'",
