@@ -73,6 +73,20 @@ def test_an_endless_draw_is_redrawn_in_every_thread(task: str, warnings: list[st
     assert len(warnings) == 3 * count
 
 
+def test_a_draw_that_cannot_be_watched_changes_no_item(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has no more threads must not move the run to other items, nor end the watch for good."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stream = ItemStream(task, {}, 42, Split.EVAL)
+    monkeypatch.setattr(deadline, "_watcher", deadline._Watcher())
+    with monkeypatch.context() as machine, pytest.raises(OSError, match="can't start new thread"):
+        machine.setattr(threading.Thread, "start", start)
+        stream.item(0)
+    assert all(int(stream.item(index).entry["question"]) % 3 for index in range(3))
+
+
 def test_what_upstream_never_ends_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "CPU_SECONDS", 1)
     with pytest.raises(UnusableItemError, match="colors"):  # ten blocks and nine colors

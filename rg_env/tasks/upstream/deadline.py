@@ -34,13 +34,16 @@ class _Watcher:
         self._runs = False
 
     def add(self, thread: int, cpu_seconds: float) -> None:
-        """Watch the draw that a thread begins."""
+        """Watch the draw that a thread begins. Raises OSError, not the item's fault, if no thread can be started."""
         clock = time.pthread_getcpuclockid(thread) if hasattr(time, "pthread_getcpuclockid") else time.CLOCK_MONOTONIC
         with self._lock:
-            self._ends[thread] = clock, time.clock_gettime(clock) + cpu_seconds
             if not self._runs:
+                try:
+                    threading.Thread(target=self._watch, name="rg-draws", daemon=True).start()
+                except RuntimeError as error:
+                    raise OSError(f"a draw cannot be watched: {error}") from error
                 self._runs = True
-                threading.Thread(target=self._watch, name="rg-draws", daemon=True).start()
+            self._ends[thread] = clock, time.clock_gettime(clock) + cpu_seconds
 
     def remove(self, thread: int) -> None:
         """From now on, nothing is raised in the thread."""
@@ -49,13 +52,15 @@ class _Watcher:
             _raise_in(thread, None)
 
     def _watch(self) -> None:
-        while self._runs:
+        while True:
             time.sleep(PAUSE)
             with self._lock:
                 for thread, (clock, end) in self._ends.items():
                     if time.clock_gettime(clock) >= end:
                         _raise_in(thread, _Stop)  # again after each pause, if a bare `except` caught it
-                self._runs = bool(self._ends)
+                if not self._ends:
+                    self._runs = False
+                    return
 
 
 def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
