@@ -44,6 +44,7 @@ ADVICE = {
     "gap": "look for the missing file",
     "unfinished": "resume the run; readers read it as it is",
     "groups_missing": "they are lost: the disk failed or was full",
+    "running": "wait until it has ended",
     "no_regular_end": "resume the run, or bear in mind that it did not end",
     "manifest": "restore it from a backup; without it the settings of the run are unknown",
 }

@@ -157,6 +157,17 @@ def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
     assert "no manifest" in result.remarks[0]
 
 
+def test_a_run_that_begins_again_while_it_is_checked_is_one_line(record, monkeypatch):
+    write_manifest(record, RUN_ID, {"attempt": 3})
+    monkeypatch.setattr("rg_env.dump.validate.is_held", lambda *_: False)  # it was not held when it was looked at
+    lock = RunLock(record, RUN_ID)
+    try:
+        (fault,) = validate(record).kept
+        assert str(fault).endswith("is being written now (wait until it has ended)")
+    finally:
+        lock.release()
+
+
 def test_a_run_that_is_being_written_is_not_held_against_itself(record):
     _file(record, FileKind.LEDGER, -1).unlink()
     assert not validate(record).good
