@@ -156,13 +156,18 @@ def new_table(text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool
 def console(*, stderr: bool = False) -> Console:
     """Rich's console for tables and progress bars, wide enough for a table if it is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    return _Console(width=None if stream.isatty() else _PIPE_WIDTH, stderr=stderr, markup=False, emoji=False)
+    is_terminal = stream is not None and stream.isatty()  # None if it was closed before the start
+    return _Console(width=None if is_terminal else _PIPE_WIDTH, stderr=stderr, markup=False, emoji=False)
 
 
 class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """As `print`; Rich would end the process."""
+        raise BrokenPipeError
 
 
 def guard_streams() -> None:

@@ -82,15 +82,15 @@ class Command(_LaidOut, TyperCommand):
 
 class CommandGroup(_LaidOut, TyperGroup):
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. That nobody reads on, as in `rg-env … | head`, is no error, for which Typer takes it."""
+        """Run the command. That nobody reads on, as in `rg-env … | head`, is no error, for which Typer takes it; a
+        command that ends otherwise keeps its exit code.
+        """
         try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                sys.stdout.flush()
+            return super().invoke(ctx)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
             raise typer.Exit(0) from None
+        finally:
+            _flush_output()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. An unknown one is refused with similar commands of all groups."""
@@ -104,6 +104,15 @@ class CommandGroup(_LaidOut, TyperGroup):
             hint = f"did you mean `{'` or `'.join(similar)}`?" if similar else f"use one of {', '.join(self.commands)}"
             ctx.fail(f"no command {word!r}; {hint}")
         return super().resolve_command(ctx, args)
+
+
+def _flush_output() -> None:
+    if sys.stdout is None:  # it was closed before the start
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
 
 
 def _paths(group: TyperGroup, path: str) -> Iterator[str]:

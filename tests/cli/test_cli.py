@@ -109,12 +109,28 @@ def test_validate_says_where_what_and_what_to_do(tmp_path):
     assert (finding["file"], finding["line"], bool(finding["advice"])) == (torn.name, 2, True)
 
 
-def test_a_reader_that_stops_reading_is_no_error():
-    for command in (["validate", SAMPLE], ["show", SAMPLE, "--every-rollout"]):  # less and more than a buffer
-        words = [sys.executable, "-m", "rg_env", "dumps", *command]
-        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            process.stdout.close()
-            assert (process.stderr.read(), process.wait()) == (b"", 0)
+def run_without_reader(*words):
+    """The exit code of a command whose reader is gone, and what it says on standard error."""
+    words = [sys.executable, "-m", "rg_env", *map(str, words)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        return process.wait(), process.stderr.read()
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path):
+    for command in (["validate", SAMPLE], ["show", SAMPLE, "--every-rollout"], ["stats", SAMPLE]):  # a table, too
+        assert run_without_reader("dumps", *command) == (0, b"")
+    write_record(tmp_path)
+    torn = list_files(tmp_path)[0].path
+    torn.write_bytes(torn.read_bytes()[:-9])
+    assert run_without_reader("dumps", "validate", tmp_path) == (1, b"")
+
+
+def test_a_command_without_standard_output_ends_as_usual():
+    words = ["sh", "-c", '"$@" >&-', "-", sys.executable, "-m", "rg_env", "dumps", "stats", SAMPLE]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_the_package_can_be_run_and_its_version_names_what_a_bug_report_needs(monkeypatch, capsys):
