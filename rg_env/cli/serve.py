@@ -53,9 +53,11 @@ def serve(
     count = int(workers) if is_number else workers
     function = guarded(scorer, timeout=timeout, workers=count) if scorer else None
     try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # :: stands for every address, IPv4's too
+        listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        raise RGEnvError(f"cannot listen: {error.strerror}; choose another --port or --host") from None
+        raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
     app = make_app(Desk(Scorer(count, timeout), function, token, max_waiting))
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])

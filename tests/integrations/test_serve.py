@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -38,8 +39,9 @@ def serving(*options: str, **environment: str) -> Iterator[SimpleNamespace]:
         line = server.stdout.readline()
         address = re.search(r"http://\S+", line)
         assert address, line + server.stdout.read()
-        with httpx.Client(base_url=address[0], timeout=60) as client:
-            yield SimpleNamespace(process=server, url=address[0], client=client, post=client.post, get=client.get)
+        url = re.sub("//(::|0.0.0.0):", "//127.0.0.1:", address[0])
+        with httpx.Client(base_url=url, timeout=60) as client:
+            yield SimpleNamespace(process=server, url=url, client=client, post=client.post, get=client.get)
     finally:
         server.terminate()
         server.wait(30)
@@ -181,7 +183,8 @@ def test_a_token_is_needed_where_others_may_ask() -> None:
         [sys.executable, "-m", "rg_env", "serve", "--host", "0.0.0.0"], capture_output=True, text=True, timeout=60
     )
     assert refused.returncode == 2 and "RG_ENV_TOKEN" in refused.stderr and refused.stderr.count("\n") == 1
-    with serving("--token", "secret") as server:
+    host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # all addresses, of both kinds
+    with serving("--token", "secret", "--host", host) as server:
         assert server.get("/health").status_code == 401
         assert server.get("/health", headers={"Authorization": "Bearer wrong"}).status_code == 401
         assert server.get("/health", headers={"Authorization": "Bearer secret"}).status_code == 200
