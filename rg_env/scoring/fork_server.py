@@ -213,6 +213,8 @@ class Worker:
         """
         end, before = monotonic() + wall, self._cpu_seconds()
         self._message = message = self._loop.create_future()
+        # If the worker ends while it is sent the request, that fails, and nobody else looks at this error.
+        message.add_done_callback(lambda reply: reply.cancelled() or reply.exception())
         request, sent = pickle.dumps((target, arguments)), 0
         with suppress(BlockingIOError):
             sent = self._sock.send(request)

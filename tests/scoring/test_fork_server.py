@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import os
@@ -144,3 +145,14 @@ def test_a_worker_that_does_not_read_is_too_late(seconds: float) -> None:
 
     with pytest.raises(JobFailedError):
         with_worker(ask)
+
+
+def test_a_worker_that_ends_before_it_has_read_all_is_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask(worker: Worker, theirs: socket.socket) -> object:
+        asyncio.get_running_loop().call_later(0.05, theirs.close)
+        return await worker.ask(b"target", bytes(20_000_000), 60, 60)
+
+    with pytest.raises(OSError):
+        with_worker(ask)
+    gc.collect()
+    assert not caplog.records, "asyncio logs errors that nobody has seen, with a traceback"
