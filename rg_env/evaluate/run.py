@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -205,8 +205,10 @@ def run_job(job: Job, *, resume: bool) -> Finished:
     if len(done_questions(job.folder, run_id)) < planned:
         try:
             signum = asyncio.run(_until_signal(_ask_what_is_left(job, run_id, attempt, totals)))
-        except (EndpointError, ServerError) as failure:
+        except (ConfigError, EndpointError, ServerError) as failure:
             if not totals.responses:
+                with suppress(OSError):
+                    job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
                 raise
             error = failure
     done = len(done_questions(job.folder, run_id))

@@ -154,6 +154,13 @@ def test_what_an_outage_swallowed_is_asked_again(right, tmp_path):
     assert validate(tmp_path).good
 
 
+def test_a_server_that_is_not_there_leaves_no_empty_folder_among_the_runs(tmp_path):
+    with serving(lambda number, body: error(500, "")) as server:
+        pass
+    assert "no server answers" in refused(collect(server, tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
 def test_what_fails_every_request_is_one_line_without_the_key(tmp_path):
     with serving(lambda number, body: error(401, f"wrong key {KEY}")) as server:
         done = collect(server, tmp_path)
