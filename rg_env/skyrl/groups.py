@@ -84,8 +84,9 @@ def with_slots(batch: GeneratorInput) -> GeneratorInput:
     before, item = None, None
     for extras, env_class in zip(all_extras, batch["env_classes"], strict=True):
         if env_class == ENV_CLASS:
-            if item is None or extras != before:  # the rollouts of a group have equal rows
-                before, item = extras, Item.from_extra_info((extras or {}).get("extra_info"))
+            info = (extras or {}).get("extra_info")
+            if item is None or info != before:  # the rollouts of a group have equal rows
+                before, item = info, Item.from_extra_info(info)
             with_slot.append({**extras, SLOT: Rollout(item=item)})
         else:
             with_slot.append(extras)

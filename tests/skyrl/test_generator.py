@@ -17,6 +17,7 @@ from rg_env.rewards import Rollout, Stopwatch
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.generator import _share_generation
+from rg_env.skyrl.groups import with_slots
 from rg_env.tasks import Item
 from tests.skyrl.generating import TASK, right, run, script_for, tokenizer, total
 
@@ -112,6 +113,13 @@ def test_a_reward_function_that_fails_is_one_warning_and_trains_nothing(rows, tm
     (warning,) = [text for text in warnings if "reward function" in text]
     assert warning.endswith("failing_reward.py:2: IndexError: list index out of range")
     assert not any(map(any, output["loss_masks"]))
+
+
+def test_rows_may_have_columns_that_cannot_be_compared(rows):
+    extras = [{"weights": np.ones(3)} | rows[index][2] for index in (0, 0, 1)]
+    batch = with_slots({"env_extras": extras, "env_classes": ["rg_dump"] * 3})
+    items = [slot[SLOT].item.id for slot in batch["env_extras"]]
+    assert items == [rows.row(index)["extra_info"]["item"] for index in (0, 0, 1)]
 
 
 def test_the_reward_setting_reaches_skyrl(rows):
