@@ -447,6 +447,7 @@ def check_servers(cfg: Any) -> Mistakes:
     if engine.external_proxy_url:
         urls[engine.external_proxy_url] = f"{ENGINE}.external_proxy_url"
     for url, setting in urls.items():
+        need(url.startswith(("http://", "https://")), setting, url, "must be an address such as http://127.0.0.1:8000")
         try:
             models = {str(served["id"]): served for served in _get(url, "v1/models")["data"]}
             routes = str(_get(url, "openapi.json")) if on_cpu else "/inference/v1/generate /collective_rpc"

@@ -138,6 +138,7 @@ def test_servers(args, refusal, serve):
     load_config([*args, *on(serve(vllm()))])
     load_config(args)  # none named: nothing to ask
     assert "no vLLM server answers" in refusal(*on("http://127.0.0.1:1"))
+    assert "must be an address such as http://" in refusal(*on("127.0.0.1:8000"))
     assert "external_server_urls='http://127.0.0.1:1':" in refusal(*on(serve(vllm()), "http://127.0.0.1:1"))
     for answers in ({}, {"/v1/models": "hello"}, {"/v1/models": {"models": []}}, {"/v1/models": []}):
         assert "no vLLM server answers" in refusal(*on(serve(answers)))
