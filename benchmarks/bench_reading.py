@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -125,6 +126,14 @@ def _of_ledgers(folder: Path, sizes: Sequence[int]) -> Iterator[Comparison]:
             yield memory
 
 
+REPORT = """
+import sys
+from rg_env.analysis.report import write_report
+from rg_env.dump import open_run
+write_report(open_run(sys.argv[1]), sys.argv[2], force=True, max_groups=int(sys.argv[3]))
+"""
+
+
 def _compared(what: str, ours: Sequence[str], rival: Sequence[str], name: str) -> tuple[Comparison, Comparison]:
     """Wall time and peak memory of two commands, to be measured in this order."""
     mine, theirs = Runs(ours), Runs(rival)
@@ -145,7 +154,7 @@ def _show(folder: Path) -> list[str]:
 def _report(folder: Path, gigabytes: float) -> list[str]:
     """With as many groups to browse per GB as the default gives of 5 GB."""
     out = str(folder.parent / "report.html")
-    return rg_env("dumps", "report", str(folder), "--out", out, "--force", "--max-groups", f"{1000 * gigabytes:.0f}")
+    return [sys.executable, "-c", REPORT, str(folder), out, f"{1000 * gigabytes:.0f}"]
 
 
 def first_screen(folder: Path) -> float:

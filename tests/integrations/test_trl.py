@@ -134,14 +134,14 @@ def test_grpo_steps(tmp_path, monkeypatch):
     """Two steps and an evaluation of TRL's trainer with `nano`; its metrics are those of the dump."""
     from tests.integrations.trl_run import train
 
-    score = Scorer._score_form
+    original = Scorer.score_response
 
-    async def failing(self, task, config, entry, answer):
-        if len(answer) % 2:
-            return AnswerScore.unscored(Status.CRASHED, "no score")
-        return await score(self, task, config, entry, answer)
+    def failing(self, entry, text, *more):
+        verdict = original(self, entry, text, *more)
+        broken = len(verdict.parsed.answer or "") % 2
+        return replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone")) if broken else verdict
 
-    monkeypatch.setattr(Scorer, "_score_form", failing)
+    monkeypatch.setattr(Scorer, "score_response", failing)
     trainer = train(
         tmp_path / "trl",
         tmp_path / "dump",
